@@ -1,0 +1,1 @@
+"""Improve the prompts of AI agents on real examples."""

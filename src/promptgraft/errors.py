@@ -1,0 +1,156 @@
+"""Every error that promptgraft raises on purpose.
+
+The second level of the tree says whose fault an error is, because the optimizer
+treats each kind differently (``specs/errors.md``):
+
+.. code-block:: text
+
+    PromptgraftError
+    ├── CallerError                      raised at once, names the field or the example
+    │   ├── ConfigError                  (ValueError)  a setting is unusable
+    │   ├── DataFormatError              (ValueError)  data from outside has the wrong shape
+    │   ├── PromptDefinitionError        (ValueError)  a template contradicts itself
+    │   ├── BindingError                 (ValueError)  bound parameters do not fit the prompt
+    │   ├── InvalidIdentifierError       (ValueError)  ns, key or tag is not an identifier
+    │   ├── UnknownPartError             (LookupError) the prompt has no such part
+    │   ├── InvalidOverrideError         (ValueError)  an override that must not be written
+    │   ├── HashMismatchError            (ValueError)  an override made for another source text
+    │   └── FeedbackError                the user's feedback function failed
+    ├── CandidateError                   the candidate's fault: the rollout scores 0
+    │   ├── PromptRenderError            (ValueError)  the prompt does not render
+    │   └── OutputError                  (ValueError)  the answer does not fit the output type
+    ├── ProviderError                    the provider's fault: the rollout stays unscored
+    │   ├── TransientProviderError       may work when tried again
+    │   └── PermanentProviderError       will not work until somebody mends it
+    ├── LimitReachedError                the run stops cleanly with the best so far
+    │   ├── DeadlineExceededError        (TimeoutError)
+    │   └── BudgetExhaustedError
+    ├── StoreError                       the override store cannot read or write
+    │   └── RevisionNotFoundError        (LookupError)
+    └── JournalError                     the journal of a run cannot be used
+        ├── JournalLockedError           another process runs on it
+        ├── JournalCorruptError          its bytes are not what was written
+        ├── JournalMismatchError         it belongs to another run
+        └── JournalWriteError            it cannot be written
+"""
+
+from __future__ import annotations
+
+
+class PromptgraftError(Exception):
+    """Base of every error that promptgraft raises on purpose."""
+
+
+class CallerError(PromptgraftError):
+    """The calling code or its data is wrong; nothing was paid for it."""
+
+
+class ConfigError(CallerError, ValueError):
+    """A setting is out of range, unknown, or contradicts another one."""
+
+
+class DataFormatError(CallerError, ValueError):
+    """Data from outside does not have the expected shape.
+
+    Attributes:
+        faults: one line for each fault, each with the path to it.
+    """
+
+    def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.faults = faults or (message,)
+
+    def __reduce__(self) -> tuple[type[DataFormatError], tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.faults)
+
+
+class PromptDefinitionError(CallerError, ValueError):
+    """A prompt template contradicts itself (duplicate keys, broken syntax, ...)."""
+
+
+class BindingError(CallerError, ValueError):
+    """The parameters bound to a prompt do not fit its placeholders."""
+
+
+class InvalidIdentifierError(CallerError, ValueError):
+    """A namespace, key, tag or revision is not a valid identifier."""
+
+
+class UnknownPartError(CallerError, LookupError):
+    """The prompt has no part of that name, or the part may not be overridden."""
+
+
+class InvalidOverrideError(CallerError, ValueError):
+    """An override has the wrong type or content and was not written."""
+
+
+class HashMismatchError(CallerError, ValueError):
+    """An override was made for another version of the source part."""
+
+
+class FeedbackError(CallerError):
+    """The user's feedback function raised or returned an unusable score."""
+
+
+class CandidateError(PromptgraftError):
+    """The candidate made the rollout fail; it scores zero."""
+
+
+class PromptRenderError(CandidateError, ValueError):
+    """The prompt cannot be rendered with the bound parameters."""
+
+
+class OutputError(CandidateError, ValueError):
+    """The model's answer does not fit the prompt's output type."""
+
+
+class ProviderError(PromptgraftError):
+    """The model's provider failed; the rollout has no score."""
+
+
+class TransientProviderError(ProviderError):
+    """The provider failed in a way that may pass (rate limit, 5xx, network)."""
+
+
+class PermanentProviderError(ProviderError):
+    """The provider refuses until somebody mends the cause (key, quota, model)."""
+
+
+class LimitReachedError(PromptgraftError):
+    """A limit that the user set has been reached."""
+
+
+class DeadlineExceededError(LimitReachedError, TimeoutError):
+    """There is no time left."""
+
+
+class BudgetExhaustedError(LimitReachedError):
+    """There is no budget left."""
+
+
+class StoreError(PromptgraftError):
+    """The override store cannot read or write."""
+
+
+class RevisionNotFoundError(StoreError, LookupError):
+    """The store holds no such revision."""
+
+
+class JournalError(PromptgraftError):
+    """The journal of a run cannot be used."""
+
+
+class JournalLockedError(JournalError):
+    """Another process runs on this journal."""
+
+
+class JournalCorruptError(JournalError):
+    """The bytes of the journal are not those that were written."""
+
+
+class JournalMismatchError(JournalError):
+    """The journal belongs to another run."""
+
+
+class JournalWriteError(JournalError):
+    """The journal cannot be written (disk full, permissions, ...)."""

@@ -1,0 +1,50 @@
+"""Durable files: what has been acknowledged survives a crash.
+
+Every effect goes through ``os.open``, ``os.write``, ``os.fsync`` and ``os.replace``, so that a
+test can end the process before or after each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte of ``data``, however many calls the system takes for it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable: creations, renames and removals."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: readers and crashes see the old bytes or the new ones.
+
+    The parent folder must exist. Raises ``OSError`` and leaves the old file when the
+    system refuses.
+    """
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        try:
+            os.fchmod(descriptor, 0o644)
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+    sync_folder(path.parent)
