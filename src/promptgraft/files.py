@@ -34,7 +34,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     The parent folder must exist. Raises ``OSError`` and leaves the old file when the
     system refuses.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+    )
     try:
         try:
             os.fchmod(descriptor, 0o644)

@@ -29,7 +29,7 @@ from promptgraft.frozenmap import FrozenMap
 HexDigest = NewType("HexDigest", str)
 """64 lower-case hexadecimal digits: a SHA-256."""
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
     """
     try:
         return _converter().structure(data, kind)
-    except (ClassValidationError, IterableValidationError, _Mismatch) as error:
+    except (ClassValidationError, IterableValidationError, _MismatchError) as error:
         faults = transform_error(error, "$", _describe)
         lines = tuple(f"{where}: {fault}" for fault in faults)
         raise DataFormatError("; ".join(lines), lines) from None
@@ -98,7 +98,7 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
             f"{where}: expected UTF-8, found byte {error.object[error.start]:#04x} "
             f"at offset {error.start}"
         ) from None
-    except _Mismatch as error:
+    except _MismatchError as error:
         raise DataFormatError(f"{where}: {error}") from None
     except RecursionError:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
@@ -116,7 +116,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
-class _Mismatch(ValueError):
+class _MismatchError(ValueError):
     """Raised by the strict hooks; its text is already what the user should read."""
 
 
@@ -132,13 +132,13 @@ def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for key, value in pairs:
         if key in found:
-            raise _Mismatch(f"the key {shown(key)} occurs twice in one object")
+            raise _MismatchError(f"the key {shown(key)} occurs twice in one object")
         found[key] = value
     return found
 
 
 def _refuse_constant(name: str) -> Json:
-    raise _Mismatch(f"expected a finite number, found {name}")
+    raise _MismatchError(f"expected a finite number, found {name}")
 
 
 def _plain(value: object, path: str) -> Json:
@@ -167,7 +167,8 @@ def _plain_key(key: object, path: str) -> str:
 def _plain_object(value: object, path: str) -> Json:
     if isinstance(value, datetime):
         return value.isoformat()
-    names = field_names(type(value))
+    kind: type[Any] = type(value)
+    names = field_names(kind)
     if names is not None and not isinstance(value, type):
         return {name: _plain(getattr(value, name), f"{path}.{name}") for name in names}
     raise DataFormatError(
@@ -175,8 +176,8 @@ def _plain_object(value: object, path: str) -> Json:
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def field_names(kind: type) -> tuple[str, ...] | None:
+@functools.cache
+def field_names(kind: type[Any]) -> tuple[str, ...] | None:
     """Return the field names of an attrs class or dataclass; None for other types."""
     if attrs.has(kind):
         return tuple(attribute.name for attribute in attrs.fields(kind))
@@ -188,7 +189,8 @@ def _describe(error: BaseException, kind: type | None) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         known = list(field_names(error.cl) or ())
         return ", ".join(
-            f"unknown key `{name}`{did_you_mean(name, known)}" for name in sorted(error.extra_fields)
+            f"unknown key `{name}`{did_you_mean(name, known)}"
+            for name in sorted(error.extra_fields)
         )
     if isinstance(error, KeyError):
         return "required key missing"
@@ -202,7 +204,7 @@ def _strict(expected: type, name: str) -> Callable[[object, object], object]:
     def hook(value: object, _: object) -> object:
         if isinstance(value, expected) and (expected is bool or not isinstance(value, bool)):
             return value
-        raise _Mismatch(f"expected {name}, found {shown(value)}")
+        raise _MismatchError(f"expected {name}, found {shown(value)}")
 
     return hook
 
@@ -210,7 +212,7 @@ def _strict(expected: type, name: str) -> Callable[[object, object], object]:
 def _float_hook(value: object, _: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    raise _Mismatch(f"expected a number, found {shown(value)}")
+    raise _MismatchError(f"expected a number, found {shown(value)}")
 
 
 def _datetime_hook(value: object, _: object) -> datetime:
@@ -219,7 +221,7 @@ def _datetime_hook(value: object, _: object) -> datetime:
             parsed = datetime.fromisoformat(value)
             if parsed.tzinfo is not None:
                 return parsed
-    raise _Mismatch(f"expected an ISO 8601 time with its offset, found {shown(value)}")
+    raise _MismatchError(f"expected an ISO 8601 time with its offset, found {shown(value)}")
 
 
 def _enum_hook(value: object, kind: type[Enum]) -> Enum:
@@ -227,7 +229,7 @@ def _enum_hook(value: object, kind: type[Enum]) -> Enum:
         if member.value == value and type(member.value) is type(value):
             return member
     allowed = ", ".join(repr(member.value) for member in kind)
-    raise _Mismatch(f"expected one of {allowed}, found {shown(value)}")
+    raise _MismatchError(f"expected one of {allowed}, found {shown(value)}")
 
 
 # cattrs passes types and hooks around untyped: `Any` stays inside the functions below.
@@ -239,7 +241,7 @@ def _guarded(
 ) -> Callable[[Any, Any], Any]:
     def hook(value: Any, kind: Any) -> Any:
         if not isinstance(value, shape):
-            raise _Mismatch(f"expected {name}, found {shown(value)}")
+            raise _MismatchError(f"expected {name}, found {shown(value)}")
         return finish(inner(value, kind))
 
     return hook

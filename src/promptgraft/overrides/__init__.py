@@ -1,0 +1,41 @@
+"""What may replace the parts of a prompt, and the stores that keep it."""
+
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.store import (
+    BasePromptOverridesStore,
+    PromptOverridesStore,
+    RevisionedPromptOverridesStore,
+)
+from promptgraft.overrides.types import (
+    AppliedOverride,
+    PromptDescriptor,
+    PromptLike,
+    PromptOverride,
+    Provenance,
+    Revision,
+    SectionDescriptor,
+    SectionOverride,
+    SectionPath,
+    SkippedOverride,
+    SkipReason,
+)
+
+__all__ = [
+    "AppliedOverride",
+    "BasePromptOverridesStore",
+    "InMemoryPromptOverridesStore",
+    "OverlayPromptOverridesStore",
+    "PromptDescriptor",
+    "PromptLike",
+    "PromptOverride",
+    "PromptOverridesStore",
+    "Provenance",
+    "Revision",
+    "RevisionedPromptOverridesStore",
+    "SectionDescriptor",
+    "SectionOverride",
+    "SectionPath",
+    "SkipReason",
+    "SkippedOverride",
+]

@@ -1,0 +1,160 @@
+r"""The language of override bodies: literal text with the placeholders of the source.
+
+An override body is written by a model or a person and is never a template. Of everything in
+it, only the *markers* of placeholders that the source section has are replaced, by plain
+lookup; ``$5``, ``{% if %}`` or ``{{ 1 + 1 }}`` are ordinary characters.
+
+================  =======================  ============  ====================================
+syntax            marker of ``name``       escape        meaning of escapes before a marker
+================  =======================  ============  ====================================
+``dollar``        ``$name``, ``${name}``   ``$``         ``$$name`` is the text ``$name``
+``jinja``         ``{{ name }}``           ``\``         ``\{{ name }}`` is the text ``{{ name }}``
+================  =======================  ============  ====================================
+
+``k`` escapes before a marker stand for ``k // 2`` escape characters; with an odd ``k`` the
+marker itself is text. Anywhere else an escape character is an ordinary character, so a body
+without literal markers needs no escaping at all, and writing what was read changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+import attrs
+
+
+class BodySyntax(StrEnum):
+    """How placeholders are spelled in a section."""
+
+    DOLLAR = "dollar"
+    JINJA = "jinja"
+
+
+@attrs.frozen
+class Slot:
+    """A placeholder inside a body."""
+
+    name: str
+
+
+Piece = str | Slot
+
+_IDENTIFIER = r"[_a-zA-Z][_a-zA-Z0-9]*+"
+# Possessive runs behind a look-behind: each character is looked at a bounded number of times.
+_MARKERS = {
+    BodySyntax.DOLLAR: re.compile(
+        rf"(?<!\$)(?P<run>\$++)(?:\{{(?P<braced>{_IDENTIFIER})\}}|(?P<plain>{_IDENTIFIER}))"
+    ),
+    BodySyntax.JINJA: re.compile(
+        rf"(?<!\\)(?P<run>\\*+)\{{\{{[ \t\r\n]*+(?P<plain>{_IDENTIFIER})[ \t\r\n]*+\}}\}}"
+    ),
+}
+_ESCAPES = {BodySyntax.DOLLAR: "$", BodySyntax.JINJA: "\\"}
+
+
+@functools.lru_cache(maxsize=2048)
+def parse_body(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Piece, ...]:
+    """Split ``body`` into text and slots, in linear time; text pieces are not empty.
+
+    Args:
+        body: any string.
+        syntax: how markers are spelled.
+        names: the placeholders of the source; markers of other names are text.
+    """
+    pieces: list[Piece] = []
+    start = 0
+    for match in _MARKERS[syntax].finditer(body):
+        name = _name(match)
+        if name not in names:
+            continue
+        escapes = _escapes_before(match, syntax)
+        text = body[start : match.start()] + _ESCAPES[syntax] * (escapes // 2)
+        start = match.end()
+        if escapes % 2:
+            pieces.append(text + _marker_text(match, syntax))
+        else:
+            pieces.extend((text, Slot(name)))
+    pieces.append(body[start:])
+    return _merged(pieces)
+
+
+def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str]) -> str:
+    """Return the body that ``parse_body`` splits into ``pieces``."""
+    merged = _merged(list(pieces))
+    escape = _ESCAPES[syntax]
+    written: list[str] = []
+    for index, piece in enumerate(merged):
+        following = merged[index + 1] if index + 1 < len(merged) else ""
+        if isinstance(piece, Slot):
+            written.append(_spell_before(piece.name, syntax, following))
+            continue
+        text = _MARKERS[syntax].sub(functools.partial(_escaped, syntax=syntax, names=names), piece)
+        trailing = len(piece) - len(piece.rstrip(escape)) if isinstance(following, Slot) else 0
+        written.append(text + escape * trailing)
+    return "".join(written)
+
+
+def spell(name: str, syntax: BodySyntax) -> str:
+    """Return the usual marker of the placeholder ``name``."""
+    return f"${name}" if syntax is BodySyntax.DOLLAR else f"{{{{ {name} }}}}"
+
+
+def slot_names(pieces: Iterable[Piece]) -> frozenset[str]:
+    """Return the names of the placeholders among ``pieces``."""
+    return frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
+
+
+def marker_names(body: str, syntax: BodySyntax) -> frozenset[str]:
+    """Return every name that ``body`` spells like an unescaped placeholder, known or not."""
+    return frozenset(
+        _name(match)
+        for match in _MARKERS[syntax].finditer(body)
+        if _escapes_before(match, syntax) % 2 == 0
+    )
+
+
+def _name(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    found: str = groups.get("braced") or groups["plain"]
+    return found
+
+
+def _escapes_before(match: re.Match[str], syntax: BodySyntax) -> int:
+    """Count the escapes before a marker; of a dollar run, the last belongs to the marker."""
+    return len(match["run"]) - (1 if syntax is BodySyntax.DOLLAR else 0)
+
+
+def _marker_text(match: re.Match[str], syntax: BodySyntax) -> str:
+    marker = match[0][len(match["run"]) :]
+    return f"${marker}" if syntax is BodySyntax.DOLLAR else marker
+
+
+def _escaped(match: re.Match[str], *, syntax: BodySyntax, names: frozenset[str]) -> str:
+    if _name(match) not in names:
+        return match[0]
+    escapes = 2 * _escapes_before(match, syntax) + 1
+    return _ESCAPES[syntax] * escapes + _marker_text(match, syntax)
+
+
+def _spell_before(name: str, syntax: BodySyntax, following: Piece) -> str:
+    glued = isinstance(following, str) and re.match(r"[_a-zA-Z0-9]", following)
+    return f"${{{name}}}" if syntax is BodySyntax.DOLLAR and glued else spell(name, syntax)
+
+
+def _merged(pieces: list[Piece]) -> tuple[Piece, ...]:
+    merged: list[Piece] = []
+    run: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            run.append(piece)
+            continue
+        if text := "".join(run):
+            merged.append(text)
+        run = []
+        merged.append(piece)
+    if text := "".join(run):
+        merged.append(text)
+    return tuple(merged)

@@ -1,0 +1,40 @@
+"""Overrides in memory, for candidates and tests."""
+
+from __future__ import annotations
+
+import threading
+
+from promptgraft.overrides.store import (
+    DEFAULT_TAG,
+    BasePromptOverridesStore,
+    Change,
+    OverrideAddress,
+)
+from promptgraft.overrides.types import PromptDescriptor, PromptOverride, Provenance
+
+
+class InMemoryPromptOverridesStore(BasePromptOverridesStore):
+    """Keeps overrides for the life of the object; without history."""
+
+    def __init__(self) -> None:
+        self._kept: dict[OverrideAddress, PromptOverride] = {}
+        self._lock = threading.Lock()
+
+    def resolve(
+        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
+    ) -> PromptOverride | None:
+        # A dictionary's get is atomic; a value never changes once it is kept.
+        return self._kept.get(OverrideAddress(descriptor.ns, descriptor.key, tag))
+
+    def mutate(
+        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
+    ) -> PromptOverride:
+        del provenance
+        with self._lock:
+            changed = change(self._kept.get(address) or address.empty())
+            self._kept[address] = changed
+            return changed
+
+    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
+        with self._lock:
+            self._kept.pop(OverrideAddress(ns, prompt_key, tag), None)

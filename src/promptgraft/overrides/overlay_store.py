@@ -1,0 +1,65 @@
+"""One store seen through another: a candidate over the project's own overrides."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.overrides.store import (
+    DEFAULT_TAG,
+    BasePromptOverridesStore,
+    Change,
+    OverrideAddress,
+    PromptOverridesStore,
+)
+from promptgraft.overrides.types import PromptDescriptor, PromptOverride, Provenance
+from promptgraft.overrides.validation import is_fresh
+
+
+class OverlayPromptOverridesStore(BasePromptOverridesStore):
+    """Reads both stores, writes only the overlay.
+
+    Where both replace the same part the overlay wins, unless its entry is stale and the
+    base's is not. ``delete`` and ``remove_*`` uncover what the base holds.
+    """
+
+    def __init__(
+        self, *, base: PromptOverridesStore | None, overlay: BasePromptOverridesStore
+    ) -> None:
+        self._base = base
+        self._overlay = overlay
+
+    def resolve(
+        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
+    ) -> PromptOverride | None:
+        above = self._overlay.resolve(descriptor, tag)
+        below = self._base.resolve(descriptor, tag) if self._base is not None else None
+        if above is None or below is None:
+            return above or below
+        return _overlaid(descriptor, below, above)
+
+    def mutate(
+        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
+    ) -> PromptOverride:
+        return self._overlay.mutate(address, change, provenance=provenance)
+
+    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
+        self._overlay.delete(ns=ns, prompt_key=prompt_key, tag=tag)
+
+    def _visible(
+        self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
+    ) -> PromptOverride:
+        below = self._base.resolve(descriptor, tag) if self._base is not None else None
+        return present if below is None else _overlaid(descriptor, below, present)
+
+
+def _overlaid(
+    descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
+) -> PromptOverride:
+    winning = {
+        path: section
+        for path, section in above.sections.items()
+        if path not in below.sections
+        or is_fresh(descriptor, section)
+        or not is_fresh(descriptor, below.sections[path])
+    }
+    return below.merged_with(attrs.evolve(above, sections=winning))
