@@ -176,9 +176,19 @@ def _plain_object(value: object, path: str) -> Json:
     )
 
 
-@functools.cache
 def field_names(kind: type[Any]) -> tuple[str, ...] | None:
     """Return the field names of an attrs class or dataclass; None for other types."""
+    names = _FIELD_NAMES.get(kind, ())
+    if names == ():
+        names = _FIELD_NAMES.setdefault(kind, _find_field_names(kind))
+    return names
+
+
+# Classes live as long as the process does; so may their field names.
+_FIELD_NAMES: dict[type, tuple[str, ...] | None] = {}
+
+
+def _find_field_names(kind: type[Any]) -> tuple[str, ...] | None:
     if attrs.has(kind):
         return tuple(attribute.name for attribute in attrs.fields(kind))
     fields: Mapping[str, object] | None = getattr(kind, "__dataclass_fields__", None)

@@ -178,7 +178,7 @@ class Provenance:
 
     run_id: str | None = None
     note: str = ""
-    scores: FrozenMap[str, float] = attrs.field(factory=lambda: FrozenMap[str, float]())
+    scores: FrozenMap[str, float] = attrs.field(factory=FrozenMap[str, float])
 
 
 @attrs.frozen(kw_only=True)

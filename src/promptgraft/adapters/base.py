@@ -1,0 +1,115 @@
+"""Who answers: the contract between promptgraft and a model."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+import attrs
+
+from promptgraft.errors import OutputError
+from promptgraft.prompt.output import parse_output
+from promptgraft.prompt.rendering import RenderedPrompt
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+
+OutputT = TypeVar("OutputT")
+OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Tokens of one evaluation, as its provider counts them.
+
+    Attributes:
+        input_tokens: tokens sent, cached ones included.
+        output_tokens: tokens received.
+        cached_tokens: those of the sent tokens that the provider read from its cache.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+NO_USAGE = Usage()
+
+
+@attrs.frozen(kw_only=True)
+class PromptResponse(Generic[OutputT_co]):
+    """What a model answered.
+
+    Attributes:
+        text: the answer as text.
+        output: the answer parsed into the prompt's output type; None when it has none.
+        usage: tokens, if the provider counts them.
+        finish_reason: why the model stopped, in the provider's word.
+    """
+
+    text: str
+    output: OutputT_co | None = None
+    usage: Usage = NO_USAGE
+    finish_reason: str = "stop"
+
+
+@attrs.frozen(kw_only=True)
+class PromptExecuted:
+    """A prompt was answered."""
+
+    response: PromptResponse[object]
+
+
+class ProviderAdapter(Protocol):
+    """Evaluates prompts. Implementations may be called from several threads at once."""
+
+    @property
+    def identity(self) -> str:
+        """Name and version of what answers, without secrets; part of a run's fingerprint."""
+        ...
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Render ``prompt``, have it answered, and parse the answer.
+
+        Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``.
+
+        Raises:
+            PromptRenderError: the prompt does not render (the candidate's fault).
+            OutputError: the answer does not fit the output type (the candidate's fault).
+            BindingError: a placeholder has no value (the caller's fault).
+            ProviderError: the provider failed, after the adapter's own retries.
+            DeadlineExceededError: ``deadline`` passed.
+        """
+        ...
+
+
+def answered(
+    rendered: RenderedPrompt[OutputT],
+    text: str,
+    *,
+    session: SessionProtocol,
+    usage: Usage = NO_USAGE,
+    finish_reason: str = "stop",
+) -> PromptResponse[OutputT]:
+    """Build the response for an answer's text and dispatch ``PromptExecuted``.
+
+    For implementations of :class:`ProviderAdapter`. The event is dispatched before the text
+    is parsed, so that an answer which does not fit is seen in the session all the same.
+
+    Raises:
+        OutputError: the text does not fit the output type.
+    """
+    try:
+        output = parse_output(rendered.output_type, text)
+    except OutputError:
+        unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
+        session.dispatch(PromptExecuted(response=unparsed))
+        raise
+    response = PromptResponse(text=text, output=output, usage=usage, finish_reason=finish_reason)
+    session.dispatch(PromptExecuted(response=response))
+    return response

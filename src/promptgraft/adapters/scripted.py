@@ -1,0 +1,83 @@
+"""A model made of a function, for tests and dry runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from promptgraft.adapters.base import PromptResponse, answered
+from promptgraft.errors import ConfigError
+from promptgraft.prompt.rendering import RenderedPrompt
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+
+OutputT = TypeVar("OutputT")
+
+Reply = Callable[[RenderedPrompt[object]], str]
+"""Answers a rendered prompt, or raises what a provider would."""
+
+
+class ScriptedAdapter:
+    """Answers by calling a function, or with the texts of a list in turn.
+
+    It renders, dispatches events and parses as any other adapter does, and remembers what it
+    was asked. Safe to call from several threads.
+
+    Args:
+        reply: a function of the rendered prompt, or texts that are used once each.
+        identity: what the run's fingerprint says about it.
+    """
+
+    def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
+        self._reply = reply if callable(reply) else _in_turn(reply)
+        self._identity = identity
+        self._lock = threading.Lock()
+        self._requests: list[RenderedPrompt[object]] = []
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @property
+    def requests(self) -> tuple[RenderedPrompt[object], ...]:
+        """Every prompt that it was asked, in the order of arrival."""
+        with self._lock:
+            return tuple(self._requests)
+
+    @property
+    def calls(self) -> int:
+        """How often it was asked."""
+        with self._lock:
+            return len(self._requests)
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        if deadline is not None:
+            deadline.check()
+        rendered = prompt.render(session)
+        with self._lock:
+            self._requests.append(rendered)
+        return answered(rendered, self._reply(rendered), session=session)
+
+
+def _in_turn(texts: Sequence[str]) -> Reply:
+    lock = threading.Lock()
+    remaining = iter(texts)
+
+    def reply(_: RenderedPrompt[object]) -> str:
+        with lock:
+            text = next(remaining, None)
+        if text is None:
+            raise ConfigError(
+                f"scripted adapter: all {len(texts)} replies are used; add one for each call"
+            )
+        return text
+
+    return reply

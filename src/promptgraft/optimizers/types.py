@@ -1,0 +1,181 @@
+"""What every optimizer shares: examples, feedback, rollout records, modules, candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from promptgraft.adapters.base import NO_USAGE, PromptResponse, Usage
+from promptgraft.errors import FeedbackError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.types import PromptOverride, SectionPath, show_path
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import HexDigest, shown
+
+
+@attrs.frozen(kw_only=True)
+class GepaExample:
+    """One real input with its ground truth.
+
+    Attributes:
+        id: unique in the data set.
+        params: what the prompt is bound to for this example.
+        label: the ground truth, in whatever form the feedback function wants it. The model
+            that is optimized never sees it.
+    """
+
+    id: str
+    params: tuple[object, ...] = attrs.field(converter=tuple)
+    label: object = None
+
+
+@attrs.frozen(kw_only=True)
+class RolloutFeedback:
+    """What a feedback function says of one answer.
+
+    Attributes:
+        score: a finite number, the more the better; 1.0 counts as perfect by default.
+        feedback: why, in words that help a writer to improve the prompt.
+        eval_trace: a log of the evaluation, if there is one.
+
+    Raises:
+        FeedbackError: the score is no finite number or the feedback no text.
+    """
+
+    score: float
+    feedback: str
+    eval_trace: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):
+            raise FeedbackError(f"score: expected a number, found {shown(self.score)}")
+        if not math.isfinite(self.score):
+            raise FeedbackError(f"score: expected a finite number, found {self.score!r}")
+        if not isinstance(self.feedback, str):
+            raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
+        object.__setattr__(self, "score", float(self.score))
+
+
+class FeedbackFn(Protocol):
+    """Scores an answer and says why; given by the user."""
+
+    def __call__(
+        self,
+        example: GepaExample,
+        response: PromptResponse[object],
+        session: SessionProtocol,
+    ) -> RolloutFeedback:
+        """Return the feedback on ``response``; ``session`` holds what happened on the way."""
+        ...
+
+
+class ExampleFormatter(Protocol):
+    """Shows an example and an answer to the reflector."""
+
+    def __call__(
+        self, example: GepaExample, response: PromptResponse[object] | None
+    ) -> tuple[str, str]:
+        """Return input and output as text; ``response`` is None when there was no answer."""
+        ...
+
+
+class TraceFormatter(Protocol):
+    """Shows what happened during a rollout to the reflector."""
+
+    def __call__(self, session: SessionProtocol) -> str:
+        """Return the trace as text, empty when nothing is worth showing."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class RolloutRecord:
+    """One example tried with one candidate.
+
+    Attributes:
+        example_id: the example.
+        inputs_repr: its input as the reflector sees it.
+        output_repr: the answer as the reflector sees it.
+        tool_trace_repr: the trace as the reflector sees it.
+        feedback: score and reason; None when the provider failed: the rollout is unscored.
+        fault: what failed, in one line; empty when nothing did.
+        usage: tokens that the rollout took.
+    """
+
+    example_id: str
+    inputs_repr: str
+    output_repr: str
+    tool_trace_repr: str
+    feedback: RolloutFeedback | None
+    fault: str = ""
+    usage: Usage = NO_USAGE
+
+    @property
+    def score(self) -> float | None:
+        """The score; None for an unscored rollout."""
+        return None if self.feedback is None else self.feedback.score
+
+
+@attrs.frozen
+class SectionModule:
+    """The body of one section, as something that an optimizer may mutate."""
+
+    path: SectionPath
+
+    @property
+    def name(self) -> str:
+        """How messages and meta-prompts name it."""
+        return f"section {show_path(self.path)}"
+
+
+Module = SectionModule
+"""What an optimizer may mutate."""
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """Overrides that are not stored yet, with their origin.
+
+    Attributes:
+        override: what replaces the source (and what the base store holds).
+        parents: positions of the parents in the pool; empty for the baseline.
+        module: what was mutated; None for the baseline.
+        digest: SHA-256 of the overrides; equal for equal overrides.
+    """
+
+    override: PromptOverride
+    parents: tuple[int, ...] = ()
+    module: Module | None = None
+    digest: HexDigest
+
+    @property
+    def section_bodies(self) -> Mapping[SectionPath, str]:
+        """The bodies that the candidate replaces, by section path."""
+        return FrozenMap((path, section.body) for path, section in self.override.sections.items())
+
+
+@attrs.frozen(kw_only=True)
+class ModuleDescription:
+    """Everything that a reflector may know about a module of a candidate.
+
+    Attributes:
+        name: the module, such as ``section policies/refunds``.
+        title: its heading.
+        text: its present text, in the language that the reply must use.
+        placeholders: markers that the text must keep.
+        opaque: for markers that stand for more than a value, what they stand for.
+        max_chars: how long a new text may be.
+        output: what the prompt's answers must look like.
+        neighbours: name and present text of the other parts of the prompt.
+    """
+
+    name: str
+    title: str
+    text: str
+    placeholders: tuple[str, ...]
+    opaque: Mapping[str, str]
+    max_chars: int
+    output: str
+    neighbours: Sequence[tuple[str, str]]

@@ -1,0 +1,138 @@
+"""Sections: the parts of a prompt that people write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Literal
+
+import attrs
+
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.hashing import hash_section
+from promptgraft.overrides.types import SectionDescriptor, SectionPath, show_path
+from promptgraft.overrides.validation import check_key
+from promptgraft.prompt.syntax import Source, Values, compile_source
+from promptgraft.serde import field_names, shown
+
+
+class SectionVisibility(StrEnum):
+    """How much of a section is rendered."""
+
+    FULL = "full"
+    SUMMARY = "summary"
+
+
+@attrs.frozen(kw_only=True)
+class MarkdownSection:
+    """A headed piece of a prompt.
+
+    Attributes:
+        title: the heading.
+        key: identifier of the section among its siblings.
+        template: the text, with placeholders in the chosen syntax.
+        syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"jinja"`` for Jinja2
+            (sandboxed; undefined names are errors).
+        children: sections below this one, rendered after its text.
+        enabled: decides from the bound values whether the section is rendered at all.
+        summary: the text shown instead of template and children when the visibility says
+            so; plain text without placeholders.
+        visibility: full or summary, or a function of the bound values that returns one.
+        overridable: whether stores may replace the text.
+        params_type: class of the bound parameter that the placeholders belong to; without
+            it they are looked up in all bound parameters. With it they are checked here.
+
+    Raises:
+        InvalidIdentifierError: ``key`` is no identifier.
+        PromptDefinitionError: the template does not parse, names a field that
+            ``params_type`` does not have, or siblings share a key.
+    """
+
+    title: str
+    key: str
+    template: str = ""
+    syntax: Literal["dollar", "jinja"] = "dollar"
+    children: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=tuple)
+    enabled: Callable[[Values], bool] | None = None
+    summary: str | None = None
+    visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
+    overridable: bool = True
+    params_type: type | None = None
+    source: Source = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        where = f"section `{self.key}`"
+        check_key(self.key, "section key")
+        if self.syntax not in set(BodySyntax):
+            raise PromptDefinitionError(
+                f"{where}: syntax: expected 'dollar' or 'jinja', found {shown(self.syntax)}"
+            )
+        source = compile_source(self.template, BodySyntax(self.syntax), where=where)
+        object.__setattr__(self, "source", source)
+        check_siblings(self.children, where)
+        self._check_summary(where)
+        self._check_params_type(where)
+
+    def _check_summary(self, where: str) -> None:
+        if self.summary is None and self.visibility is not SectionVisibility.FULL:
+            raise PromptDefinitionError(
+                f"{where}: the visibility may be a summary, but there is no summary; add one"
+            )
+
+    def _check_params_type(self, where: str) -> None:
+        if self.params_type is None:
+            return
+        names = field_names(self.params_type)
+        if names is None:
+            raise PromptDefinitionError(
+                f"{where}: params_type: expected an attrs class or dataclass, "
+                f"found {shown(self.params_type)}"
+            )
+        for name in self.source.placeholders:
+            if name not in names and name not in self.source.opaque:
+                raise PromptDefinitionError(
+                    f"{where}: placeholder `{name}` is no field of "
+                    f"`{self.params_type.__name__}`; fields: {', '.join(names)}"
+                )
+
+    def descriptor(self, path: SectionPath) -> SectionDescriptor:
+        """Return what stores see of this section when it stands at ``path``."""
+        syntax = BodySyntax(self.syntax)
+        return SectionDescriptor(
+            path=path,
+            content_hash=hash_section(self.template, syntax),
+            syntax=syntax,
+            placeholders=self.source.placeholders,
+            overridable=self.overridable,
+        )
+
+
+def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
+    """Refuse two siblings with one key: they would share overrides.
+
+    Raises:
+        PromptDefinitionError: naming the key.
+    """
+    seen: set[str] = set()
+    for section in sections:
+        if section.key in seen:
+            raise PromptDefinitionError(f"{where}: two sections have the key `{section.key}`")
+        seen.add(section.key)
+
+
+def walk(
+    sections: tuple[MarkdownSection, ...], above: SectionPath = ()
+) -> list[tuple[SectionPath, MarkdownSection]]:
+    """Return every section with its path, parents before children, in reading order."""
+    found: list[tuple[SectionPath, MarkdownSection]] = []
+    for section in sections:
+        path = (*above, section.key)
+        found.append((path, section))
+        found.extend(walk(section.children, path))
+    return found
+
+
+def show_section(path: SectionPath) -> str:
+    """Return a section as messages name it."""
+    return f"section `{show_path(path)}`"

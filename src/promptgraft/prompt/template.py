@@ -1,0 +1,170 @@
+"""Prompt templates, and prompts bound to parameters and a store."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from promptgraft.errors import UnknownPartError
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.overrides.types import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.validation import (
+    check_key,
+    check_ns,
+    check_tag,
+    resolve_override,
+)
+from promptgraft.prompt.output import check_output_type
+from promptgraft.prompt.rendering import (
+    Bindings,
+    PromptRendered,
+    RenderedPrompt,
+    render_sections,
+    values_of,
+)
+from promptgraft.prompt.sections import MarkdownSection, check_siblings, walk
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import did_you_mean
+
+OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+
+@attrs.frozen(kw_only=True)
+class PromptTemplate(Generic[OutputT_co]):
+    """The source of a prompt: what people write and review, and nobody else changes.
+
+    Attributes:
+        ns: namespace, identifiers joined by ``/``.
+        key: identifier of the prompt in its namespace.
+        name: what people call it; the key by default.
+        sections: its sections in reading order.
+        output_type: what an answer is parsed into: None or ``str`` for text, an ``Enum`` or
+            ``Literal`` of strings for a choice, an attrs class or dataclass for an object.
+        descriptor: identity and content hashes, computed once.
+
+    Raises:
+        InvalidIdentifierError: ``ns`` or ``key`` is no identifier.
+        PromptDefinitionError: siblings share a key, or ``output_type`` cannot be parsed into.
+    """
+
+    ns: str
+    key: str
+    name: str | None = None
+    sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=tuple)
+    output_type: type[OutputT_co] | None = None
+    descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
+    _walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
+        init=False, repr=False, eq=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        check_ns(self.ns)
+        check_key(self.key, "prompt key")
+        where = f"prompt `{self.ns}/{self.key}`"
+        check_siblings(self.sections, where)
+        check_output_type(self.output_type, where)
+        walked = tuple(walk(self.sections))
+        descriptor = PromptDescriptor(
+            ns=self.ns,
+            key=self.key,
+            sections=tuple(section.descriptor(path) for path, section in walked),
+        )
+        object.__setattr__(self, "_walked", walked)
+        object.__setattr__(self, "descriptor", descriptor)
+
+    @property
+    def walked(self) -> tuple[tuple[SectionPath, MarkdownSection], ...]:
+        """Every section with its path, parents before children."""
+        return self._walked
+
+    def section(self, path: SectionPath) -> MarkdownSection:
+        """Return the section at ``path``.
+
+        Raises:
+            UnknownPartError: there is none; the message lists those that exist.
+        """
+        for found, section in self._walked:
+            if found == path:
+                return section
+        known = [show_path(found) for found, _ in self._walked]
+        raise UnknownPartError(
+            f"prompt `{self.ns}/{self.key}` has no section `{show_path(path)}`"
+            f"{did_you_mean(show_path(path), known)}; sections: {', '.join(known) or 'none'}"
+        )
+
+    def section_body(self, path: SectionPath) -> str:
+        """Return the source of a section in the language of override bodies.
+
+        Raises:
+            UnknownPartError: there is no such section.
+        """
+        return self.section(path).source.body
+
+
+@attrs.frozen
+class Prompt(Generic[OutputT_co]):
+    """A template with parameters, seen through a store of overrides. Immutable.
+
+    Attributes:
+        template: the source.
+        overrides_store: where overrides are looked up; None for the plain source.
+        overrides_tag: the tag they are looked up under.
+        params: what was bound.
+    """
+
+    template: PromptTemplate[OutputT_co]
+    overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
+    overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
+    params: tuple[object, ...] = attrs.field(default=(), kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_tag(self.overrides_tag)
+
+    @property
+    def descriptor(self) -> PromptDescriptor:
+        """Identity and content hashes of the template."""
+        return self.template.descriptor
+
+    def section_body(self, path: SectionPath) -> str:
+        """Return the source of a section; see :meth:`PromptTemplate.section_body`."""
+        return self.template.section_body(path)
+
+    def bind(self, *params: object) -> Prompt[OutputT_co]:
+        """Return a prompt with these parameters too; one of a class replaces an earlier one.
+
+        Raises:
+            BindingError: a parameter is neither an attrs or dataclass instance nor a mapping.
+        """
+        bound = {type(param): param for param in self.params}
+        for param in params:
+            values_of(param)
+            bound[type(param)] = param
+        return attrs.evolve(self, params=tuple(bound.values()))
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[OutputT_co]:
+        """Render source and overrides with the bound parameters.
+
+        A :class:`PromptRendered` event is dispatched to ``session``.
+
+        Raises:
+            BindingError: a placeholder has no value.
+            PromptRenderError: a Jinja block does not render with these values.
+            StoreError: the store cannot be read.
+        """
+        override = None
+        if self.overrides_store is not None:
+            override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
+        resolution = resolve_override(self.descriptor, override)
+        template = self.template
+        rendered = RenderedPrompt(
+            ns=template.ns,
+            key=template.key,
+            sections=render_sections(template.walked, Bindings(self.params), resolution),
+            output_type=template.output_type,
+            applied=resolution.applied,
+            skipped=resolution.skipped,
+        )
+        if session is not None:
+            session.dispatch(PromptRendered(rendered))
+        return rendered

@@ -1,0 +1,69 @@
+"""What happened during one evaluation: an append-only log of typed events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.runtime.events import EventBus
+
+E = TypeVar("E")
+
+
+class SessionProtocol(Protocol):
+    """What feedback functions and formatters may rely on."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Labels of the session, such as its scope."""
+        ...
+
+    def dispatch(self, event: object) -> None:
+        """Append an event."""
+        ...
+
+    def select_all(self, kind: type[E]) -> tuple[E, ...]:
+        """Return every event that is a ``kind``, in order of dispatch."""
+        ...
+
+    def latest(self, kind: type[E]) -> E | None:
+        """Return the last event that is a ``kind``, or None."""
+        ...
+
+
+class Session:
+    """An append-only, thread-safe log of events.
+
+    Args:
+        tags: labels of the session.
+        bus: also publishes each event to its subscribers; without a bus nothing that
+            happens in the session is seen outside it.
+    """
+
+    def __init__(self, *, tags: Mapping[str, str] | None = None, bus: EventBus | None = None):
+        self._tags: FrozenMap[str, str] = FrozenMap(tags or {})
+        self._bus = bus
+        self._events: list[object] = []
+        self._lock = threading.Lock()
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return self._tags
+
+    def dispatch(self, event: object) -> None:
+        with self._lock:
+            self._events.append(event)
+        if self._bus is not None:
+            self._bus.publish(event)
+
+    def select_all(self, kind: type[E]) -> tuple[E, ...]:
+        with self._lock:
+            return tuple(event for event in self._events if isinstance(event, kind))
+
+    def latest(self, kind: type[E]) -> E | None:
+        with self._lock:
+            return next(
+                (event for event in reversed(self._events) if isinstance(event, kind)), None
+            )
