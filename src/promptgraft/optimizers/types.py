@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -14,6 +14,10 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.types import PromptOverride, SectionPath, show_path
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, shown
+
+
+def _as_tuple(values: Iterable[object]) -> tuple[object, ...]:
+    return tuple(values)
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +32,7 @@ class GepaExample:
     """
 
     id: str
-    params: tuple[object, ...] = attrs.field(converter=tuple)
+    params: tuple[object, ...] = attrs.field(converter=_as_tuple)
     label: object = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Literal
 
@@ -22,6 +22,11 @@ class SectionVisibility(StrEnum):
 
     FULL = "full"
     SUMMARY = "summary"
+
+
+def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
+    """Return the sections as the tuple that templates keep."""
+    return tuple(sections)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +58,7 @@ class MarkdownSection:
     key: str
     template: str = ""
     syntax: Literal["dollar", "jinja"] = "dollar"
-    children: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=tuple)
+    children: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     enabled: Callable[[Values], bool] | None = None
     summary: str | None = None
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL

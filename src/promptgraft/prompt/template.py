@@ -23,7 +23,7 @@ from promptgraft.prompt.rendering import (
     render_sections,
     values_of,
 )
-from promptgraft.prompt.sections import MarkdownSection, check_siblings, walk
+from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean
 
@@ -51,7 +51,7 @@ class PromptTemplate(Generic[OutputT_co]):
     ns: str
     key: str
     name: str | None = None
-    sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=tuple)
+    sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     output_type: type[OutputT_co] | None = None
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
     _walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(

@@ -1,0 +1,1 @@
+"""GEPA: reflective mutation, Pareto coverage, ancestry-based merge."""
