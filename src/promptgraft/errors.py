@@ -26,7 +26,8 @@ treats each kind differently (``specs/errors.md``):
     │   ├── DeadlineExceededError        (TimeoutError)
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
-    │   └── RevisionNotFoundError        (LookupError)
+    │   ├── RevisionNotFoundError        (LookupError)
+    │   └── WinnerNotStoredError         carries the result of the run
     └── JournalError                     the journal of a run cannot be used
         ├── JournalLockedError           another process runs on it
         ├── JournalCorruptError          its bytes are not what was written
@@ -154,3 +155,18 @@ class JournalMismatchError(JournalError):
 
 class JournalWriteError(JournalError):
     """The journal cannot be written (disk full, permissions, ...)."""
+
+
+class WinnerNotStoredError(StoreError):
+    """A run is complete, but the store refused its winner.
+
+    Attributes:
+        result: what the run returned; nothing of it is lost.
+    """
+
+    def __init__(self, message: str, result: object) -> None:
+        super().__init__(message)
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[WinnerNotStoredError], tuple[str, object]]:
+        return type(self), (str(self), self.result)

@@ -1,0 +1,74 @@
+"""What an optimizer is given, and what all of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Executor
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.journal.base import Journal
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.overrides.validation import check_tag
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.events import EventBus
+from promptgraft.runtime.session import SessionProtocol
+
+ResultT = TypeVar("ResultT")
+
+
+class PersistenceScope(StrEnum):
+    """Where a winner goes.
+
+    ``GLOBAL``: into the context's override store. ``SESSION``: only into the session given
+    to ``optimize``, as a ``PromptOverride`` event.
+    """
+
+    GLOBAL = "global"
+    SESSION = "session"
+
+
+@attrs.frozen
+class OptimizationContext:
+    """The surroundings of a run.
+
+    Attributes:
+        adapter: answers the prompt that is optimized.
+        overrides_store: what is in force now, and where the winner goes.
+        overrides_tag: the tag for both.
+        reflection_adapter: proposes new texts; ``adapter`` does when it is None.
+        event_bus: is told of every event of the run.
+        deadline: when the run stops.
+        executor: runs rollouts side by side; None runs them in turn. The result does not
+            depend on it.
+        journal: keeps every answer, so that the run can be resumed; None keeps nothing.
+    """
+
+    adapter: ProviderAdapter
+    overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
+    overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
+    reflection_adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
+    event_bus: EventBus | None = attrs.field(default=None, kw_only=True)
+    deadline: Deadline | None = attrs.field(default=None, kw_only=True)
+    executor: Executor | None = attrs.field(default=None, kw_only=True)
+    journal: Journal | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_tag(self.overrides_tag)
+
+
+class BasePromptOptimizer(ABC, Generic[ResultT]):
+    """An algorithm that improves a prompt."""
+
+    def __init__(self, context: OptimizationContext) -> None:
+        self._context = context
+
+    @abstractmethod
+    def optimize(
+        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+    ) -> ResultT:
+        """Improve ``prompt`` and return what was found; events go to ``session`` too."""

@@ -1,0 +1,206 @@
+"""The settings of a GEPA run, checked whole before the first rollout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.optimizers.base import PersistenceScope
+from promptgraft.optimizers.formatting import default_example_formatter
+from promptgraft.optimizers.prompt_rollout import OnError, Scoring
+from promptgraft.optimizers.types import (
+    ExampleFormatter,
+    FeedbackFn,
+    GepaExample,
+    TraceFormatter,
+)
+from promptgraft.overrides.types import SectionPath, show_path
+from promptgraft.serde import shown
+
+_LEAST = {
+    "rollout_budget": 1,
+    "minibatch_size": 1,
+    "pareto_set_size": 1,
+    "seed": 0,
+    "max_example_chars": 100,
+    "max_trace_chars": 100,
+    "max_part_chars": 1,
+    "max_failed_reflections": 1,
+    "max_idle_steps": 1,
+}
+
+
+def _as_paths(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
+    return tuple(paths)
+
+
+def _as_examples(examples: Sequence[GepaExample]) -> tuple[GepaExample, ...]:
+    return tuple(examples)
+
+
+@attrs.frozen(kw_only=True)
+class GepaConfig:
+    """What a GEPA run does.
+
+    Attributes:
+        rollout_budget: rollouts that the run may use in all; never exceeded.
+        minibatch_size: examples that a mutation is tried on first.
+        pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
+            front of ``training_examples``. The others (D_feedback) are what mutations learn
+            from.
+        target_section_paths: sections whose text may change, in their turn.
+        training_examples: the data.
+        feedback_fn: scores an answer and says why.
+        example_formatter: shows input and answer to the reflector.
+        trace_formatter: shows what happened during a rollout to the reflector.
+        seed: decides every random choice.
+        shuffle_examples: shuffle the data by ``seed`` before it is split.
+        perfect_score: a score that leaves nothing to learn.
+        max_example_chars: longest input or answer that the reflector is shown.
+        max_trace_chars: longest trace or evaluation log that the reflector is shown.
+        max_part_chars: longest text that a part may get.
+        on_error: what a rollout becomes whose provider failed: ``"unscored"`` (kept out of
+            every mean) or ``"zero"``.
+        max_unscored_share: share of a batch that may stay unscored before the run stops,
+            0 to 1.
+        max_failed_reflections: steps in a row without a usable proposal before the run stops.
+        max_idle_steps: steps in a row with nothing to learn before the run stops.
+        persist: keep the winner when it is better than the baseline.
+        persist_scope: where it is kept.
+
+    Raises:
+        ConfigError: naming the field, what was expected and what was found.
+    """
+
+    rollout_budget: int
+    minibatch_size: int
+    pareto_set_size: int
+    target_section_paths: tuple[SectionPath, ...] = attrs.field(converter=_as_paths)
+    training_examples: tuple[GepaExample, ...] = attrs.field(converter=_as_examples, repr=False)
+    feedback_fn: FeedbackFn
+    example_formatter: ExampleFormatter | None = None
+    trace_formatter: TraceFormatter | None = None
+    seed: int = 0
+    shuffle_examples: bool = False
+    perfect_score: float = 1.0
+    max_example_chars: int = 6_000
+    max_trace_chars: int = 6_000
+    max_part_chars: int = 6_000
+    on_error: OnError = "unscored"
+    max_unscored_share: float = 0.3
+    max_failed_reflections: int = 5
+    max_idle_steps: int = 20
+    persist: bool = True
+    persist_scope: PersistenceScope = PersistenceScope.GLOBAL
+
+    def __attrs_post_init__(self) -> None:
+        self._check_numbers()
+        self._check_choices()
+        self._check_targets()
+        self._check_examples()
+        self._check_budget()
+
+    @property
+    def feedback_size(self) -> int:
+        """Number of examples that mutations learn from."""
+        return len(self.training_examples) - self.pareto_set_size
+
+    @property
+    def batch_size(self) -> int:
+        """Number of examples that a mutation is tried on."""
+        return min(self.minibatch_size, self.feedback_size)
+
+    @property
+    def step_size(self) -> int:
+        """Rollouts of a step that ends with an accepted candidate."""
+        return 2 * self.batch_size + self.pareto_set_size
+
+    @property
+    def scoring(self) -> Scoring:
+        """How rollouts are judged and shown."""
+        return Scoring(
+            feedback_fn=self.feedback_fn,
+            example_formatter=self.example_formatter or default_example_formatter,
+            trace_formatter=self.trace_formatter,
+            max_example_chars=self.max_example_chars,
+            max_trace_chars=self.max_trace_chars,
+            on_error=self.on_error,
+        )
+
+    def _check_numbers(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(
+                    f"{name}: expected an integer of at least {least}, found {shown(value)}"
+                )
+        for name in ("max_unscored_share", "perfect_score"):
+            value = getattr(self, name)
+            usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not usable or not math.isfinite(value):
+                raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
+        if not 0 <= self.max_unscored_share <= 1:
+            raise ConfigError(
+                f"max_unscored_share: expected 0 to 1, found {self.max_unscored_share!r}"
+            )
+
+    def _check_choices(self) -> None:
+        for name in ("feedback_fn", "example_formatter", "trace_formatter"):
+            value = getattr(self, name)
+            optional = name != "feedback_fn"
+            if not callable(value) and not (optional and value is None):
+                raise ConfigError(f"{name}: expected a function, found {shown(value)}")
+        if self.on_error not in ("unscored", "zero"):
+            raise ConfigError(
+                f"on_error: expected 'unscored' or 'zero', found {shown(self.on_error)}"
+            )
+        if not isinstance(self.persist_scope, PersistenceScope):
+            raise ConfigError(
+                f"persist_scope: expected a PersistenceScope, found {shown(self.persist_scope)}"
+            )
+
+    def _check_targets(self) -> None:
+        if not self.target_section_paths:
+            raise ConfigError(
+                "target_section_paths: expected at least one section path, found none; "
+                "name the sections that may change"
+            )
+        seen: set[SectionPath] = set()
+        for path in self.target_section_paths:
+            keys: object = path
+            if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
+                raise ConfigError(
+                    "target_section_paths: expected tuples of section keys such as "
+                    f"('policies', 'refunds'), found {shown(path)}"
+                )
+            if path in seen:
+                raise ConfigError(f"target_section_paths: `{show_path(path)}` is named twice")
+            seen.add(path)
+
+    def _check_examples(self) -> None:
+        seen: set[str] = set()
+        for position, example in enumerate(self.training_examples):
+            if not isinstance(example, GepaExample):
+                raise ConfigError(
+                    f"training_examples[{position}]: expected a GepaExample, found {shown(example)}"
+                )
+            if example.id in seen:
+                raise ConfigError(f"training_examples: the id `{example.id}` occurs twice")
+            seen.add(example.id)
+        if self.feedback_size < 1:
+            raise ConfigError(
+                f"pareto_set_size: {self.pareto_set_size} of {len(self.training_examples)} "
+                "examples leave none to learn from; lower it or add examples"
+            )
+
+    def _check_budget(self) -> None:
+        least = self.pareto_set_size + self.step_size
+        if self.rollout_budget < least:
+            raise ConfigError(
+                f"rollout_budget: expected at least {least} (the baseline takes "
+                f"{self.pareto_set_size} rollouts, one step up to {self.step_size}), "
+                f"found {self.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
+            )

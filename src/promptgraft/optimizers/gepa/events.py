@@ -1,0 +1,136 @@
+"""What a run tells while it goes. Positions are those of the candidates in the pool."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.optimizers.stopping import StopReason
+from promptgraft.optimizers.target import RejectionReason
+from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.overrides.types import PromptDescriptor
+
+
+@attrs.frozen(kw_only=True)
+class GepaOptimizationStarted:
+    """A run begins, or begins again on its journal.
+
+    Attributes:
+        run_id: identity of the run; equal for equal configuration, data and prompt.
+        descriptor: the prompt.
+        rollout_budget: rollouts that may be used.
+        pareto_size: examples that candidates are compared on.
+        modules: names of what may be mutated.
+    """
+
+    run_id: str
+    descriptor: PromptDescriptor
+    rollout_budget: int
+    pareto_size: int
+    modules: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class GepaRolloutCompleted:
+    """A rollout was used.
+
+    Attributes:
+        position: where in the run: ``step/12/child/3``.
+        record: what came of it.
+        total_rollouts: how many were used so far, this one included.
+    """
+
+    position: str
+    record: RolloutRecord
+    total_rollouts: int
+
+
+@attrs.frozen(kw_only=True)
+class GepaMutationProposed:
+    """A usable proposal is about to be tried.
+
+    Attributes:
+        step: number of the step, from 1.
+        parent: position of the parent.
+        module: name of what is changed.
+        before: its text in the parent.
+        after: the proposed text.
+    """
+
+    step: int
+    parent: int
+    module: str
+    before: str
+    after: str
+
+
+@attrs.frozen(kw_only=True)
+class GepaMutationAccepted:
+    """A candidate joined the pool.
+
+    Attributes:
+        step: number of the step.
+        candidate: its position.
+        parent: position of its parent.
+        module: what was changed.
+        parent_score: mean of the parent on the minibatch.
+        child_score: mean of the child on the minibatch.
+        pareto_mean: mean of the child on D_pareto; None when nothing was scored.
+        best_pareto_mean: mean of the best candidate so far.
+    """
+
+    step: int
+    candidate: int
+    parent: int
+    module: str
+    parent_score: float
+    child_score: float
+    pareto_mean: float | None
+    best_pareto_mean: float | None
+
+
+@attrs.frozen(kw_only=True)
+class GepaMutationRejected:
+    """A proposal was refused.
+
+    Attributes:
+        step: number of the step.
+        parent: position of the parent.
+        module: what was to be changed.
+        reason: the kind of reason.
+        detail: one line for people.
+        text: what was proposed; empty when there was nothing to read.
+        final: whether the step ends here; otherwise the reflector is asked to mend it.
+    """
+
+    step: int
+    parent: int
+    module: str
+    reason: RejectionReason
+    detail: str
+    text: str = ""
+    final: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class GepaOptimizationCompleted:
+    """A run ended.
+
+    Attributes:
+        run_id: identity of the run.
+        stop_reason: why.
+        detail: the same in words.
+        improved: whether the best candidate beats the baseline.
+        baseline_pareto_mean: where it began.
+        best_pareto_mean: where it ended.
+        total_rollouts: rollouts used.
+        total_reflections: reflections used.
+    """
+
+    run_id: str
+    stop_reason: StopReason
+    detail: str
+    improved: bool
+    baseline_pareto_mean: float | None
+    best_pareto_mean: float | None
+    total_rollouts: int
+    total_reflections: int

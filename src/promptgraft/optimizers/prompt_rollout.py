@@ -1,0 +1,188 @@
+"""One prompt tried on one example, in a session of its own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
+from promptgraft.errors import (
+    CandidateError,
+    FeedbackError,
+    LimitReachedError,
+    PermanentProviderError,
+    ProviderError,
+)
+from promptgraft.optimizers.formatting import clip, default_example_formatter
+from promptgraft.optimizers.types import (
+    Candidate,
+    ExampleFormatter,
+    FeedbackFn,
+    GepaExample,
+    RolloutFeedback,
+    RolloutRecord,
+    TraceFormatter,
+)
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session
+from promptgraft.serde import shown
+
+OnError = Literal["unscored", "zero"]
+
+_CACHED_PROMPTS = 64
+
+
+@attrs.frozen(kw_only=True)
+class Scoring:
+    """How rollouts are judged and shown.
+
+    Attributes:
+        feedback_fn: the user's.
+        example_formatter: shows input and answer.
+        trace_formatter: shows what happened; None for nothing.
+        max_example_chars: longest input or answer that is shown.
+        max_trace_chars: longest trace or evaluation log that is shown.
+        on_error: what a provider's fault becomes.
+    """
+
+    feedback_fn: FeedbackFn
+    example_formatter: ExampleFormatter = default_example_formatter
+    trace_formatter: TraceFormatter | None = None
+    max_example_chars: int
+    max_trace_chars: int
+    on_error: OnError = "unscored"
+
+
+class _PromptCache:
+    """Prompts of recent candidates; never pickled, because stores hold locks."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, Prompt[object]] = {}
+
+    def __reduce__(self) -> tuple[type[_PromptCache], tuple[()]]:
+        return type(self), ()
+
+    def get(self, key: str) -> Prompt[object] | None:
+        return self._prompts.get(key)
+
+    def put(self, key: str, prompt: Prompt[object]) -> None:
+        while len(self._prompts) >= _CACHED_PROMPTS:
+            self._prompts.pop(next(iter(self._prompts)), None)
+        self._prompts[key] = prompt
+
+
+@attrs.frozen(kw_only=True)
+class PromptRollout:
+    """Evaluates candidates of one prompt. Pickles when adapter and functions do.
+
+    Attributes:
+        prompt: the source with what is bound for every example; its own store is not used.
+        base: the overrides in force when the run began; candidates lie over them.
+        adapter: answers.
+        scoring: how rollouts are judged and shown.
+    """
+
+    prompt: Prompt[object]
+    base: PromptOverride
+    adapter: ProviderAdapter
+    scoring: Scoring
+    _prompts: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
+
+    def __call__(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        """Make one rollout; see :meth:`promptgraft.optimizers.target.Target.rollout`."""
+        session = Session(tags={"scope": "rollout", "example": example.id})
+        prompt = self.prompt_of(candidate).bind(*example.params)
+        try:
+            response = self.adapter.evaluate(prompt, session=session, deadline=deadline)
+            feedback = self._feedback(example, response, session)
+        except CandidateError as error:
+            failed = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
+            return self._record(
+                example, _last_response(session), session, feedback=failed, fault=str(error)
+            )
+        except PermanentProviderError:
+            raise
+        except ProviderError as error:
+            zero = RolloutFeedback(score=0.0, feedback=f"The model's provider failed: {error}")
+            scored = zero if self.scoring.on_error == "zero" else None
+            return self._record(
+                example, _last_response(session), session, feedback=scored, fault=str(error)
+            )
+        return self._record(example, response, session, feedback=feedback)
+
+    def prompt_of(self, candidate: Candidate) -> Prompt[object]:
+        """Return the prompt as ``candidate`` has it."""
+        found = self._prompts.get(candidate.digest)
+        if found is None:
+            found = attrs.evolve(
+                self.prompt,
+                overrides_store=OverlayPromptOverridesStore(
+                    base=_holding(self.base),
+                    overlay=_holding(candidate.override),
+                ),
+                overrides_tag=self.base.tag,
+            )
+            self._prompts.put(candidate.digest, found)
+        return found
+
+    def _feedback(
+        self, example: GepaExample, response: PromptResponse[object], session: Session
+    ) -> RolloutFeedback:
+        where = f"feedback function on example `{example.id}`"
+        try:
+            feedback = self.scoring.feedback_fn(example, response, session)
+        except FeedbackError as error:
+            raise FeedbackError(f"{where}: {error}") from None
+        except (ProviderError, LimitReachedError):
+            raise
+        except Exception as error:
+            raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error
+        if not isinstance(feedback, RolloutFeedback):
+            raise FeedbackError(f"{where}: expected a RolloutFeedback, found {shown(feedback)}")
+        return feedback
+
+    def _record(
+        self,
+        example: GepaExample,
+        response: PromptResponse[object] | None,
+        session: Session,
+        *,
+        feedback: RolloutFeedback | None,
+        fault: str = "",
+    ) -> RolloutRecord:
+        scoring = self.scoring
+        inputs, output = scoring.example_formatter(example, response)
+        trace = scoring.trace_formatter(session) if scoring.trace_formatter else ""
+        if feedback is not None and feedback.eval_trace:
+            log = clip(feedback.eval_trace, scoring.max_trace_chars)
+            feedback = attrs.evolve(feedback, eval_trace=log)
+        executed = session.latest(PromptExecuted)
+        record = RolloutRecord(
+            example_id=example.id,
+            inputs_repr=clip(inputs, scoring.max_example_chars),
+            output_repr=clip(output, scoring.max_example_chars),
+            tool_trace_repr=clip(trace, scoring.max_trace_chars),
+            feedback=feedback,
+            fault=fault,
+        )
+        return attrs.evolve(record, usage=executed.response.usage) if executed else record
+
+
+def _holding(override: PromptOverride) -> InMemoryPromptOverridesStore:
+    store = InMemoryPromptOverridesStore()
+    address = OverrideAddress(override.ns, override.prompt_key, override.tag)
+    store.mutate(address, lambda _: override)
+    return store
+
+
+def _last_response(session: Session) -> PromptResponse[object] | None:
+    executed = session.latest(PromptExecuted)
+    return None if executed is None else executed.response

@@ -1,0 +1,109 @@
+"""What is being optimized, as the algorithms see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from promptgraft.errors import PromptgraftError
+from promptgraft.optimizers.types import (
+    Candidate,
+    GepaExample,
+    Module,
+    ModuleDescription,
+    RolloutRecord,
+)
+from promptgraft.overrides.types import Provenance
+from promptgraft.runtime.deadline import Deadline
+
+
+class RejectionReason(StrEnum):
+    """Why a proposal did not become a candidate, or a candidate not a member of the pool."""
+
+    UNPARSABLE = "unparsable reply"
+    EMPTY = "empty text"
+    UNUSABLE_TEXT = "unusable characters"
+    LOST_PLACEHOLDER = "lost placeholder"
+    INVENTED_PLACEHOLDER = "invented placeholder"
+    TOO_LONG = "too long"
+    UNCHANGED = "unchanged"
+    DUPLICATE = "tried before"
+    DOES_NOT_RENDER = "does not render"
+    REFLECTION_FAILED = "reflection failed"
+    NOT_BETTER = "not better"
+    UNSCORED = "unscored"
+
+
+class InvalidProposalError(PromptgraftError):
+    """A proposal that cannot become a candidate.
+
+    Attributes:
+        reason: the kind of fault.
+        detail: one line that tells the reflector what to mend.
+    """
+
+    def __init__(self, reason: RejectionReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Target(Protocol):
+    """Something whose parts can be improved.
+
+    ``rollout`` is called from several threads; everything else from one.
+    """
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """What may be mutated, in the order in which it takes its turn."""
+        ...
+
+    def baseline(self) -> Candidate:
+        """Return the candidate that changes nothing."""
+        ...
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        """Return what a reflector may know of ``module`` as ``candidate`` has it."""
+        ...
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        """Return ``candidate`` with the text of ``module`` replaced by ``proposal``.
+
+        ``examples`` are those that the child must render with.
+
+        Raises:
+            InvalidProposalError: the text cannot be used.
+        """
+        ...
+
+    def rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        """Try ``candidate`` on ``example`` in a session of its own.
+
+        Faults of the candidate score zero and faults of the provider stay unscored; both
+        are in the record.
+
+        Raises:
+            PermanentProviderError, DeadlineExceededError: the run cannot go on.
+            FeedbackError: the user's function failed.
+        """
+        ...
+
+    def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
+        """Keep ``candidate`` in one atomic write; False when there is nowhere to keep it.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        ...
