@@ -1,1 +1,125 @@
-"""Improve the prompts of AI agents on real examples."""
+"""promptgraft improves the prompts of AI agents on real examples.
+
+Candidate wordings are grafted onto a prompt as overrides, tried on examples, kept only when they
+are better, and handed over as an entry in a tagged override store. The source never changes.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+    from promptgraft.adapters.offline import OfflineAdapter
+    from promptgraft.adapters.scripted import ScriptedAdapter
+    from promptgraft.errors import PromptgraftError
+    from promptgraft.journal import FileJournal, MemoryJournal
+    from promptgraft.optimizers import (
+        OptimizationContext,
+        PersistenceScope,
+        StopReason,
+    )
+    from promptgraft.optimizers.gepa import (
+        GepaConfig,
+        GepaExample,
+        GepaOptimizer,
+        GepaResult,
+        RolloutFeedback,
+        RolloutRecord,
+    )
+    from promptgraft.overrides import (
+        InMemoryPromptOverridesStore,
+        LocalPromptOverridesStore,
+        OverlayPromptOverridesStore,
+        PromptOverride,
+        SectionOverride,
+    )
+    from promptgraft.prompt import (
+        MarkdownSection,
+        Prompt,
+        PromptTemplate,
+        RenderedPrompt,
+        SectionVisibility,
+    )
+    from promptgraft.runtime import Deadline, EventBus, Session
+
+__all__ = [
+    "Deadline",
+    "EventBus",
+    "FileJournal",
+    "GepaConfig",
+    "GepaExample",
+    "GepaOptimizer",
+    "GepaResult",
+    "InMemoryPromptOverridesStore",
+    "LocalPromptOverridesStore",
+    "MarkdownSection",
+    "MemoryJournal",
+    "OfflineAdapter",
+    "OptimizationContext",
+    "OverlayPromptOverridesStore",
+    "PersistenceScope",
+    "Prompt",
+    "PromptOverride",
+    "PromptResponse",
+    "PromptTemplate",
+    "PromptgraftError",
+    "ProviderAdapter",
+    "RenderedPrompt",
+    "RolloutFeedback",
+    "RolloutRecord",
+    "ScriptedAdapter",
+    "SectionOverride",
+    "SectionVisibility",
+    "Session",
+    "StopReason",
+    "Usage",
+    "__version__",
+]
+
+__version__ = "0.1.0"
+
+# Names are imported when they are first used, so that the command line answers at once.
+_HOMES = {
+    "Deadline": "promptgraft.runtime",
+    "EventBus": "promptgraft.runtime",
+    "FileJournal": "promptgraft.journal",
+    "GepaConfig": "promptgraft.optimizers.gepa",
+    "GepaExample": "promptgraft.optimizers.gepa",
+    "GepaOptimizer": "promptgraft.optimizers.gepa",
+    "GepaResult": "promptgraft.optimizers.gepa",
+    "InMemoryPromptOverridesStore": "promptgraft.overrides",
+    "LocalPromptOverridesStore": "promptgraft.overrides",
+    "MarkdownSection": "promptgraft.prompt",
+    "MemoryJournal": "promptgraft.journal",
+    "OfflineAdapter": "promptgraft.adapters.offline",
+    "OptimizationContext": "promptgraft.optimizers",
+    "OverlayPromptOverridesStore": "promptgraft.overrides",
+    "PersistenceScope": "promptgraft.optimizers",
+    "Prompt": "promptgraft.prompt",
+    "PromptOverride": "promptgraft.overrides",
+    "PromptResponse": "promptgraft.adapters.base",
+    "PromptTemplate": "promptgraft.prompt",
+    "PromptgraftError": "promptgraft.errors",
+    "ProviderAdapter": "promptgraft.adapters.base",
+    "RenderedPrompt": "promptgraft.prompt",
+    "RolloutFeedback": "promptgraft.optimizers.gepa",
+    "RolloutRecord": "promptgraft.optimizers.gepa",
+    "ScriptedAdapter": "promptgraft.adapters.scripted",
+    "SectionOverride": "promptgraft.overrides",
+    "SectionVisibility": "promptgraft.prompt",
+    "Session": "promptgraft.runtime",
+    "StopReason": "promptgraft.optimizers",
+    "Usage": "promptgraft.adapters.base",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'promptgraft' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
