@@ -1,0 +1,27 @@
+"""What promptgraft itself costs; ``make bench``. Ends with 1 when a limit is not kept."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+import overhead
+import startup
+
+
+def main() -> int:
+    """Measure everything, print it, and return the exit code."""
+    print(f"Python {platform.python_version()}, {platform.machine()}, {platform.system()}")
+    with tempfile.TemporaryDirectory() as folder:
+        groups = {overhead.TITLE: overhead.measure(Path(folder)), startup.TITLE: startup.measure()}
+    for title, figures in groups.items():
+        print(f"\n{title}")
+        for figure in figures:
+            print(figure.line())
+    return 0 if all(figure.kept for figures in groups.values() for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""A run is a replay: killed anywhere and resumed, it ends where it would have ended."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from resume_world import acknowledged, paid, run
+
+from promptgraft import FileJournal
+from promptgraft.errors import JournalLockedError, JournalMismatchError
+
+HERE = Path(__file__).parent
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What the crash server reports of one trial."""
+
+    result: str
+    ticks: int
+    names: list[str]
+    killed_times: int
+    paid: int
+    wasted: int
+    answers: dict[str, object]
+    lost: list[str]
+    repeated: int
+    revisions: int
+    stored: str
+
+
+def trials(folder: Path, budget: int, kills: list[list[int]], *, workers: int = 0) -> list[Trial]:
+    """Make trials in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "crash_server.py"), str(folder), str(budget), str(workers)],
+        input=json.dumps(kills),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [Trial(**json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def assert_equal_outcome(trial: Trial, whole: Trial) -> None:
+    """Compare with the run that nobody interrupted."""
+    assert trial.result == whole.result
+    assert trial.answers == whole.answers
+    assert trial.lost == []
+    assert trial.repeated == 0
+    # Beyond what was in flight at each kill, nothing was paid twice.
+    assert trial.paid == whole.paid + trial.wasted
+    assert trial.revisions == 1
+    assert trial.stored == whole.stored
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_run_killed_before_or_after_any_system_call_ends_the_same(
+    tmp_path: Path, part: int
+) -> None:
+    [whole] = trials(tmp_path / "whole", 70, [[]])
+    points = [
+        [number]
+        for number, name in enumerate(whole.names, 1)
+        if name.startswith(("before", "after"))
+    ]
+    assert {"before write", "after fsync", "before replace"} <= set(whole.names)
+    found = trials(tmp_path / "killed", 70, points[part::4])
+    assert len(found) == len(points[part::4])
+    for trial in found:
+        assert trial.killed_times == 1
+        assert trial.wasted <= 1
+        assert_equal_outcome(trial, whole)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_run_killed_at_random_and_again_while_it_resumes_ends_the_same(
+    tmp_path: Path, part: int
+) -> None:
+    [whole] = trials(tmp_path / "whole", 240, [[]])
+    assert len(whole.answers) > 200
+    chance = random.Random(part)
+    points = [
+        [chance.randint(1, whole.ticks), chance.randint(1, whole.ticks // 2)] for _ in range(50)
+    ]
+    found = trials(tmp_path / "killed", 240, points)
+    assert sum(trial.killed_times for trial in found) > 50
+    for trial in found:
+        assert trial.wasted <= trial.killed_times
+        assert_equal_outcome(trial, whole)
+
+
+def test_a_run_with_four_workers_killed_at_random_ends_like_one_without_workers(
+    tmp_path: Path,
+) -> None:
+    [whole] = trials(tmp_path / "whole", 160, [[]])
+    chance = random.Random(9)
+    points = [[chance.randint(1, whole.ticks)] for _ in range(30)]
+    for trial in trials(tmp_path / "killed", 160, points, workers=4):
+        # What workers have answered is in flight until it is recorded: a batch at the most.
+        assert trial.wasted <= 8
+        assert_equal_outcome(trial, whole)
+
+
+def test_a_finished_run_resumed_with_a_larger_budget_ends_like_one_with_that_budget(
+    tmp_path: Path,
+) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.mkdir()
+    large.mkdir()
+    first = run(small, budget=60)
+    spent = paid(small)
+    longer = run(small, budget=160)
+    assert longer == run(large, budget=160)
+    assert longer.total_rollouts > first.total_rollouts
+    assert paid(small) == paid(large) > spent
+
+
+def test_a_finished_run_resumed_asks_nothing_and_writes_no_second_revision(
+    tmp_path: Path,
+) -> None:
+    first = run(tmp_path, budget=80)
+    assert first.improved
+    assert first.persisted
+    spent, keys = paid(tmp_path), acknowledged(tmp_path)
+    stored = {path: path.read_bytes() for path in (tmp_path / ".promptgraft").rglob("*.json")}
+    assert run(tmp_path, budget=80) == first
+    assert paid(tmp_path) == spent
+    assert acknowledged(tmp_path) == keys
+    assert stored == {
+        path: path.read_bytes() for path in (tmp_path / ".promptgraft").rglob("*.json")
+    }
+
+
+def test_another_seed_on_the_same_journal_is_refused_before_any_call(tmp_path: Path) -> None:
+    run(tmp_path, budget=60)
+    spent = paid(tmp_path)
+    with pytest.raises(JournalMismatchError, match="seed"):
+        run(tmp_path, budget=60, seed=4)
+    assert paid(tmp_path) == spent
+
+
+def test_another_prompt_on_the_same_journal_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, budget=60)
+    with pytest.raises(JournalMismatchError, match="prompt"):
+        run(tmp_path, budget=60, rules="Known words: pear")
+
+
+def test_another_dataset_on_the_same_journal_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, budget=60)
+    with pytest.raises(JournalMismatchError, match="dataset"):
+        run(tmp_path, budget=60, count=23)
+
+
+def test_a_second_run_on_a_journal_in_use_is_refused(tmp_path: Path) -> None:
+    with (
+        FileJournal(tmp_path / "journal.jsonl"),
+        pytest.raises(JournalLockedError, match=r"journal\.jsonl"),
+    ):
+        run(tmp_path, budget=60)
+    assert paid(tmp_path) == 0
