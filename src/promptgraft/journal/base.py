@@ -1,0 +1,93 @@
+"""What the optimizers know about journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import attrs
+
+from promptgraft.journal.records import Record
+from promptgraft.serde import HexDigest, Json
+
+
+@attrs.frozen
+class Answer:
+    """A recorded answer; wrapped, because an answer may itself be null."""
+
+    value: Json
+    kind: str
+
+
+class Journal(Protocol):
+    """The answers of one run, each under a key: the position in the run that asked for it.
+
+    Safe to share between threads. Every method but ``close`` and ``len()`` raises
+    ``JournalError`` once the journal is closed.
+    """
+
+    def begin(self, fingerprint: Mapping[str, Json]) -> None:
+        """Bind the journal to the run that ``fingerprint`` identifies.
+
+        An empty journal takes the fingerprint and has it on disk when this returns.
+        Needed before ``find`` and ``append``; calling it again changes nothing.
+
+        Raises:
+            JournalMismatchError: the journal belongs to another run; names what differs.
+            JournalWriteError: the system refuses to write.
+            DataFormatError: the fingerprint is not plain data.
+        """
+        ...
+
+    def find(self, key: str, digest: HexDigest) -> Answer | None:
+        """Return what was recorded under ``key``, or None.
+
+        Every call returns fresh data that the caller may change.
+
+        Raises:
+            JournalMismatchError: another question was recorded under ``key``.
+            JournalCorruptError: the record has changed since the journal was opened.
+            JournalError: ``begin`` was not called.
+        """
+        ...
+
+    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
+        """Record ``answer``; when this returns, it survives the death of the process.
+
+        When it raises, nothing was recorded.
+
+        Raises:
+            DataFormatError: the record would not read back as it is (NaN, odd digest, ...).
+            JournalWriteError: the system refuses to write.
+            JournalCorruptError: somebody else has written to the file.
+            JournalError: ``key`` is recorded already, or ``begin`` was not called.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make what was appended survive a power loss; nothing new, nothing done.
+
+        Raises:
+            JournalWriteError: the system refuses. No append is taken from then on.
+        """
+        ...
+
+    def close(self) -> None:
+        """Sync and let go of the journal; a second call does nothing.
+
+        Raises:
+            JournalWriteError: the last sync failed; the journal is closed all the same.
+        """
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of recorded answers."""
+        ...
+
+    def records(self) -> Iterator[Record]:
+        """Return the answers recorded so far, in the order of their recording.
+
+        Raises:
+            JournalCorruptError: a record has changed since the journal was opened.
+        """
+        ...

@@ -1,0 +1,208 @@
+"""One record, one line: JSON in ASCII, sealed by a checksum over all its bytes.
+
+A line is only ever written when it reads back equal to what went in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
+from promptgraft.serde import HexDigest, Json, parse_json, shown, unstructure
+
+FORMAT_VERSION = 1
+
+MAX_DEPTH = 100
+"""Deeper answers might be written at a shallow stack and not be readable at a deep one."""
+
+HEADER_START = b'{"kind":"header","version":'
+"""How the first line of a journal begins, in every version of the format."""
+
+_THIS_HEADER_START = b'%b%d,"fingerprint":{' % (HEADER_START, FORMAT_VERSION)
+_SEAL_LENGTH = len(b',"sum":"00000000"}\n')
+_SEAL = re.compile(rb',"sum":"([0-9a-f]{8})"\}')
+_STRING = rb'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
+_HEAD = re.compile(
+    rb'\{"key":(%b),"digest":"([0-9a-f]{64})","kind":(%b),"answer":' % (_STRING, _STRING)
+)
+
+
+@attrs.frozen
+class Record:
+    """An answer with the key and the digest of its question, and what kind of answer it is."""
+
+    key: str
+    digest: HexDigest
+    kind: str
+    answer: Json
+
+
+def encode_record(record: Record) -> bytes:
+    """Return the line of ``record``, with its newline.
+
+    Raises:
+        DataFormatError: the record would not read back as it is: NaN, lone surrogates that
+            JSON joins into one character, a digest that is none, nesting beyond ``MAX_DEPTH``.
+    """
+    where = f"answer of `{record.key}`"
+    answer = _plain(record.answer, where)
+    line = _seal(
+        f'{{"key":{_dumps(record.key, where)},"digest":{_dumps(record.digest, where)},'
+        f'"kind":{_dumps(record.kind, where)},"answer":{_dumps(answer, where)}'
+    )
+    _check_reads_back(line, attrs.evolve(record, answer=answer), where)
+    return line
+
+
+def decode_record(line: bytes) -> Record:
+    """Return the record in ``line``.
+
+    Raises:
+        JournalCorruptError: the line is not what ``encode_record`` wrote. The message is
+            the reason alone; callers know the place.
+    """
+    key, digest, kind, start = _split(line)
+    try:
+        answer = parse_json(line[start:-_SEAL_LENGTH], where="its answer")
+    except ValueError as error:  # too many digits, too: that one is no DataFormatError
+        raise JournalCorruptError(str(error)) from None
+    return Record(_loads_string(key), HexDigest(digest.decode()), _loads_string(kind), answer)
+
+
+def record_key(line: bytes) -> str:
+    """Return the key of the record in ``line``: all is checked but the inside of its answer.
+
+    Raises:
+        JournalCorruptError: as ``decode_record`` does.
+    """
+    return _loads_string(_split(line)[0])
+
+
+def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
+    """Return the first line of the journal of the run that ``fingerprint`` identifies.
+
+    Raises:
+        DataFormatError: the fingerprint would not read back as it is.
+    """
+    plain = _plain(fingerprint, "fingerprint")
+    if not isinstance(plain, dict):
+        raise DataFormatError(f"fingerprint: expected an object, found {shown(fingerprint)}")
+    inside = _dumps(dict(sorted(plain.items())), "fingerprint")
+    line = _seal(f'{HEADER_START.decode()}{FORMAT_VERSION},"fingerprint":{inside}')
+    if decode_header(line) != plain:
+        raise DataFormatError("fingerprint: it would not read back from JSON as it is")
+    return line
+
+
+def decode_header(line: bytes) -> dict[str, Json]:
+    """Return the fingerprint in the first line of a journal.
+
+    Raises:
+        JournalCorruptError: the line is not a header; the message is the reason alone.
+        JournalError: another version of promptgraft has written it.
+    """
+    _check_seal(line)
+    try:
+        header = parse_json(line[:-_SEAL_LENGTH] + b"}", where="the header")
+    except ValueError as error:
+        raise JournalCorruptError(str(error)) from None
+    if not isinstance(header, dict) or not line.startswith(HEADER_START):
+        raise JournalCorruptError("the line is not a header")
+    if header["version"] != FORMAT_VERSION:
+        raise JournalError(
+            f"expected format version {FORMAT_VERSION}, found {shown(header['version'])}; "
+            "use the version of promptgraft that has written it"
+        )
+    fingerprint = header.get("fingerprint")
+    if line.startswith(_THIS_HEADER_START) and len(header) == 3 and isinstance(fingerprint, dict):
+        return fingerprint
+    raise JournalCorruptError("the header does not have the shape of its version")
+
+
+def may_start_journal(data: bytes) -> bool:
+    """Tell whether ``data``, the first bytes of a file, are those of a journal, if cut short."""
+    return data.startswith(HEADER_START) or HEADER_START.startswith(data)
+
+
+def may_be_torn_header(data: bytes) -> bool:
+    """Tell whether ``data`` looks like a header whose writing was interrupted."""
+    return data.startswith(_THIS_HEADER_START) or _THIS_HEADER_START.startswith(data)
+
+
+def sealed_length(data: bytes) -> int | None:
+    """Return the length of the sealed line (without newline) that ``data`` starts with."""
+    checksum, done = 0, 0
+    for seal in _SEAL.finditer(data):
+        checksum = zlib.crc32(data[done : seal.start()], checksum)
+        done = seal.start()
+        if int(seal[1], 16) == checksum:
+            return seal.end()
+    return None
+
+
+def _plain(value: object, where: str) -> Json:
+    try:
+        plain = unstructure(value)
+        if _depth(plain) <= MAX_DEPTH:
+            return plain
+    except RecursionError:
+        pass
+    raise DataFormatError(f"{where}: expected at most {MAX_DEPTH} levels of nesting, found more")
+
+
+def _depth(value: Json) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+def _dumps(value: Json, where: str) -> str:
+    # The order of keys is kept: a replay must see the answer exactly as the first run saw it.
+    try:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise DataFormatError(f"{where}: {error}") from None
+
+
+def _check_reads_back(line: bytes, record: Record, where: str) -> None:
+    try:
+        same = decode_record(line) == record
+    except JournalCorruptError as error:
+        raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
+    if not same:
+        raise DataFormatError(f"{where}: it would not read back from JSON as it is")
+
+
+def _seal(text: str) -> bytes:
+    body = text.encode("ascii")
+    return b'%b,"sum":"%08x"}\n' % (body, zlib.crc32(body))
+
+
+def _check_seal(line: bytes) -> None:
+    checksum = zlib.crc32(memoryview(line)[:-_SEAL_LENGTH])
+    if line[-_SEAL_LENGTH:] != b',"sum":"%08x"}\n' % checksum:
+        raise JournalCorruptError("the bytes of the line do not fit its checksum")
+
+
+def _split(line: bytes) -> tuple[bytes, bytes, bytes, int]:
+    _check_seal(line)
+    head = _HEAD.match(line)
+    if head is None:
+        raise JournalCorruptError("the line is not a record")
+    return head[1], head[2], head[3], head.end()
+
+
+def _loads_string(quoted: bytes) -> str:
+    if b"\\" not in quoted:
+        return quoted[1:-1].decode("ascii")
+    try:
+        return str(parse_json(quoted, where="a string of the record"))
+    except DataFormatError as error:
+        raise JournalCorruptError(str(error)) from None

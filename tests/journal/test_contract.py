@@ -1,0 +1,274 @@
+"""What every journal promises, in a file or in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from promptgraft.errors import DataFormatError, JournalError, JournalMismatchError
+from promptgraft.journal import Answer, FileJournal, Journal, MemoryJournal, Record
+from promptgraft.serde import Json, digest_text
+
+ASKED = digest_text("what is asked")
+OTHER = digest_text("something else")
+RUN: dict[str, Json] = {"seed": 7, "dataset": digest_text("data"), "config": {"steps": 3}}
+
+
+@pytest.fixture(params=["file", "memory"])
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    made: FileJournal | MemoryJournal = (
+        FileJournal(tmp_path / "journal.jsonl") if request.param == "file" else MemoryJournal()
+    )
+    with made as journal:
+        yield journal
+
+
+@pytest.fixture
+def journal(fresh: Journal) -> Journal:
+    fresh.begin(RUN)
+    return fresh
+
+
+def test_an_answer_is_found_under_its_key(journal: Journal) -> None:
+    journal.append("step/1/child/0", ASKED, "rollout", {"score": 0.5})
+
+    assert journal.find("step/1/child/0", ASKED) == Answer({"score": 0.5}, "rollout")
+    assert journal.find("step/1/child/1", ASKED) is None
+
+
+def test_a_null_answer_is_an_answer(journal: Journal) -> None:
+    journal.append("k", ASKED, "reflection", None)
+
+    assert journal.find("k", ASKED) == Answer(None, "reflection")
+
+
+def test_an_empty_journal_has_no_records(journal: Journal) -> None:
+    assert len(journal) == 0
+    assert list(journal.records()) == []
+
+
+def test_records_come_in_the_order_of_their_recording(journal: Journal) -> None:
+    for key in ("b", "c", "a"):
+        journal.append(key, ASKED, "rollout", key)
+
+    assert len(journal) == 3
+    assert list(journal.records()) == [Record(k, ASKED, "rollout", k) for k in ("b", "c", "a")]
+
+
+def test_records_recorded_after_the_question_are_not_listed(journal: Journal) -> None:
+    journal.append("a", ASKED, "rollout", 1)
+    listed = journal.records()
+    journal.append("b", ASKED, "rollout", 2)
+
+    assert [record.key for record in listed] == ["a"]
+
+
+def test_a_key_is_recorded_once(journal: Journal) -> None:
+    journal.append("step/1", ASKED, "rollout", 1)
+
+    with pytest.raises(JournalError, match="holds an answer under `step/1` already"):
+        journal.append("step/1", ASKED, "rollout", 1)
+    assert journal.find("step/1", ASKED) == Answer(1, "rollout")
+    assert len(journal) == 1
+
+
+def test_another_question_under_the_same_key_names_both_digests(journal: Journal) -> None:
+    journal.append("step/1", ASKED, "rollout", 1)
+
+    with pytest.raises(JournalMismatchError) as caught:
+        journal.find("step/1", OTHER)
+    message = str(caught.value)
+    assert "`step/1`" in message
+    assert f"{ASKED[:12]}… in the journal, {OTHER[:12]}… here" in message
+    assert "start a new run or restore" in message
+    assert "\n" not in message
+
+
+def test_nobody_can_change_an_answer_that_was_recorded(journal: Journal) -> None:
+    given: dict[str, Json] = {"scores": [1]}
+    journal.append("k", ASKED, "rollout", given)
+    given["scores"] = [2]
+    found = journal.find("k", ASKED)
+    assert found is not None
+    assert isinstance(found.value, dict)
+    found.value["scores"] = [3]
+
+    assert journal.find("k", ASKED) == Answer({"scores": [1]}, "rollout")
+
+
+def test_an_answer_that_cannot_be_recorded_leaves_its_key_free(journal: Journal) -> None:
+    with pytest.raises(DataFormatError, match="expected a finite number, found nan"):
+        journal.append("k", ASKED, "rollout", float("nan"))
+    assert journal.find("k", ASKED) is None
+
+    journal.append("k", ASKED, "rollout", 0.0)
+    assert len(journal) == 1
+
+
+def test_beginning_the_same_run_again_changes_nothing(journal: Journal) -> None:
+    journal.append("k", ASKED, "rollout", 1)
+    journal.begin(dict(reversed(RUN.items())))
+
+    assert journal.find("k", ASKED) == Answer(1, "rollout")
+
+
+def test_beginning_another_run_names_each_key_that_differs(journal: Journal) -> None:
+    changed: dict[str, Json] = {
+        "seed": 7.0,
+        "dataset": digest_text("other data"),
+        "config": {"steps": 4, "merge": True},
+    }
+    with pytest.raises(JournalMismatchError) as caught:
+        journal.begin(changed)
+
+    message = str(caught.value)
+    there, here = digest_text("data")[:12], digest_text("other data")[:12]
+    assert "belongs to another run: `config.merge` is absent in the journal, True here; " in message
+    assert "`config.steps` is 3 in the journal, 4 here; " in message
+    assert f"`dataset` is {there}… in the journal, {here}… here; " in message
+    assert "`seed` is 7 in the journal, 7.0 here; start a new run or restore" in message
+    assert "\n" not in message
+
+
+def test_values_that_look_alike_when_cut_short_are_told_apart(fresh: Journal) -> None:
+    fresh.begin({"hashes": ["a" * 90 + "b"], "same": 1})
+
+    with pytest.raises(JournalMismatchError) as caught:
+        fresh.begin({"hashes": ["a" * 90 + "c"], "same": 1})
+    there, _, here = str(caught.value).partition(" in the journal, ")
+    assert there.partition("`hashes` is ")[2] != here.partition(" here")[0]
+    assert "`same`" not in str(caught.value)
+
+
+def test_a_run_refused_does_not_bind_the_journal(fresh: Journal) -> None:
+    with pytest.raises(DataFormatError, match=r"\$\.rate: expected a finite number"):
+        fresh.begin({"rate": float("nan")})
+
+    with pytest.raises(JournalError, match="call `begin` first"):
+        fresh.append("k", ASKED, "rollout", 1)
+    fresh.begin(RUN)
+    fresh.append("k", ASKED, "rollout", 1)
+
+
+def test_nothing_is_found_or_recorded_before_the_run_begins(fresh: Journal) -> None:
+    with pytest.raises(JournalError, match="call `begin` first"):
+        fresh.find("k", ASKED)
+    with pytest.raises(JournalError, match="call `begin` first"):
+        fresh.append("k", ASKED, "rollout", 1)
+    assert list(fresh.records()) == []
+
+
+def test_a_closed_journal_says_so(journal: Journal) -> None:
+    journal.append("k", ASKED, "rollout", 1)
+    listed = journal.records()
+    journal.sync()
+    journal.close()
+    journal.close()
+
+    with pytest.raises(JournalError, match="is closed"):
+        journal.find("k", ASKED)
+    with pytest.raises(JournalError, match="is closed"):
+        journal.append("l", ASKED, "rollout", 1)
+    with pytest.raises(JournalError, match="is closed"):
+        journal.begin(RUN)
+    with pytest.raises(JournalError, match="is closed"):
+        journal.sync()
+    with pytest.raises(JournalError, match="is closed"):
+        journal.records()
+    with pytest.raises(JournalError, match="is closed"):
+        next(listed)
+
+
+def test_threads_may_share_a_journal(journal: Journal) -> None:
+    missing: list[str] = []
+
+    def work(thread: int) -> None:
+        for step in range(50):
+            key = f"{thread}/{step}"
+            journal.append(key, ASKED, "rollout", {"key": key, "text": "x" * 50 * thread})
+            found = journal.find(key, ASKED)
+            if found is None or not isinstance(found.value, dict) or found.value["key"] != key:
+                missing.append(key)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert missing == []
+    assert len(journal) == 200
+    assert {record.key for record in journal.records()} == {
+        f"{thread}/{step}" for thread in range(4) for step in range(50)
+    }
+
+
+class JournalsAgree(RuleBasedStateMachine):
+    """Drives both journals in lock step; the one in the file is closed and opened at will."""
+
+    keys = st.sampled_from(["a", "b/é", "\ud800", 'q"\\'])
+    questions = st.sampled_from([ASKED, OTHER])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scope = contextlib.ExitStack()
+        folder = self._scope.enter_context(tempfile.TemporaryDirectory())
+        self._path = Path(folder) / "journal.jsonl"
+        self._memory = MemoryJournal()
+        self._memory.begin(RUN)
+        self._file = FileJournal(self._path)
+        self._file.begin(RUN)
+
+    @rule(key=keys, question=questions, answer=st.none() | st.integers() | st.text())
+    def append(self, key: str, question: str, answer: Json) -> None:
+        digest = digest_text(question)
+        outcomes = set()
+        for journal in (self._file, self._memory):
+            try:
+                journal.append(key, digest, "rollout", answer)
+                outcomes.add("recorded")
+            except JournalError:
+                outcomes.add("refused")
+        assert len(outcomes) == 1
+
+    @rule(key=keys, question=questions)
+    def find(self, key: str, question: str) -> None:
+        digest = digest_text(question)
+        found: list[Answer | str | None] = []
+        for journal in (self._file, self._memory):
+            try:
+                found.append(journal.find(key, digest))
+            except JournalMismatchError:
+                found.append("mismatch")
+        assert found[0] == found[1]
+
+    @rule()
+    def sync(self) -> None:
+        self._file.sync()
+
+    @rule()
+    def open_again(self) -> None:
+        self._file.close()
+        self._file = FileJournal(self._path)
+        self._file.begin(RUN)
+
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        assert len(self._file) == len(self._memory)
+        assert list(self._file.records()) == list(self._memory.records())
+
+    def teardown(self) -> None:
+        self._file.close()
+        self._scope.close()
+
+
+JournalsAgree.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestJournalsAgree = JournalsAgree.TestCase
