@@ -62,8 +62,8 @@ class FakeClock:
         self.advance(max(0.0, seconds))
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward; negative values are refused with ``ValueError``."""
-        if seconds < 0:
+        """Move the clock forward; negative values and NaN are refused with ``ValueError``."""
+        if not seconds >= 0:
             raise ValueError(f"a clock cannot go back; expected seconds >= 0, found {seconds!r}")
         with self._lock:
             self._elapsed += seconds

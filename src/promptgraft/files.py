@@ -50,3 +50,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.unlink(temporary)  # noqa: PTH108
         raise
     sync_folder(path.parent)
+
+
+def make_folder(folder: Path, *, under: Path) -> None:
+    """Make ``folder`` with its parents, and make every name on the way from ``under`` durable.
+
+    Folders that exist already are synced too: who made them may have died before that.
+    Raises ``OSError`` when the system refuses.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in folder.parents:
+        sync_folder(parent)
+        if parent == under:
+            break

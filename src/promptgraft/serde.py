@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import difflib
-import functools
 import hashlib
 import json
 import math
-import types
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import date
 from enum import Enum
-from typing import Any, NewType, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
 
 import attrs
-from cattrs import Converter, transform_error
-from cattrs.errors import (
-    ClassValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationError,
-    StructureHandlerNotFoundError,
-)
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
 
 HexDigest = NewType("HexDigest", str)
 """64 lower-case hexadecimal digits: a SHA-256."""
@@ -45,12 +35,30 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
     Raises:
         DataFormatError: with one fault for each place that does not fit.
     """
+    from promptgraft import converter
+
     try:
-        return _converter().structure(data, kind)
-    except (ClassValidationError, IterableValidationError, _MismatchError) as error:
-        faults = transform_error(error, "$", _describe)
+        return converter.get().structure(data, kind)
+    except RecursionError:
+        raise DataFormatError(f"{where}: the data is nested too deeply") from None
+    except converter.UNFIT as error:
+        faults = converter.describe_all(error)
         lines = tuple(f"{where}: {fault}" for fault in faults)
         raise DataFormatError("; ".join(lines), lines) from None
+
+
+def check_readable(kind: type, *, where: str) -> None:
+    """Refuse a type that :func:`structure` cannot build, whatever the data.
+
+    Raises:
+        DataFormatError: naming the part of the type that no plain data can become.
+    """
+    from promptgraft import converter
+
+    try:
+        converter.get().get_structure_hook(kind)
+    except (*converter.UNFIT, NameError) as error:
+        raise DataFormatError(f"{where}: {'; '.join(converter.describe_all(error))}") from None
 
 
 def unstructure(value: object) -> Json:
@@ -61,7 +69,10 @@ def unstructure(value: object) -> Json:
     Raises:
         DataFormatError: when some part of ``value`` has no plain form.
     """
-    return _plain(value, "$")
+    try:
+        return _plain(value, "$")
+    except RecursionError:
+        raise DataFormatError("$: the data is nested too deeply") from None
 
 
 def canonical_json(value: object) -> str:
@@ -70,7 +81,11 @@ def canonical_json(value: object) -> str:
     Raises:
         DataFormatError: when ``value`` has no plain form.
     """
-    return json.dumps(unstructure(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    plain = unstructure(value)
+    try:
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except ValueError as error:  # an integer of absurd length
+        raise DataFormatError(f"expected plain data, found {error}") from None
 
 
 def digest(value: object) -> HexDigest:
@@ -84,7 +99,7 @@ def digest_text(text: str) -> HexDigest:
 
 
 def parse_json(text: str | bytes, *, where: str) -> Json:
-    """Parse JSON strictly: UTF-8, no NaN, no duplicate keys.
+    """Parse JSON strictly: UTF-8, finite numbers, no duplicate keys.
 
     Raises:
         DataFormatError: naming line and column.
@@ -98,7 +113,7 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
             f"{where}: expected UTF-8, found byte {error.object[error.start]:#04x} "
             f"at offset {error.start}"
         ) from None
-    except _MismatchError as error:
+    except ValueError as error:  # a mismatch of ours, or an integer of absurd length
         raise DataFormatError(f"{where}: {error}") from None
     except RecursionError:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
@@ -116,14 +131,17 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
-class _MismatchError(ValueError):
-    """Raised by the strict hooks; its text is already what the user should read."""
+class MismatchError(ValueError):
+    """Raised while data is read; its text is already what the user should read."""
 
 
 def _loads(text: str | bytes) -> Json:
     decoded = text.decode("utf-8") if isinstance(text, bytes) else text
     parsed: Json = json.loads(
-        decoded, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant
+        decoded,
+        object_pairs_hook=_unique_keys,
+        parse_constant=_refuse_constant,
+        parse_float=_finite,
     )
     return parsed
 
@@ -132,13 +150,18 @@ def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for key, value in pairs:
         if key in found:
-            raise _MismatchError(f"the key {shown(key)} occurs twice in one object")
+            raise MismatchError(f"the key {shown(key)} occurs twice in one object")
         found[key] = value
     return found
 
 
-def _refuse_constant(name: str) -> Json:
-    raise _MismatchError(f"expected a finite number, found {name}")
+def _refuse_constant(name: str) -> NoReturn:
+    raise MismatchError(f"expected a finite number, found {name}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
 
 
 def _plain(value: object, path: str) -> Json:
@@ -149,12 +172,19 @@ def _plain(value: object, path: str) -> Json:
     if value is None or isinstance(value, (bool, str, int, float)):
         return value
     if isinstance(value, Mapping):
-        return {_plain_key(k, path): _plain(v, f"{path}.{k}") for k, v in value.items()}
+        return _plain_mapping(value, path)
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (set, frozenset)):
         return sorted((_plain(item, path) for item in value), key=canonical_json)
     return _plain_object(value, path)
+
+
+def _plain_mapping(value: Mapping[Any, object], path: str) -> dict[str, Json]:
+    plain = {_plain_key(k, path): _plain(v, f"{path}.{k}") for k, v in value.items()}
+    if len(plain) < len(value):
+        raise DataFormatError(f"{path}: two keys have the same plain form, in {shown(value)}")
+    return plain
 
 
 def _plain_key(key: object, path: str) -> str:
@@ -165,7 +195,7 @@ def _plain_key(key: object, path: str) -> str:
 
 
 def _plain_object(value: object, path: str) -> Json:
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return value.isoformat()
     kind: type[Any] = type(value)
     names = field_names(kind)
@@ -191,113 +221,6 @@ _FIELD_NAMES: dict[type, tuple[str, ...] | None] = {}
 def _find_field_names(kind: type[Any]) -> tuple[str, ...] | None:
     if attrs.has(kind):
         return tuple(attribute.name for attribute in attrs.fields(kind))
-    fields: Mapping[str, object] | None = getattr(kind, "__dataclass_fields__", None)
-    return tuple(fields) if fields is not None else None
-
-
-def _describe(error: BaseException, kind: type | None) -> str:
-    if isinstance(error, ForbiddenExtraKeysError):
-        known = list(field_names(error.cl) or ())
-        return ", ".join(
-            f"unknown key `{name}`{did_you_mean(name, known)}"
-            for name in sorted(error.extra_fields)
-        )
-    if isinstance(error, KeyError):
-        return "required key missing"
-    if isinstance(error, StructureHandlerNotFoundError):
-        return f"expected another type of value ({error})"
-    text = str(error)
-    return text or f"expected {getattr(kind, '__name__', kind)}"
-
-
-def _strict(expected: type, name: str) -> Callable[[object, object], object]:
-    def hook(value: object, _: object) -> object:
-        if isinstance(value, expected) and (expected is bool or not isinstance(value, bool)):
-            return value
-        raise _MismatchError(f"expected {name}, found {shown(value)}")
-
-    return hook
-
-
-def _float_hook(value: object, _: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    raise _MismatchError(f"expected a number, found {shown(value)}")
-
-
-def _datetime_hook(value: object, _: object) -> datetime:
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            parsed = datetime.fromisoformat(value)
-            if parsed.tzinfo is not None:
-                return parsed
-    raise _MismatchError(f"expected an ISO 8601 time with its offset, found {shown(value)}")
-
-
-def _enum_hook(value: object, kind: type[Enum]) -> Enum:
-    for member in kind:
-        if member.value == value and type(member.value) is type(value):
-            return member
-    allowed = ", ".join(repr(member.value) for member in kind)
-    raise _MismatchError(f"expected one of {allowed}, found {shown(value)}")
-
-
-# cattrs passes types and hooks around untyped: `Any` stays inside the functions below.
-def _guarded(
-    shape: type | tuple[type, ...],
-    name: str,
-    inner: Callable[[Any, Any], Any],
-    finish: Callable[[Any], object] = lambda value: value,
-) -> Callable[[Any, Any], Any]:
-    def hook(value: Any, kind: Any) -> Any:
-        if not isinstance(value, shape):
-            raise _MismatchError(f"expected {name}, found {shown(value)}")
-        return finish(inner(value, kind))
-
-    return hook
-
-
-def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    items = types.GenericAlias(list, get_args(kind)[:1])
-    inner = converter.get_structure_hook(items)
-    return _guarded((list, tuple), "a list", lambda value, _: inner(value, items), tuple)
-
-
-def _frozen_map_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    plain = types.GenericAlias(dict, get_args(kind))
-    inner = converter.get_structure_hook(plain)
-    return _guarded(Mapping, "an object", lambda value, _: inner(value, plain), FrozenMap)
-
-
-def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
-
-
-def _is_homogeneous_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
-
-
-def _is_frozen_map(kind: Any) -> bool:
-    return get_origin(kind) is FrozenMap
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-def _is_class(kind: Any) -> bool:
-    return isinstance(kind, type) and field_names(kind) is not None
-
-
-@functools.lru_cache(maxsize=1)
-def _converter() -> Converter:
-    converter = Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind, name in ((str, "a string"), (int, "an integer"), (bool, "true or false")):
-        converter.register_structure_hook(kind, _strict(kind, name))
-    converter.register_structure_hook(float, _float_hook)
-    converter.register_structure_hook(datetime, _datetime_hook)
-    converter.register_structure_hook_func(_is_enum, _enum_hook)
-    converter.register_structure_hook_factory(_is_class, _class_factory)
-    converter.register_structure_hook_factory(_is_homogeneous_tuple, _tuple_factory)
-    converter.register_structure_hook_factory(_is_frozen_map, _frozen_map_factory)
-    return converter
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return None

@@ -12,6 +12,7 @@ from promptgraft.prompt.rendering import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
 
 OutputT = TypeVar("OutputT")
 
@@ -28,9 +29,17 @@ class ScriptedAdapter:
     Args:
         reply: a function of the rendered prompt, or texts that are used once each.
         identity: what the run's fingerprint says about it.
+
+    Raises:
+        ConfigError: ``reply`` is one text, which would be answered letter by letter.
     """
 
     def __init__(self, reply: Reply | Sequence[str], *, identity: str = "scripted") -> None:
+        if isinstance(reply, str):
+            raise ConfigError(
+                "scripted adapter: expected a function or a list of texts, "
+                f"found {shown(reply)}; write [...] around it"
+            )
         self._reply = reply if callable(reply) else _in_turn(reply)
         self._identity = identity
         self._lock = threading.Lock()

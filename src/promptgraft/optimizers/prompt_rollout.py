@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Literal
 
 import attrs
@@ -15,6 +16,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.optimizers.formatting import clip, default_example_formatter
+from promptgraft.optimizers.snapshot import store_of
 from promptgraft.optimizers.types import (
     Candidate,
     ExampleFormatter,
@@ -24,9 +26,7 @@ from promptgraft.optimizers.types import (
     RolloutRecord,
     TraceFormatter,
 )
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
-from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -64,6 +64,7 @@ class _PromptCache:
 
     def __init__(self) -> None:
         self._prompts: dict[str, Prompt[object]] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_PromptCache], tuple[()]]:
         return type(self), ()
@@ -72,9 +73,10 @@ class _PromptCache:
         return self._prompts.get(key)
 
     def put(self, key: str, prompt: Prompt[object]) -> None:
-        while len(self._prompts) >= _CACHED_PROMPTS:
-            self._prompts.pop(next(iter(self._prompts)), None)
-        self._prompts[key] = prompt
+        with self._lock:
+            while len(self._prompts) >= _CACHED_PROMPTS:
+                self._prompts.pop(next(iter(self._prompts)))
+            self._prompts[key] = prompt
 
 
 @attrs.frozen(kw_only=True)
@@ -125,8 +127,8 @@ class PromptRollout:
             found = attrs.evolve(
                 self.prompt,
                 overrides_store=OverlayPromptOverridesStore(
-                    base=_holding(self.base),
-                    overlay=_holding(candidate.override),
+                    base=store_of(self.base),
+                    overlay=store_of(candidate.override),
                 ),
                 overrides_tag=self.base.tag,
             )
@@ -159,8 +161,7 @@ class PromptRollout:
         fault: str = "",
     ) -> RolloutRecord:
         scoring = self.scoring
-        inputs, output = scoring.example_formatter(example, response)
-        trace = scoring.trace_formatter(session) if scoring.trace_formatter else ""
+        inputs, output, trace = self._shown(example, response, session)
         if feedback is not None and feedback.eval_trace:
             log = clip(feedback.eval_trace, scoring.max_trace_chars)
             feedback = attrs.evolve(feedback, eval_trace=log)
@@ -175,12 +176,26 @@ class PromptRollout:
         )
         return attrs.evolve(record, usage=executed.response.usage) if executed else record
 
-
-def _holding(override: PromptOverride) -> InMemoryPromptOverridesStore:
-    store = InMemoryPromptOverridesStore()
-    address = OverrideAddress(override.ns, override.prompt_key, override.tag)
-    store.mutate(address, lambda _: override)
-    return store
+    def _shown(
+        self, example: GepaExample, response: PromptResponse[object] | None, session: Session
+    ) -> tuple[str, str, str]:
+        """Return input, answer and trace as the user's formatters show them."""
+        scoring = self.scoring
+        where = f"formatters on example `{example.id}`"
+        try:
+            texts: object = (
+                *scoring.example_formatter(example, response),
+                scoring.trace_formatter(session) if scoring.trace_formatter else "",
+            )
+        except Exception as error:
+            raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error
+        match texts:
+            case (str(inputs), str(output), str(trace)):
+                return inputs, output, trace
+        raise FeedbackError(
+            f"{where}: expected input and answer as two texts, and the trace as one, "
+            f"found {shown(texts)}"
+        )
 
 
 def _last_response(session: Session) -> PromptResponse[object] | None:

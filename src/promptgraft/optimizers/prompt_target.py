@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import attrs
 
 from promptgraft.errors import (
     BindingError,
     ConfigError,
+    InvalidOverrideError,
     PromptgraftError,
     PromptRenderError,
 )
@@ -33,13 +33,14 @@ from promptgraft.overrides.types import (
     SectionPath,
     show_path,
 )
-from promptgraft.overrides.validation import lost_placeholders, require_section, resolve_override
+from promptgraft.overrides.validation import (
+    check_text,
+    lost_placeholders,
+    require_section,
+    resolve_override,
+)
 from promptgraft.prompt.output import choices_of
 from promptgraft.serde import digest
-
-OnError = Literal["unscored", "zero"]
-
-_CACHED_PROMPTS = 64
 
 
 @attrs.frozen(kw_only=True)
@@ -114,9 +115,10 @@ class PromptTarget:
         current = self._body(candidate, module.path)
         body = self._checked_body(section, current, proposal)
         entry = SectionOverride(path=module.path, expected_hash=section.content_hash, body=body)
-        child = self._candidate(
-            {**candidate.override.sections, module.path: entry}, parents=parents, module=module
-        )
+        sections = {**candidate.override.sections, module.path: entry}
+        if _reads_as(body, self._body(self.baseline(), module.path)):
+            del sections[module.path]  # back where the run began: nothing to override
+        child = self._candidate(sections, parents=parents, module=module)
         self._check_renders(child, examples)
         return child
 
@@ -162,13 +164,9 @@ class PromptTarget:
 
     def _checked_body(self, section: SectionDescriptor, current: str, proposal: str) -> str:
         names = frozenset(section.placeholders)
-        if len(proposal) > self.max_part_chars:
-            raise InvalidProposalError(
-                RejectionReason.TOO_LONG,
-                f"the text has {len(proposal)} characters; at most {self.max_part_chars} are "
-                "allowed",
-            )
+        self._check_text(proposal)
         body = write_body(parse_body(proposal, section.syntax, names), section.syntax, names)
+        self._check_text(body)
         if lost := lost_placeholders(section, body):
             markers = ", ".join(spell(name, section.syntax) for name in lost)
             raise InvalidProposalError(
@@ -181,11 +179,22 @@ class PromptTarget:
                 RejectionReason.INVENTED_PLACEHOLDER,
                 f"the text uses {markers}, which nothing will replace; leave that out",
             )
-        if body == current:
+        if _reads_as(body, current):
             raise InvalidProposalError(
                 RejectionReason.UNCHANGED, "the text is the same as the current one"
             )
         return body
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self.max_part_chars:
+            raise InvalidProposalError(
+                RejectionReason.TOO_LONG,
+                f"the text has {len(text)} characters; at most {self.max_part_chars} are allowed",
+            )
+        try:
+            check_text(text, "the text")
+        except InvalidOverrideError as error:
+            raise InvalidProposalError(RejectionReason.UNUSABLE_TEXT, str(error)) from None
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         for example in examples:
@@ -195,6 +204,11 @@ class PromptTarget:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
                 ) from None
+
+
+def _reads_as(text: str, other: str) -> bool:
+    """Tell whether a prompt shows both texts alike: it shows no blank lines around them."""
+    return text.strip("\n") == other.strip("\n")
 
 
 def _describe_output(output_type: type | None) -> str:

@@ -1,11 +1,21 @@
-"""Overrides as plain data, for digests and for the journal."""
+"""Overrides as they were at one moment: as plain data, and as a store that nobody writes to."""
 
 from __future__ import annotations
 
 import attrs
 
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, SectionOverride
 from promptgraft.serde import HexDigest, Json
+
+
+def store_of(override: PromptOverride) -> InMemoryPromptOverridesStore:
+    """Return a store of its own that holds ``override``."""
+    store = InMemoryPromptOverridesStore()
+    address = OverrideAddress(override.ns, override.prompt_key, override.tag)
+    store.mutate(address, lambda _: override)
+    return store
 
 
 def override_to_plain(override: PromptOverride) -> Json:

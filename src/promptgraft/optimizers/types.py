@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, PromptResponse, Usage
-from promptgraft.errors import FeedbackError
+from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.optimizers.text import joined
 from promptgraft.overrides.types import PromptOverride, SectionPath, show_path
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, shown
 
 
-def _as_tuple(values: Iterable[object]) -> tuple[object, ...]:
-    return tuple(values)
+def _as_params(params: Iterable[object]) -> tuple[object, ...]:
+    if isinstance(params, (list, tuple)):
+        return tuple(params)
+    raise ConfigError(
+        f"params: expected a tuple of parameters such as (question,), found {shown(params)}"
+    )
+
+
+def is_finite(number: float) -> bool:
+    """Tell whether a float can hold ``number``; integers may be too large for one."""
+    return abs(number) <= sys.float_info.max
 
 
 @attrs.frozen(kw_only=True)
@@ -29,11 +39,18 @@ class GepaExample:
         params: what the prompt is bound to for this example.
         label: the ground truth, in whatever form the feedback function wants it. The model
             that is optimized never sees it.
+
+    Raises:
+        ConfigError: ``id`` is no text, or ``params`` neither a tuple nor a list.
     """
 
     id: str
-    params: tuple[object, ...] = attrs.field(converter=_as_tuple)
+    params: tuple[object, ...] = attrs.field(converter=_as_params)
     label: object = None
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise ConfigError(f"id: expected text, found {shown(self.id)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +63,7 @@ class RolloutFeedback:
         eval_trace: a log of the evaluation, if there is one.
 
     Raises:
-        FeedbackError: the score is no finite number or the feedback no text.
+        FeedbackError: the score is no finite number, or feedback or trace no text.
     """
 
     score: float
@@ -56,11 +73,16 @@ class RolloutFeedback:
     def __attrs_post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):
             raise FeedbackError(f"score: expected a number, found {shown(self.score)}")
-        if not math.isfinite(self.score):
-            raise FeedbackError(f"score: expected a finite number, found {self.score!r}")
+        if not is_finite(self.score):
+            raise FeedbackError(f"score: expected a finite number, found {shown(self.score)}")
         if not isinstance(self.feedback, str):
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
+        if self.eval_trace is not None and not isinstance(self.eval_trace, str):
+            raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
         object.__setattr__(self, "score", float(self.score))
+        object.__setattr__(self, "feedback", joined(self.feedback))
+        if self.eval_trace:
+            object.__setattr__(self, "eval_trace", joined(self.eval_trace))
 
 
 class FeedbackFn(Protocol):
@@ -108,12 +130,12 @@ class RolloutRecord:
         usage: tokens that the rollout took.
     """
 
-    example_id: str
-    inputs_repr: str
-    output_repr: str
-    tool_trace_repr: str
+    example_id: str = attrs.field(converter=joined)
+    inputs_repr: str = attrs.field(converter=joined)
+    output_repr: str = attrs.field(converter=joined)
+    tool_trace_repr: str = attrs.field(converter=joined)
     feedback: RolloutFeedback | None
-    fault: str = ""
+    fault: str = attrs.field(default="", converter=joined)
     usage: Usage = NO_USAGE
 
     @property

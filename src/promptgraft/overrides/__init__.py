@@ -1,9 +1,12 @@
 """What may replace the parts of a prompt, and the stores that keep it."""
 
+from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
 from promptgraft.overrides.store import (
     BasePromptOverridesStore,
+    OverrideAddress,
     PromptOverridesStore,
     RevisionedPromptOverridesStore,
 )
@@ -25,7 +28,10 @@ __all__ = [
     "AppliedOverride",
     "BasePromptOverridesStore",
     "InMemoryPromptOverridesStore",
+    "LocalPromptOverridesStore",
     "OverlayPromptOverridesStore",
+    "OverrideAddress",
+    "PartDiff",
     "PromptDescriptor",
     "PromptLike",
     "PromptOverride",
@@ -38,4 +44,7 @@ __all__ = [
     "SectionPath",
     "SkipReason",
     "SkippedOverride",
+    "diff_bodies",
+    "diff_override",
+    "diff_revisions",
 ]

@@ -55,7 +55,9 @@ _MARKERS = {
 _ESCAPES = {BodySyntax.DOLLAR: "$", BodySyntax.JINJA: "\\"}
 
 
-@functools.lru_cache(maxsize=2048)
+_LONGEST_CACHED = 16_384
+
+
 def parse_body(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Piece, ...]:
     """Split ``body`` into text and slots, in linear time; text pieces are not empty.
 
@@ -64,6 +66,12 @@ def parse_body(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Pi
         syntax: how markers are spelled.
         names: the placeholders of the source; markers of other names are text.
     """
+    # Every render parses; bodies may be a million characters long and must not pile up.
+    parse = _parse_cached if len(body) <= _LONGEST_CACHED else _parse
+    return parse(body, syntax, names)
+
+
+def _parse(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     start = 0
     for match in _MARKERS[syntax].finditer(body):
@@ -79,6 +87,9 @@ def parse_body(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Pi
             pieces.extend((text, Slot(name)))
     pieces.append(body[start:])
     return _merged(pieces)
+
+
+_parse_cached = functools.lru_cache(maxsize=2048)(_parse)
 
 
 def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str]) -> str:

@@ -31,8 +31,10 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     ) -> PromptOverride:
         del provenance
         with self._lock:
-            changed = change(self._kept.get(address) or address.empty())
-            self._kept[address] = changed
+            present = self._kept.get(address, address.empty())
+            changed = change(present)
+            if changed != present:
+                self._kept[address] = changed
             return changed
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:

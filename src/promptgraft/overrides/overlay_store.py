@@ -34,7 +34,7 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         above = self._overlay.resolve(descriptor, tag)
         below = self._base.resolve(descriptor, tag) if self._base is not None else None
         if above is None or below is None:
-            return above or below
+            return below if above is None else above
         return _overlaid(descriptor, below, above)
 
     def mutate(

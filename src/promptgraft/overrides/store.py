@@ -27,6 +27,7 @@ from promptgraft.overrides.types import (
 from promptgraft.overrides.validation import (
     check_key,
     check_ns,
+    check_provenance,
     check_section_override,
     check_tag,
     check_text,
@@ -117,13 +118,17 @@ class PromptOverridesStore(Protocol):
 
         Raises:
             UnknownPartError: nothing is kept for that section.
+            InvalidOverrideError: ``path`` is no tuple of section keys.
         """
         ...
 
     def seed(self, prompt: PromptLike, *, tag: str = DEFAULT_TAG) -> PromptOverride:
         """Write the source of every overridable section that has no fresh override yet.
 
-        What is seeded renders like the source; it is a start for editing by hand.
+        What is seeded renders like the source; it is a start for editing.
+
+        Raises:
+            InvalidOverrideError: a source is longer than a body may be, or not Unicode.
         """
         ...
 
@@ -154,7 +159,9 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
         the first revision is rolled back, which leaves the tag without overrides.
 
         Raises:
-            RevisionNotFoundError: there is no such revision, or nothing to roll back.
+            RevisionNotFoundError: there is no such revision, more than one, or nothing to
+                roll back.
+            InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
         """
         ...
 
@@ -195,6 +202,11 @@ class BasePromptOverridesStore(ABC):
                 f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
             )
 
+        for path in override.sections:
+            _checked_path(path)
+        if provenance is not None:
+            check_provenance(provenance)
+
         def change(present: PromptOverride) -> PromptOverride:
             for path, section in override.sections.items():
                 if present.sections.get(path) != section:
@@ -215,12 +227,14 @@ class BasePromptOverridesStore(ABC):
     def remove_section_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
+        _checked_path(path)
+
         def change(present: PromptOverride) -> PromptOverride:
             if path not in present.sections:
                 kept = ", ".join(f"`{show_path(kept)}`" for kept in present.sections) or "none"
                 raise UnknownPartError(
                     f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of section "
-                    f"`{show_path(_checked_path(path))}`; kept: {kept}"
+                    f"`{show_path(path)}`; kept: {kept}"
                 )
             return present.without_section(path)
 
@@ -244,6 +258,8 @@ class BasePromptOverridesStore(ABC):
                     and is_fresh(descriptor, kept.sections[section.path])
                 )
             ]
+            for section_override in missing:
+                check_section_override(descriptor, section_override)
             return present.merged_with(_override_of(descriptor, tag, missing))
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)

@@ -23,6 +23,11 @@ def show_path(path: SectionPath) -> str:
     return "/".join(path)
 
 
+def section_part(path: SectionPath) -> str:
+    """Return the name of a section among the parts of a prompt: ``section policies/refunds``."""
+    return f"section {show_path(path)}"
+
+
 @attrs.frozen(kw_only=True)
 class SectionDescriptor:
     """What a store needs to know of a section.
@@ -188,7 +193,7 @@ class Revision:
     Attributes:
         id: SHA-256 over everything else in the revision.
         number: 1 for the first revision of the tag, then one more for each write.
-        parent: the revision that it was made from; None for the first.
+        parent: the revision that it was made from; None when the tag held nothing.
         time: when it was written, in UTC.
         provenance: where it comes from.
         override: what it holds.

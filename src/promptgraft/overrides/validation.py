@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 
 import attrs
@@ -18,11 +19,13 @@ from promptgraft.overrides.types import (
     AppliedOverride,
     PromptDescriptor,
     PromptOverride,
+    Provenance,
     SectionDescriptor,
     SectionOverride,
     SectionPath,
     SkippedOverride,
     SkipReason,
+    section_part,
     show_path,
 )
 from promptgraft.serde import did_you_mean, shown
@@ -138,6 +141,30 @@ def check_text(text: object, where: str) -> str:
     return text
 
 
+def check_provenance(provenance: Provenance) -> None:
+    """Refuse a provenance that a store could not give back.
+
+    Raises:
+        InvalidOverrideError: a text is not Unicode or too long, or a score is no finite number.
+    """
+    if provenance.run_id is not None:
+        check_text(provenance.run_id, "provenance.run_id")
+    check_text(provenance.note, "provenance.note")
+    for name, score in provenance.scores.items():
+        check_text(name, "provenance.scores: name")
+        if not _is_finite(score):
+            raise InvalidOverrideError(
+                f"provenance.scores: {shown(name)}: expected a finite number, found {shown(score)}"
+            )
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # A comparison, because an integer may be too large for a float.
+    return abs(value) <= sys.float_info.max
+
+
 def lost_placeholders(section: SectionDescriptor, body: str) -> tuple[str, ...]:
     """Return the placeholders of the source that ``body`` does not keep, in source order."""
     names = frozenset(section.placeholders)
@@ -171,8 +198,8 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
     skipped: list[SkippedOverride] = []
     for path, section_override in override.sections.items():
         section = descriptor.section(path)
-        reason = _skip_reason(section, section_override)
-        part = f"section {show_path(path)}"
+        reason = skip_reason(descriptor, section_override)
+        part = section_part(path)
         if reason is None:
             fresh[path] = section_override
             applied.append(AppliedOverride(part=part, expected_hash=section_override.expected_hash))
@@ -190,10 +217,12 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
 
 def is_fresh(descriptor: PromptDescriptor, override: SectionOverride) -> bool:
     """Tell whether a section override applies to the prompt as it is now."""
-    return _skip_reason(descriptor.section(override.path), override) is None
+    return skip_reason(descriptor, override) is None
 
 
-def _skip_reason(section: SectionDescriptor | None, override: SectionOverride) -> SkipReason | None:
+def skip_reason(descriptor: PromptDescriptor, override: SectionOverride) -> SkipReason | None:
+    """Return why a section override does not apply to the prompt as it is now; None if it does."""
+    section = descriptor.section(override.path)
     if section is None:
         return SkipReason.UNKNOWN_PART
     if not section.overridable:

@@ -7,12 +7,12 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
-from promptgraft.serde import Json, field_names, parse_json, shown, structure
+from promptgraft.serde import Json, check_readable, field_names, parse_json, shown, structure
 
 T = TypeVar("T")
 
 _WRAPPING = " \t\r\n`*\"'.“”‘’"
-_FENCED_JSON = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
 
 
 def check_output_type(output_type: Any, where: str) -> None:
@@ -25,6 +25,10 @@ def check_output_type(output_type: Any, where: str) -> None:
     if output_type is None or output_type is str or choices_of(output_type) is not None:
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
+        try:
+            check_readable(output_type, where=f"{where}: output_type")
+        except DataFormatError as error:
+            raise PromptDefinitionError(str(error)) from None
         return
     raise PromptDefinitionError(
         f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "
@@ -77,14 +81,27 @@ def _parse_choice(options: tuple[str, ...], text: str) -> str:
         matches = [option for option in options if fold(option) == fold(bare)]
         if len(matches) == 1:
             return matches[0]
-    named = [option for option in options if _names(text, option)]
+    named = _named(options, text)
     if len(named) == 1:
-        return named[0]
+        return named.pop()
     problem = "names none of them" if not named else f"names {len(named)} of them"
     raise OutputError(
         f"answer: expected one of {', '.join(options)}; found {shown(text)}, which {problem}"
     )
 
 
-def _names(text: str, option: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text, re.IGNORECASE) is not None
+def _named(options: tuple[str, ...], text: str) -> set[str]:
+    """Return the options that occur in ``text`` as words, but not inside a longer option."""
+    found = [
+        (match.start(), -match.end(), option)
+        for option in options
+        if option
+        for match in re.finditer(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text, re.IGNORECASE)
+    ]
+    named: set[str] = set()
+    widest = (0, 0)
+    for start, minus_end, option in sorted(found):
+        if -minus_end > widest[1] or (start, -minus_end) == widest:
+            widest = (start, -minus_end)
+            named.add(option)
+    return named

@@ -134,10 +134,9 @@ class Bindings:
         if section.params_type is not None:
             return self._of_type(section.params_type, path)
         for name in section.source.placeholders:
-            if name in section.source.opaque:
-                continue
-            if name not in self._all:
+            if name not in self._all and name not in section.source.opaque:
                 raise self._missing(section, path, name)
+        for name in section.source.reads:
             if name in self._ambiguous:
                 raise BindingError(
                     f"{show_section(path)}: two bound parameters have a field `{name}`; "
@@ -224,11 +223,10 @@ def _full(
     values = bindings.visible_to(section, path)
     source = section.source
     pieces = source.pieces if override is None else source.parse(override.body)
+    texts = source.texts(values)
 
     def segment(piece: Piece) -> Segment:
-        if isinstance(piece, Slot):
-            return Segment(source.fill(piece.name, values), piece.name)
-        return Segment(piece)
+        return Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
 
     return RenderedSection(
         path=path,

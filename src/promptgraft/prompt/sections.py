@@ -76,8 +76,21 @@ class MarkdownSection:
         source = compile_source(self.template, BodySyntax(self.syntax), where=where)
         object.__setattr__(self, "source", source)
         check_siblings(self.children, where)
+        self._check_functions(where)
         self._check_summary(where)
         self._check_params_type(where)
+
+    def _check_functions(self, where: str) -> None:
+        if self.enabled is not None and not callable(self.enabled):
+            raise PromptDefinitionError(
+                f"{where}: enabled: expected a function of the bound values, "
+                f"found {shown(self.enabled)}"
+            )
+        if not isinstance(self.visibility, SectionVisibility) and not callable(self.visibility):
+            raise PromptDefinitionError(
+                f"{where}: visibility: expected a SectionVisibility or a function that returns "
+                f"one, found {shown(self.visibility)}"
+            )
 
     def _check_summary(self, where: str) -> None:
         if self.summary is None and self.visibility is not SectionVisibility.FULL:
@@ -94,8 +107,8 @@ class MarkdownSection:
                 f"{where}: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
-        for name in self.source.placeholders:
-            if name not in names and name not in self.source.opaque:
+        for name in self.source.reads:
+            if name not in names:
                 raise PromptDefinitionError(
                     f"{where}: placeholder `{name}` is no field of "
                     f"`{self.params_type.__name__}`; fields: {', '.join(names)}"

@@ -3,14 +3,16 @@
 A source template and an override body render through the same pieces: text stays as it is,
 a slot is replaced by its value. The slots of a dollar template are its placeholders. The slots
 of a Jinja template are its variables and, under names of their own, its expressions and
-control blocks, which are opaque: an override body moves them but cannot change them.
+control blocks, which are opaque: an override body moves them but cannot change them. They
+keep the values that they have where they stand in the template.
 """
 
 from __future__ import annotations
 
 import functools
+import secrets
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 import attrs
@@ -19,13 +21,11 @@ from promptgraft.errors import BindingError, PromptDefinitionError, PromptRender
 from promptgraft.overrides.body import BodySyntax, Piece, Slot, parse_body, write_body
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Template, nodes
     from jinja2.sandbox import SandboxedEnvironment
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
-
-SlotRenderer = Callable[[Values], str]
 
 _OPENING = {
     "for": "endfor",
@@ -37,6 +37,8 @@ _OPENING = {
     "macro": "endmacro",
 }
 _DEFINING = {"set", "macro"}
+# Parts the texts of the slots of one rendering; nobody can know it and put it into a value.
+_CUT = f"\0{secrets.token_hex(16)}\0"
 
 
 @attrs.frozen(kw_only=True)
@@ -48,13 +50,15 @@ class Source:
         pieces: text and slots in order; adjacent text is merged.
         placeholders: names of the slots in order of first appearance.
         opaque: for each slot that is more than a variable, its Jinja source.
+        reads: every name that is looked up among the values, inside opaque slots too.
     """
 
     syntax: BodySyntax
     pieces: tuple[Piece, ...]
     placeholders: tuple[str, ...]
-    opaque: Mapping[str, str]
-    _renderers: Mapping[str, SlotRenderer] = attrs.field(repr=False, eq=False)
+    opaque: Mapping[str, str] = attrs.field(factory=dict)
+    reads: tuple[str, ...]
+    _blocks: _JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
 
     @property
     def body(self) -> str:
@@ -65,15 +69,16 @@ class Source:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
-    def fill(self, name: str, values: Values) -> str:
-        """Return the text of a slot.
+    def texts(self, values: Values) -> Mapping[str, str]:
+        """Return the text of each slot.
 
         Raises:
             KeyError: a variable is not among ``values``.
+            BindingError: an opaque slot needs a value that is not there.
             PromptRenderError: an opaque slot does not render with ``values``.
         """
-        renderer = self._renderers.get(name)
-        return str(values[name]) if renderer is None else renderer(values)
+        plain = {name: str(values[name]) for name in self.placeholders if name not in self.opaque}
+        return plain if self._blocks is None else {**plain, **self._blocks.texts(values)}
 
 
 def compile_source(template: str, syntax: BodySyntax, *, where: str) -> Source:
@@ -108,25 +113,15 @@ def _compile_dollar(template: str, where: str) -> Source:
                 "`$name` for a placeholder"
             )
     pieces.append(template[start:])
-    return _source(BodySyntax.DOLLAR, pieces, {}, {})
+    merged = _merged(pieces, BodySyntax.DOLLAR)
+    names = _ordered(merged)
+    return Source(syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names)
 
 
-def _source(
-    syntax: BodySyntax,
-    pieces: list[Piece],
-    opaque: Mapping[str, str],
-    renderers: Mapping[str, SlotRenderer],
-) -> Source:
-    # Writing and parsing merges adjacent text into the one form that bodies have.
+def _merged(pieces: list[Piece], syntax: BodySyntax) -> tuple[Piece, ...]:
+    """Bring pieces into the one form that bodies have, by writing and parsing them."""
     names = frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
-    merged = parse_body(write_body(pieces, syntax, names), syntax, names)
-    return Source(
-        syntax=syntax,
-        pieces=merged,
-        placeholders=_ordered(merged),
-        opaque=opaque,
-        renderers=renderers,
-    )
+    return parse_body(write_body(pieces, syntax, names), syntax, names)
 
 
 @attrs.frozen
@@ -136,28 +131,58 @@ class _Segment:
 
 
 def _compile_jinja(template: str, where: str) -> Source:
+    from jinja2 import meta
+
     environment = _environment()
-    _check_jinja(environment, template, where)
-    segments = tuple(_segments(environment, template, where))
-    prelude = "".join(segment.text for segment in segments if segment.kind in _DEFINING)
-    pieces: list[Piece] = []
-    opaque: dict[str, str] = {}
-    renderers: dict[str, SlotRenderer] = {}
+    tree = _parse_jinja(environment, template, where)
+    reads = meta.find_undeclared_variables(tree)
+    # Override bodies spell placeholders in ASCII; what the template sets is not looked up.
+    variables = {name for name in reads if name.isascii()}.difference(_assigned(tree.body))
+    segments = [
+        attrs.evolve(segment, kind="expr", text=f"{{{{ {segment.text} }}}}")
+        if segment.kind == "variable" and segment.text not in variables
+        else segment
+        for segment in _segments(environment, template, where)
+    ]
     taken = {segment.text for segment in segments if segment.kind == "variable"}
+    pieces: list[Piece] = []
+    blocks: list[tuple[str | None, str]] = []
     for segment in segments:
         if segment.kind == "text":
             pieces.append(segment.text)
         elif segment.kind == "variable":
             pieces.append(Slot(segment.text))
-            if prelude:
-                snippet = f"{prelude}{{{{ {segment.text} }}}}"
-                renderers[segment.text] = _JinjaSlot(where=where, snippet=snippet)
-        elif segment.kind not in _DEFINING:
+        elif segment.kind in _DEFINING:
+            blocks.append((None, segment.text))
+        else:
             name = _fresh_name(segment.kind, taken)
             pieces.append(Slot(name))
-            opaque[name] = segment.text
-            renderers[name] = _JinjaSlot(where=where, snippet=prelude + segment.text)
-    return _source(BodySyntax.JINJA, pieces, opaque, renderers)
+            blocks.append((name, segment.text))
+    merged = _merged(pieces, BodySyntax.JINJA)
+    opaque = {name: text for name, text in blocks if name is not None}
+    return Source(
+        syntax=BodySyntax.JINJA,
+        pieces=merged,
+        placeholders=_ordered(merged),
+        opaque=opaque,
+        reads=tuple(sorted(reads)),
+        blocks=_JinjaBlocks(where=where, blocks=tuple(blocks)) if opaque else None,
+    )
+
+
+def _assigned(statements: Iterable[nodes.Node]) -> Iterator[str]:
+    """Yield the names that the template itself gives a value, outside of inner scopes."""
+    from jinja2 import nodes
+
+    for statement in statements:
+        if isinstance(statement, (nodes.Assign, nodes.AssignBlock)):
+            # The target itself is not among what `find_all` finds below it.
+            targets = (statement.target, *statement.target.find_all(nodes.Name))
+            yield from (target.name for target in targets if isinstance(target, nodes.Name))
+        elif isinstance(statement, nodes.Macro):
+            yield statement.name
+        elif isinstance(statement, nodes.If):
+            yield from _assigned((*statement.body, *statement.elif_, *statement.else_))
 
 
 def _fresh_name(kind: str, taken: set[str]) -> str:
@@ -212,10 +237,7 @@ def _block_end(tokens: list[_Token], start: int, where: str) -> int:
     keyword = _keyword(tokens, start)
     closing = _closing(tokens, start)
     if closing is None and keyword != "set":
-        raise PromptDefinitionError(
-            f"{where}: sections do not offer `{{% {keyword} %}}`; use for, if, set, macro, call, "
-            "filter or with"
-        )
+        raise _not_offered(keyword, where)
     position = _end_of(tokens, start, "block_end")
     depth = 1 if closing else 0
     while depth:
@@ -240,46 +262,87 @@ def _closing(tokens: list[_Token], start: int) -> str | None:
 @functools.lru_cache(maxsize=1)
 def _environment() -> SandboxedEnvironment:
     from jinja2 import StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return SandboxedEnvironment(
+    # Rendering changes no value and gives the same text each time.
+    environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
+    del environment.globals["lipsum"], environment.filters["random"]
+    return environment
 
 
-def _check_jinja(environment: SandboxedEnvironment, template: str, where: str) -> None:
-    from jinja2 import TemplateSyntaxError
+def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -> nodes.Template:
+    from jinja2 import TemplateSyntaxError, nodes
 
     try:
         environment.from_string(template)
+        tree = environment.parse(template)
     except TemplateSyntaxError as error:
         raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
+    keywords: dict[type[nodes.Node], str] = {
+        nodes.Block: "block",
+        nodes.Extends: "extends",
+        nodes.FromImport: "from",
+        nodes.Import: "import",
+        nodes.Include: "include",
+    }
+    for node in tree.find_all(tuple(keywords)):
+        raise _not_offered(keywords[type(node)], f"{where}:{node.lineno}")
+    return tree
 
 
-@attrs.define
-class _JinjaSlot:
-    """Renders one opaque slot; compiled at first use, and picklable."""
+def _not_offered(keyword: str, where: str) -> PromptDefinitionError:
+    return PromptDefinitionError(
+        f"{where}: sections do not offer `{{% {keyword} %}}`; use for, if, set, macro, call, "
+        "filter or with"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _JinjaBlocks:
+    """Renders all opaque slots of a template in its order; compiled at first use, picklable.
+
+    Attributes:
+        where: what messages call the template.
+        blocks: name and Jinja source of each slot; definitions have no name.
+    """
 
     where: str
-    snippet: str
+    blocks: tuple[tuple[str | None, str], ...]
 
-    def __call__(self, values: Values) -> str:
+    def texts(self, values: Values) -> Mapping[str, str]:
+        """Return the text of each slot by name."""
         from jinja2 import TemplateError
 
+        chunks: list[str] = []
+        template = _template(_CUT.join(text for _, text in self.blocks))
         try:
-            return _template(self.snippet).render(values)
-        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            self._fail(error)
+            for chunk in template.generate(values):
+                chunks.append(chunk)  # noqa: PERF402 - what came before an error is needed
+        except (
+            TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            self._fail("".join(chunks).count(_CUT), error)
+        texts = "".join(chunks).split(_CUT)
+        named = zip(self.blocks, texts, strict=True)
+        return {name: text for (name, _), text in named if name is not None}
 
-    def _fail(self, error: Exception) -> NoReturn:
+    def _fail(self, block: int, error: Exception) -> NoReturn:
         from jinja2 import UndefinedError
 
-        message = f"{self.where}: `{self.snippet}` does not render: {error}"
+        message = f"{self.where}: `{self.blocks[block][1]}` does not render: {error}"
         if isinstance(error, UndefinedError):
             raise BindingError(message) from None
         raise PromptRenderError(message) from None
 
 
 @functools.lru_cache(maxsize=512)
-def _template(snippet: str) -> Template:
-    return _environment().from_string(snippet)
+def _template(source: str) -> Template:
+    return _environment().from_string(source)

@@ -8,7 +8,7 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.types import PromptDescriptor, SectionPath, show_path
+from promptgraft.overrides.types import PromptDescriptor, SectionPath, section_part, show_path
 from promptgraft.overrides.validation import (
     check_key,
     check_ns,
@@ -157,12 +157,14 @@ class Prompt(Generic[OutputT_co]):
             override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
         resolution = resolve_override(self.descriptor, override)
         template = self.template
+        sections = render_sections(template.walked, Bindings(self.params), resolution)
+        shown = {section_part(section.path) for section in sections if section.overridden}
         rendered = RenderedPrompt(
             ns=template.ns,
             key=template.key,
-            sections=render_sections(template.walked, Bindings(self.params), resolution),
+            sections=sections,
             output_type=template.output_type,
-            applied=resolution.applied,
+            applied=tuple(applied for applied in resolution.applied if applied.part in shown),
             skipped=resolution.skipped,
         )
         if session is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -16,8 +15,10 @@ from promptgraft.optimizers.types import (
     FeedbackFn,
     GepaExample,
     TraceFormatter,
+    is_finite,
 )
 from promptgraft.overrides.types import SectionPath, show_path
+from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.serde import shown
 
 _LEAST = {
@@ -34,11 +35,18 @@ _LEAST = {
 
 
 def _as_paths(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
+    _check_sequence(paths, "target_section_paths: expected a tuple of section paths")
     return tuple(paths)
 
 
-def _as_examples(examples: Sequence[GepaExample]) -> tuple[GepaExample, ...]:
+def _as_examples(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
+    _check_sequence(examples, "training_examples: expected a sequence of GepaExample")
     return tuple(examples)
+
+
+def _check_sequence(values: object, expected: str) -> None:
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):
+        raise ConfigError(f"{expected}, found {shown(values)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -140,8 +148,13 @@ class GepaConfig:
         for name in ("max_unscored_share", "perfect_score"):
             value = getattr(self, name)
             usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not usable or not math.isfinite(value):
+            if not usable or not is_finite(value):
                 raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
+        if self.max_part_chars > MAX_BODY_CHARS:
+            raise ConfigError(
+                f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
+                f"found {self.max_part_chars}"
+            )
         if not 0 <= self.max_unscored_share <= 1:
             raise ConfigError(
                 f"max_unscored_share: expected 0 to 1, found {self.max_unscored_share!r}"
@@ -157,6 +170,10 @@ class GepaConfig:
             raise ConfigError(
                 f"on_error: expected 'unscored' or 'zero', found {shown(self.on_error)}"
             )
+        for name in ("shuffle_examples", "persist"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
         if not isinstance(self.persist_scope, PersistenceScope):
             raise ConfigError(
                 f"persist_scope: expected a PersistenceScope, found {shown(self.persist_scope)}"

@@ -43,6 +43,7 @@ from promptgraft.runtime.deadline import Deadline
 Emit = Callable[[object], None]
 
 _ATTEMPTS = 2
+_STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +122,7 @@ class GepaLoop:
                 self._step()
                 self._answers.sync()
         except RunStoppedError as stop:
-            if stop.reason is not StopReason.PROVIDER_FAILED:
+            if stop.reason not in _STOPPED_BY_FAULTS:
                 self._answers.accept_faults()
             return stop.reason, stop.detail
         except PermanentProviderError as error:
@@ -161,13 +162,13 @@ class GepaLoop:
             )
 
     def _is_perfect(self) -> bool:
-        scores = self.pool.scores[self.pool.best]
+        scores = self.pool.scores_of(self.pool.best)
         return all(score is not None and score >= self._config.perfect_score for score in scores)
 
     def _step(self) -> None:
         step = self._prepare()
-        if all(_perfect(record, self._config.perfect_score) for record in step.records):
-            self._idle("the last minibatches were all answered perfectly")
+        if not any(_imperfect(record, self._config.perfect_score) for record in step.records):
+            self._idle("in the last minibatches every answer with a score was perfect")
             return
         child = self._propose(step)
         if child is None:
@@ -337,5 +338,5 @@ class GepaLoop:
         return records
 
 
-def _perfect(record: RolloutRecord, perfect_score: float) -> bool:
-    return record.score is not None and record.score >= perfect_score
+def _imperfect(record: RolloutRecord, perfect_score: float) -> bool:
+    return record.score is not None and record.score < perfect_score

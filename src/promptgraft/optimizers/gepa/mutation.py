@@ -25,11 +25,12 @@ def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
 
     The block is the only one tagged ``instruction``, or the only one at all. Its text may
     hold blocks of its own, as long as their fences are shorter or open with a language.
-    Text before the block is ignored, and so is text after it.
+    Text before the block is ignored, and so is text after it. But a bare fence after it may
+    be the end of a text that a bare fence of its own cut in two, and is refused.
 
     Raises:
         InvalidProposalError: there is no such block, more than one, or one that does not
-            end; or its text is empty or holds characters that no prompt should.
+            end for sure; or its text is empty or holds characters that no prompt should.
     """
     if finish_reason in _CUT_OFF:
         raise _unparsable("the reply was cut off before its end; write a shorter text")
@@ -41,6 +42,11 @@ def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
         raise _unparsable(
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
+        )
+    if any(not block.info for block in blocks[blocks.index(chosen[0]) + 1 :]):
+        raise _unparsable(
+            "it is not clear where the text ends; open the block with more backticks than the "
+            "text itself uses"
         )
     return _checked(chosen[0].text)
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 
-from promptgraft.errors import DataFormatError, JournalCorruptError, StoreError, WinnerNotStoredError
+from promptgraft.errors import (
+    DataFormatError,
+    JournalCorruptError,
+    PromptgraftError,
+    WinnerNotStoredError,
+)
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.base import (
@@ -18,7 +23,6 @@ from promptgraft.optimizers.base import (
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.events import GepaOptimizationCompleted, GepaOptimizationStarted
 from promptgraft.optimizers.gepa.loop import GepaLoop
-from promptgraft.optimizers.gepa.pool import mean_score
 from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.selection import split_examples
@@ -27,14 +31,15 @@ from promptgraft.optimizers.ledger import Ledger, Role
 from promptgraft.optimizers.prompt_rollout import PromptRollout
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.rollouts import RolloutRunner
-from promptgraft.optimizers.snapshot import override_from_plain, override_to_plain
+from promptgraft.optimizers.snapshot import override_from_plain, override_to_plain, store_of
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import GepaExample, SectionModule
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, show_path
-from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.output import choices_of
+from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, digest, unstructure
+from promptgraft.serde import HexDigest, Json, digest, field_names, unstructure
 
 _ALGORITHM = "gepa/1"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -89,6 +94,7 @@ class _Run:
         self._prompt = prompt
         self._session = session
         self._digests = {example.id: _digest_of(example) for example in config.training_examples}
+        self._meta_prompt = self._present_meta_prompt()
         fingerprint = self._fingerprint()
         self._run_id = digest(fingerprint)[:12]
         # Whatever can be found wrong without the journal is found before it is touched.
@@ -118,20 +124,11 @@ class _Run:
         )
         loop = self._loop()
         reason, detail = loop.run()
-        result = self._keep(self._result(loop, reason, detail))
-        self._emit(
-            GepaOptimizationCompleted(
-                run_id=self._run_id,
-                stop_reason=reason,
-                detail=detail,
-                improved=result.improved,
-                baseline_pareto_mean=result.baseline_pareto_mean,
-                best_pareto_mean=result.best_pareto_mean,
-                total_rollouts=result.total_rollouts,
-                total_reflections=result.total_reflections,
-            )
-        )
-        return result
+        result = self._result(loop, reason, detail)
+        try:
+            return self._keep(result)
+        finally:
+            self._emit(_completed(result))
 
     def _loop(self) -> GepaLoop:
         context, config = self._context, self._config
@@ -145,7 +142,7 @@ class _Run:
         )
         reflector = Reflector(
             context.reflection_adapter or context.adapter,
-            overrides_store=context.overrides_store,
+            prompt=self._meta_prompt,
             answers=self._answers,
             ledger=self._ledger,
             deadline=context.deadline,
@@ -168,6 +165,12 @@ class _Run:
             self._session.dispatch(event)
         if self._context.event_bus is not None:
             self._context.event_bus.publish(event)
+
+    def _present_meta_prompt(self) -> Prompt[object]:
+        """Return the meta-prompt as users have it now: a run does not change its questions."""
+        store = self._context.overrides_store
+        found = store.resolve(REFLECT_ON_SECTION.descriptor) if store is not None else None
+        return Prompt(REFLECT_ON_SECTION, overrides_store=store_of(found) if found else None)
 
     def _present_overrides(self) -> PromptOverride:
         """Return what the store holds for the prompt now; nothing at all without a store."""
@@ -197,7 +200,11 @@ class _Run:
         keeps = config.persist and config.persist_scope is PersistenceScope.GLOBAL
         return PromptTarget(
             rollout=PromptRollout(
-                prompt=self._prompt, base=base, adapter=context.adapter, scoring=config.scoring
+                # Without its own store, which is not used and may not travel to a process.
+                prompt=attrs.evolve(self._prompt, overrides_store=None),
+                base=base,
+                adapter=context.adapter,
+                scoring=config.scoring,
             ),
             modules=tuple(SectionModule(path) for path in config.target_section_paths),
             max_part_chars=config.max_part_chars,
@@ -210,9 +217,7 @@ class _Run:
         reflection = context.reflection_adapter or context.adapter
         return {
             "algorithm": _ALGORITHM,
-            "prompt": digest(
-                [[list(part.path), part.content_hash] for part in self._prompt.descriptor.sections]
-            ),
+            "prompt": _template_digest(self._prompt.template),
             "prompt_name": f"{self._prompt.descriptor.ns}/{self._prompt.descriptor.key}",
             "bound": digest([_plain_or_repr(param) for param in self._prompt.params]),
             "dataset": digest(
@@ -230,27 +235,15 @@ class _Run:
             "max_part_chars": config.max_part_chars,
             "task_model": context.adapter.identity,
             "reflection_model": reflection.identity,
-            "meta_prompt": self._meta_prompt_digest(),
+            "meta_prompt": _meta_prompt_digest(self._meta_prompt),
             "feedback_fn": _name_of(config.feedback_fn),
             "example_formatter": _name_of(config.scoring.example_formatter),
             "trace_formatter": _name_of(config.trace_formatter),
         }
 
-    def _meta_prompt_digest(self) -> HexDigest:
-        descriptor = REFLECT_ON_SECTION.descriptor
-        store = self._context.overrides_store
-        override = store.resolve(descriptor, DEFAULT_TAG) if store is not None else None
-        return digest(
-            [
-                [part.content_hash for part in descriptor.sections],
-                override_to_plain(override) if override else None,
-            ]
-        )
-
     def _result(self, loop: GepaLoop, reason: StopReason, detail: str) -> GepaResult:
         pool = loop.pool
-        improved = pool.best != 0 and _beats_baseline(pool.scores, pool.best)
-        best = pool.best if improved else 0
+        best = pool.best
         winner = pool.candidate(best)
         return GepaResult(
             run_id=self._run_id,
@@ -259,7 +252,7 @@ class _Run:
             best_index=best,
             best_pareto_mean=pool.mean(best),
             baseline_pareto_mean=pool.mean(0),
-            improved=improved,
+            improved=best != 0,
             persisted=False,
             candidates=pool.candidates,
             scores_matrix=pool.scores,
@@ -293,20 +286,44 @@ class _Run:
         winner = result.candidates[result.best_index]
         try:
             return attrs.evolve(result, persisted=self._target.persist(winner, provenance))
-        except StoreError as error:
+        except PromptgraftError as error:  # the prompt's own faults, too: nothing may be lost
             raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
 
 
-def _beats_baseline(scores: Sequence[Sequence[float | None]], best: int) -> bool:
-    """Compare on the examples that both were scored on."""
-    pairs = [
-        (before, after)
-        for before, after in zip(scores[0], scores[best], strict=True)
-        if before is not None and after is not None
-    ]
-    before = mean_score([pair[0] for pair in pairs])
-    after = mean_score([pair[1] for pair in pairs])
-    return before is not None and after is not None and after > before
+def _completed(result: GepaResult) -> GepaOptimizationCompleted:
+    return GepaOptimizationCompleted(
+        run_id=result.run_id,
+        stop_reason=result.stop_reason,
+        detail=result.stop_detail,
+        improved=result.improved,
+        baseline_pareto_mean=result.baseline_pareto_mean,
+        best_pareto_mean=result.best_pareto_mean,
+        total_rollouts=result.total_rollouts,
+        total_reflections=result.total_reflections,
+    )
+
+
+def _template_digest(template: PromptTemplate[object]) -> HexDigest:
+    """Digest everything of a template that a model is shown and that can be digested."""
+    hashes = {part.path: part.content_hash for part in template.descriptor.sections}
+    kind = template.output_type
+    return digest(
+        [
+            [
+                [list(path), hashes[path], section.title, section.summary]
+                for path, section in template.walked
+            ],
+            choices_of(kind) or (kind and [kind.__qualname__, field_names(kind)]),
+        ]
+    )
+
+
+def _meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
+    store = prompt.overrides_store
+    override = store.resolve(prompt.descriptor) if store is not None else None
+    return digest(
+        [_template_digest(prompt.template), override_to_plain(override) if override else None]
+    )
 
 
 def _digest_of(example: GepaExample) -> HexDigest:

@@ -45,7 +45,11 @@ class Pool:
 
     @property
     def best(self) -> int:
-        """Position of the candidate with the highest mean; the elder wins a tie."""
+        """Position of the candidate with the highest mean; the elder wins a tie.
+
+        A candidate with unscored examples must beat the baseline on those that both were
+        scored on: leaving out what is hard makes nobody better.
+        """
         return self._best
 
     def candidate(self, index: int) -> Candidate:
@@ -56,6 +60,10 @@ class Pool:
         """Return the mean over the scored examples; None when there are none."""
         return self._means[index]
 
+    def scores_of(self, index: int) -> tuple[Score, ...]:
+        """Return the scores of the candidate at a position."""
+        return self._scores[index]
+
     def add(self, candidate: Candidate, scores: Sequence[Score]) -> int:
         """Take in a candidate and return its position."""
         index = len(self._candidates)
@@ -64,7 +72,7 @@ class Pool:
         self._means.append(mean_score(scores))
         self._update_leaders(index)
         self._update_dominance(index)
-        if _higher(self._means[index], self._means[self._best]):
+        if _higher(self._means[index], self._means[self._best]) and beats(scores, self._scores[0]):
             self._best = index
         return index
 
@@ -121,6 +129,16 @@ def mean_score(scores: Sequence[Score]) -> float | None:
     """Return the mean of the scores that there are; None when there are none."""
     scored = [score for score in scores if score is not None]
     return sum(scored) / len(scored) if scored else None
+
+
+def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
+    """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
+    pairs = [
+        (score, other)
+        for score, other in zip(scores, others, strict=True)
+        if score is not None and other is not None
+    ]
+    return _higher(mean_score([pair[0] for pair in pairs]), mean_score([pair[1] for pair in pairs]))
 
 
 def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:

@@ -152,7 +152,7 @@ def _limits(description: ModuleDescription) -> str:
 def _example(record: RolloutRecord) -> str:
     score = "none" if record.score is None else f"{record.score:g}"
     parts = [
-        f"### Example {record.example_id}",
+        f"### Example {' '.join(record.example_id.split())}",
         f"**Score:** {score}",
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",

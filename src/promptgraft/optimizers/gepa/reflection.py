@@ -14,11 +14,11 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.optimizers.answers import Answers
-from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION, reflection_params
+from promptgraft.optimizers.gepa.prompts import reflection_params
 from promptgraft.optimizers.ledger import Ledger, Role
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
+from promptgraft.optimizers.text import joined
 from promptgraft.optimizers.types import ModuleDescription, RolloutRecord
-from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
@@ -38,8 +38,7 @@ class Reflector:
 
     Args:
         adapter: answers.
-        overrides_store: where users keep their own versions of the meta-prompts, under the
-            tag ``latest``.
+        prompt: the meta-prompt.
         answers: what is recorded already, and where new answers go.
         ledger: counts every reflection.
         deadline: handed to the adapter.
@@ -49,13 +48,13 @@ class Reflector:
         self,
         adapter: ProviderAdapter,
         *,
-        overrides_store: PromptOverridesStore | None,
+        prompt: Prompt[object],
         answers: Answers,
         ledger: Ledger,
         deadline: Deadline | None,
     ) -> None:
         self._adapter = adapter
-        self._prompt = Prompt(REFLECT_ON_SECTION, overrides_store=overrides_store)
+        self._prompt = prompt
         self._answers = answers
         self._ledger = ledger
         self._deadline = deadline
@@ -129,8 +128,8 @@ class Reflector:
 def _answer(response: PromptResponse[object], *, fault: str = "") -> dict[str, Json]:
     usage = response.usage
     return {
-        "text": response.text,
+        "text": joined(response.text),
         "finish_reason": response.finish_reason,
-        "fault": fault,
+        "fault": joined(fault),
         "usage": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
     }

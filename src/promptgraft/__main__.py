@@ -1,0 +1,5 @@
+"""``python -m promptgraft``."""
+
+from promptgraft.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""``promptgraft demo``: the triage example, improved by the embedded offline model."""

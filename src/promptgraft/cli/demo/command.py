@@ -1,0 +1,93 @@
+"""The options of ``promptgraft demo``; what it does is imported when it is done."""
+
+from __future__ import annotations
+
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import at_least, examples, json_option, read_tag
+
+
+@click.command(
+    "demo",
+    epilog=examples(
+        "promptgraft demo",
+        "promptgraft demo --seed 7 --store /tmp/demo",
+        "promptgraft demo --json --quiet",
+    ),
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    default="0",
+    show_default=True,
+    callback=at_least(0),
+    help="Decides every random choice: the same seed, the same winner.",
+)
+@click.option(
+    "--budget",
+    metavar="N",
+    callback=at_least(1),
+    help="Rollouts that may be used; by default those of the example.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    default="1",
+    show_default=True,
+    callback=at_least(1),
+    help="Rollouts side by side; the result does not depend on it.",
+)
+@click.option(
+    "--store",
+    metavar="DIR",
+    help="The folder that `.promptgraft` is made in; by default the nearest one upwards that "
+    "has it, or the root of the repository, or the current folder.",
+)
+@click.option(
+    "--tag",
+    metavar="TAG",
+    default="triage-demo",
+    show_default=True,
+    callback=read_tag,
+    help="The tag that gets the winner.",
+)
+@click.option(
+    "--journal",
+    metavar="FILE",
+    help="Keeps every answer, so that the same command goes on after an interruption.",
+)
+@json_option
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress, only the summary.")
+def command(
+    *,
+    seed: int,
+    budget: int | None,
+    workers: int,
+    store: str | None,
+    tag: str,
+    journal: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> ExitCode:
+    """Improve an example prompt now, without a key or a network.
+
+    Runs GEPA on a support-ticket triage prompt with the embedded offline model, measures
+    the winner on tickets that the search never saw, and keeps it under a tag of a local
+    store. What the tag held before is replaced; its history stays.
+    """
+    from promptgraft.cli.demo.report import print_report, report_json
+    from promptgraft.cli.demo.run import MODEL, DemoSettings, conclude_demo, run_demo
+    from promptgraft.cli.output import Screen, print_json
+    from promptgraft.cli.progress import progress_for
+
+    settings = DemoSettings(
+        seed=seed, budget=budget, workers=workers, store=store, tag=tag, journal=journal
+    )
+    title = f"promptgraft demo, {MODEL}, seed {seed}"
+    outcome = run_demo(settings, progress_for(title, quiet=quiet))
+    if as_json:
+        print_json(report_json(outcome))
+    else:
+        print_report(Screen(), outcome)
+    return conclude_demo(outcome)

@@ -1,0 +1,114 @@
+"""How commands end: exit codes that CI can use, and one line on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from enum import IntEnum
+
+import click
+
+from promptgraft.cli.text import visible_line
+from promptgraft.errors import LimitReachedError, PromptgraftError, ProviderError
+
+
+class ExitCode(IntEnum):
+    """What a command says of its outcome."""
+
+    OK = 0
+    """Improved, or done."""
+    NOT_IMPROVED = 1
+    """Nothing beat the baseline; with ``diff --exit-code``: there are differences."""
+    WRONG_USE = 2
+    """The command cannot be carried out as given; standard error says why."""
+    STOPPED_EARLY = 3
+    """A limit was reached, or somebody pressed Ctrl+C."""
+    PROVIDER_FAILED = 4
+    """The model's provider failed."""
+    INTERNAL_ERROR = 70
+    """promptgraft itself is wrong (``EX_SOFTWARE``)."""
+    CLOSED_PIPE = 141
+    """Nobody reads the output any more (what a shell reports for ``SIGPIPE``)."""
+
+
+EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftError, OSError)
+"""What a command may end with; everything else is a fault in promptgraft."""
+
+
+def conclude(error: BaseException) -> ExitCode:
+    """Say in one line why a command ended, and return its exit code."""
+    if isinstance(error, click.ClickException):
+        complain(usage_line(error))
+        return ExitCode.WRONG_USE
+    if isinstance(error, PromptgraftError):
+        complain(str(error))
+        return _exit_code_of(error)
+    if isinstance(error, BrokenPipeError):
+        _abandon_output()
+        return ExitCode.CLOSED_PIPE
+    if isinstance(error, OSError):
+        complain(f"{error.filename or 'the output'}: {error.strerror or error}")
+        _abandon_output()
+        return ExitCode.WRONG_USE
+    complain("interrupted")
+    return ExitCode.STOPPED_EARLY
+
+
+def _exit_code_of(error: PromptgraftError) -> ExitCode:
+    if isinstance(error, ProviderError):
+        return ExitCode.PROVIDER_FAILED
+    if isinstance(error, LimitReachedError):
+        return ExitCode.STOPPED_EARLY
+    return ExitCode.WRONG_USE
+
+
+def complain(message: str) -> None:
+    """Write one line to standard error, whatever the message holds."""
+    with contextlib.suppress(OSError):
+        click.echo(f"promptgraft: {visible_line(message)}", err=True, color=True)
+
+
+def usage_line(error: click.ClickException) -> str:
+    """Return a mistake on the command line as one line that names the mend."""
+    message = _message(error)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return message
+    # The name of the program stands before every message already.
+    command = context.command_path.partition(" ")[2]
+    where = f"{command}: " if command else ""
+    mend = "" if _says_mend(error, message) else f"; see `{context.command_path} --help`"
+    return f"{where}{message}{mend}"
+
+
+def _says_mend(error: click.ClickException, message: str) -> bool:
+    if isinstance(error, click.MissingParameter):
+        return False
+    return isinstance(error, click.BadParameter) or ";" in message
+
+
+def _message(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        near = " or ".join(f"`{name}`" for name in error.possibilities or ())
+        asked = f" (did you mean {near}?)" if near else ""
+        return f"no such option `{error.option_name}`{asked}"
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return f"{_name(error.param, error.ctx)} is missing"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return f"{_name(error.param, error.ctx)}: {error.message}"
+    message = error.format_message().rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _name(parameter: click.Parameter, context: click.Context | None) -> str:
+    return parameter.get_error_hint(context).replace("'", "").strip("[]")
+
+
+def _abandon_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter can end in peace."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

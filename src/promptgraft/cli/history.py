@@ -1,0 +1,80 @@
+"""``promptgraft history``: every revision of a tag."""
+
+from __future__ import annotations
+
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import (
+    PromptName,
+    examples,
+    json_option,
+    prompt_argument,
+    store_option,
+    tag_option,
+)
+from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.stored import (
+    StoredTag,
+    find_tag,
+    open_store,
+    origin_of,
+    revision_json,
+    scores_of,
+    tag_json,
+)
+from promptgraft.cli.text import counted, moment
+from promptgraft.overrides.types import Revision
+from promptgraft.overrides.validation import shown_hash
+
+
+@click.command(
+    "history",
+    epilog=examples(
+        "promptgraft history support/triage",
+        "promptgraft history support/triage --tag canary --json",
+    ),
+)
+@prompt_argument()
+@tag_option
+@store_option
+@json_option
+def command(prompt: PromptName, tag: str | None, store: str | None, as_json: bool) -> ExitCode:
+    """List every revision of a tag, the newest first.
+
+    Each change of an override is a revision, and revisions stay; `*` marks the one in
+    force. PROMPT is `namespace/key`.
+    """
+    found = find_tag(open_store(store), prompt, tag)
+    if as_json:
+        print_json({**tag_json(found), "revisions": [_document(found, r) for r in found.history]})
+    else:
+        _print(found)
+    return ExitCode.OK
+
+
+def _document(found: StoredTag, revision: Revision) -> object:
+    return {
+        **revision_json(revision),
+        "current": revision == found.current,
+        "sections": len(revision.override.sections),
+    }
+
+
+def _print(found: StoredTag) -> None:
+    screen = Screen()
+    screen.line(f"prompt `{found.prompt}`, tag `{found.address.tag}`", bold=True)
+    for revision in reversed(found.history):
+        current = revision == found.current
+        made_from = f"  from {shown_hash(revision.parent)}" if revision.parent else ""
+        screen.line(
+            f"{'*' if current else ' '} {revision.number}  {shown_hash(revision.id)}  "
+            f"{moment(revision.time)}{made_from}",
+            bold=current,
+        )
+        notes = (counted(len(revision.override.sections), "section"), scores_of(revision))
+        screen.line(f"    {'; '.join(note for note in notes if note)}")
+        if origin := origin_of(revision):
+            screen.line(f"    {origin}")
+    if found.current is None:
+        screen.line("no revision is in force: the first one was rolled back")

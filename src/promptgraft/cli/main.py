@@ -1,0 +1,117 @@
+"""The command line as a whole: its commands, and the boundary where errors become lines."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+
+import attrs
+import click
+
+from promptgraft import __version__
+from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
+from promptgraft.cli.options import examples
+from promptgraft.cli.text import spell_for_encoding
+
+
+@attrs.frozen
+class _Entry:
+    module: str
+    summary: str
+
+
+# Modules are imported when their command is used: the help must come at once.
+_COMMANDS: Mapping[str, _Entry] = {
+    "demo": _Entry(
+        "promptgraft.cli.demo.command", "Improve an example prompt now, without a key or a network."
+    ),
+    "show": _Entry("promptgraft.cli.show", "Show the overrides that a store holds."),
+    "diff": _Entry("promptgraft.cli.diff", "Show what overrides change."),
+    "history": _Entry("promptgraft.cli.history", "List every revision of a tag."),
+    "rollback": _Entry("promptgraft.cli.rollback", "Point a tag at an earlier revision."),
+}
+
+
+class _LazyGroup(click.Group):
+    """Knows its commands by name and imports them when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry.module).command
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from promptgraft.serde import did_you_mean
+
+            ctx.fail(f"no such command `{name}`{did_you_mean(name, list(_COMMANDS))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_LazyGroup,
+    name="promptgraft",
+    invoke_without_command=True,
+    epilog=examples(
+        "promptgraft demo",
+        "promptgraft show",
+        "promptgraft COMMAND --help",
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="promptgraft %(version)s")
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Improve the prompts of AI agents on real examples.
+
+    Winners are kept as overrides in a folder `.promptgraft`: you can read them, compare
+    them and take them back. The source of a prompt is never changed.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line and return its exit code; errors become one line."""
+    try:
+        return _invoke(arguments)
+    except EXPECTED as error:
+        return conclude(error)
+    except Exception:  # noqa: BLE001 - the end of the process; 1 would mean "not improved"
+        traceback.print_exc()
+        complain("this is a fault in promptgraft; please report it with the lines above")
+        return ExitCode.INTERNAL_ERROR
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    try:
+        with app.make_context("promptgraft", list(arguments)) as context:
+            code: int | None = app.invoke(context)
+    except click.exceptions.Exit as exit_:
+        code = exit_.exit_code
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code or ExitCode.OK
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    spell_for_encoding(sys.stdout, sys.stderr)
+    sys.exit(run(sys.argv[1:]))

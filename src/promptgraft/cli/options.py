@@ -1,0 +1,105 @@
+"""Options and arguments that several commands take, with their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+import click
+
+from promptgraft.errors import InvalidIdentifierError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Callback = Callable[[click.Context, click.Parameter, str | None], int | None]
+
+
+@attrs.frozen
+class PromptName:
+    """A prompt as the command line names it: ``namespace/key``."""
+
+    ns: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.ns}/{self.key}"
+
+
+def examples(*commands: str) -> str:
+    """Return command lines as the end of a help text."""
+    # click wraps every paragraph that does not begin with this character.
+    return "\n  ".join(["\b\nExamples:", *commands])
+
+
+def read_prompt_name(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> PromptName | None:
+    """Return the prompt that an argument names."""
+    if value is None:
+        return None
+    from promptgraft.overrides.validation import check_key, check_ns
+
+    ns, _, key = value.rpartition("/")
+    try:
+        return PromptName(check_ns(ns), check_key(key, "key"))
+    except InvalidIdentifierError:
+        raise click.BadParameter(
+            "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "
+            f"found {value!r}; `promptgraft show` lists the prompts of a store"
+        ) from None
+
+
+def at_least(least: int) -> Callback:
+    """Return a callback that reads an integer which is not smaller than ``least``."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        digits = value.isascii() and value.removeprefix("-").isdigit() and len(value) <= 18
+        if digits and int(value) >= least:
+            return int(value)
+        raise click.BadParameter(f"expected an integer of at least {least}, found {value!r}")
+
+    return read
+
+
+def read_tag(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return a tag that stores accept."""
+    if value is None:
+        return None
+    from promptgraft.overrides.validation import check_tag
+
+    try:
+        return check_tag(value)
+    except InvalidIdentifierError as error:
+        raise click.BadParameter(str(error).removeprefix("tag: ")) from None
+
+
+def prompt_argument(*, required: bool = True) -> Callable[[F], F]:
+    """Return the argument ``PROMPT``."""
+    return click.argument("prompt", required=required, callback=read_prompt_name)
+
+
+tag_option = click.option(
+    "--tag",
+    metavar="TAG",
+    callback=read_tag,
+    help="The tag; by default the only one of the prompt, or `latest`.",
+)
+
+store_option = click.option(
+    "--store",
+    metavar="DIR",
+    help="The folder that holds `.promptgraft`; by default the nearest one from here upwards.",
+)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
+)
+
+template_option = click.option(
+    "--template",
+    metavar="SOURCE",
+    help="The prompt's source: `module:ATTRIBUTE` or `file.py:ATTRIBUTE`.",
+)

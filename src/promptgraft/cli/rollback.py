@@ -1,0 +1,60 @@
+"""``promptgraft rollback``: point a tag at an earlier revision."""
+
+from __future__ import annotations
+
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import (
+    PromptName,
+    examples,
+    json_option,
+    prompt_argument,
+    store_option,
+    tag_option,
+)
+from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.stored import find_tag, open_store, revision_json_or_none, short, tag_json
+
+
+@click.command(
+    "rollback",
+    epilog=examples(
+        "promptgraft rollback support/triage",
+        "promptgraft rollback support/triage --to 3f9c2a",
+    ),
+)
+@prompt_argument()
+@tag_option
+@click.option(
+    "--to",
+    "revision",
+    metavar="REV",
+    help="The revision, by the first digits of its id; by default the one before.",
+)
+@store_option
+@json_option
+def command(
+    prompt: PromptName, *, tag: str | None, revision: str | None, store: str | None, as_json: bool
+) -> ExitCode:
+    """Point a tag at an earlier revision.
+
+    Nothing is deleted: `--to` goes forward again just as well. Rolling back the first
+    revision leaves the plain source. PROMPT is `namespace/key`.
+    """
+    found = find_tag(open_store(store), prompt, tag)
+    wanted = None if revision is None else found.revision(revision).id
+    address = found.address
+    reached = found.store.rollback(
+        ns=address.ns, prompt_key=address.prompt_key, tag=address.tag, revision=wanted
+    )
+    if as_json:
+        moved = {"from": revision_json_or_none(found.current), "to": revision_json_or_none(reached)}
+        print_json({**tag_json(found), **moved})
+        return ExitCode.OK
+    screen = Screen()
+    screen.line(f"prompt `{found.prompt}`, tag `{address.tag}`", bold=True)
+    screen.fields([("from", short(found.current)), ("to", short(reached))])
+    if reached is None:
+        screen.line("no override is in force now: the plain source is rendered")
+    return ExitCode.OK

@@ -1,0 +1,218 @@
+"""Finding what a command line names in a local store, and showing where it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from promptgraft.cli.options import PromptName
+from promptgraft.cli.text import counted, listed, moment
+from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
+from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
+from promptgraft.overrides.locations import FOLDER
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.validation import shown_hash
+from promptgraft.serde import Json, did_you_mean
+
+_REVISION = re.compile(r"[0-9a-f]{4,64}")
+
+
+@attrs.frozen(kw_only=True)
+class StoredTag:
+    """A tag of a local store with everything that it ever pointed at.
+
+    Attributes:
+        store: the store.
+        address: prompt and tag.
+        current: what the tag points at now; None after a rollback of its first revision.
+        history: every revision, the oldest first.
+    """
+
+    store: LocalPromptOverridesStore
+    address: OverrideAddress
+    current: Revision | None
+    history: tuple[Revision, ...]
+
+    @property
+    def prompt(self) -> str:
+        """The prompt as the command line names it."""
+        return f"{self.address.ns}/{self.address.prompt_key}"
+
+    @property
+    def path(self) -> Path:
+        """The file that holds what the tag points at."""
+        return override_file(self.store, self.address)
+
+    def revision(self, wanted: str) -> Revision:
+        """Return the revision whose id begins with ``wanted``.
+
+        Raises:
+            InvalidIdentifierError: these are no 4 to 64 hexadecimal digits.
+            RevisionNotFoundError: no revision has such an id, or several have.
+        """
+        if not _REVISION.fullmatch(wanted):
+            raise InvalidIdentifierError(
+                f"revision: expected 4 to 64 hexadecimal digits of an id, found {wanted!r}"
+            )
+        found = [revision for revision in self.history if revision.id.startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        known = listed(shown_hash(revision.id) for revision in found or self.history)
+        problem = "has several revisions" if found else "has no revision"
+        raise RevisionNotFoundError(
+            f"tag `{self.address.tag}` of prompt `{self.prompt}` {problem} `{wanted}`; "
+            f"{'they are' if found else 'it has'} {known}"
+        )
+
+    def present(self) -> Revision:
+        """Return what the tag points at.
+
+        Raises:
+            RevisionNotFoundError: it points at nothing.
+        """
+        if self.current is not None:
+            return self.current
+        raise RevisionNotFoundError(
+            f"tag `{self.address.tag}` of prompt `{self.prompt}` holds nothing now; "
+            f"it has {counted(len(self.history), 'earlier revision')}, "
+            "see `promptgraft history`"
+        )
+
+
+def open_store(folder: str | None) -> LocalPromptOverridesStore:
+    """Return the store of ``folder``, or the one that the current folder belongs to.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if folder is None:
+        return LocalPromptOverridesStore()
+    path = Path(folder)
+    if path.name == FOLDER.parts[0]:
+        path = path.parent
+    if not path.is_dir():
+        raise ConfigError(f"--store: expected a folder, found {folder!r}; name one that exists")
+    return LocalPromptOverridesStore(path)
+
+
+def override_file(store: LocalPromptOverridesStore, address: OverrideAddress) -> Path:
+    """Return the file that ``store`` keeps an address in."""
+    return store.root_path / FOLDER / address.ns / address.prompt_key / f"{address.tag}.json"
+
+
+def find_tag(store: LocalPromptOverridesStore, name: PromptName, tag: str | None) -> StoredTag:
+    """Return the tag that is meant: ``tag``, or else the only one, or else ``latest``.
+
+    Raises:
+        RevisionNotFoundError: the store never held anything there.
+        ConfigError: several tags may be meant.
+    """
+    known = store.addresses()
+    of_prompt = [
+        place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
+    ]
+    chosen = tag or _only_tag(name, of_prompt)
+    found = _read_tag(store, OverrideAddress(name.ns, name.key, chosen))
+    if found.history:
+        return found
+    if of_prompt:
+        raise RevisionNotFoundError(
+            f"prompt `{name}` has no tag `{chosen}`{did_you_mean(chosen, of_prompt)}; "
+            f"it has {listed(of_prompt)}"
+        )
+    prompts = [f"{place.ns}/{place.prompt_key}" for place in known]
+    raise RevisionNotFoundError(
+        f"{store.root_path} holds nothing for prompt `{name}`, tag `{chosen}`"
+        f"{did_you_mean(str(name), prompts)}; `promptgraft show` lists what a store holds"
+    )
+
+
+def find_tags(store: LocalPromptOverridesStore, tag: str | None) -> list[StoredTag]:
+    """Return every tag that points at something, or of all prompts the one that is named."""
+    tags = [
+        _read_tag(store, address)
+        for address in store.addresses()
+        if tag is None or address.tag == tag
+    ]
+    return [found for found in tags if found.current is not None]
+
+
+def _read_tag(store: LocalPromptOverridesStore, address: OverrideAddress) -> StoredTag:
+    ns, key, tag = address.ns, address.prompt_key, address.tag
+    return StoredTag(
+        store=store,
+        address=address,
+        current=store.current(ns=ns, prompt_key=key, tag=tag),
+        history=store.history(ns=ns, prompt_key=key, tag=tag),
+    )
+
+
+def _only_tag(name: PromptName, tags: Sequence[str]) -> str:
+    if len(tags) == 1:
+        return tags[0]
+    if not tags or DEFAULT_TAG in tags:
+        return DEFAULT_TAG
+    raise ConfigError(f"prompt `{name}` has the tags {listed(tags)}; choose one with --tag")
+
+
+def short(revision: Revision | None) -> str:
+    """Return a revision as people name it: its number and the start of its id."""
+    if revision is None:
+        return "nothing"
+    return f"revision {revision.number} ({shown_hash(revision.id)})"
+
+
+def fields_of(revision: Revision) -> list[tuple[str, str]]:
+    """Return what is known of a revision, as names and values for people."""
+    made_from = f", made from {shown_hash(revision.parent)}" if revision.parent else ""
+    number_and_id = short(revision).removeprefix("revision ")
+    rows = [("revision", f"{number_and_id} of {moment(revision.time)}{made_from}")]
+    if origin := origin_of(revision):
+        rows.append(("from", origin))
+    if scores := scores_of(revision):
+        rows.append(("scores", scores))
+    return rows
+
+
+def origin_of(revision: Revision) -> str:
+    """Return run and note of a revision; empty when neither is known."""
+    provenance = revision.provenance
+    run = f"run {provenance.run_id}" if provenance.run_id else ""
+    return ": ".join(part for part in (run, provenance.note) if part)
+
+
+def scores_of(revision: Revision) -> str:
+    """Return the scores of a revision in one line."""
+    scores = revision.provenance.scores.items()
+    return ", ".join(f"{name} {value:.3f}" for name, value in scores)
+
+
+def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:
+    """Return what machines are told of a revision that there may not be."""
+    return None if revision is None else revision_json(revision)
+
+
+def revision_json(revision: Revision) -> dict[str, Json]:
+    """Return what machines are told of a revision, without its sections."""
+    return {
+        "id": revision.id,
+        "number": revision.number,
+        "parent": revision.parent,
+        "time": revision.time.isoformat(),
+        "run_id": revision.provenance.run_id,
+        "note": revision.provenance.note,
+        "scores": dict(revision.provenance.scores.items()),
+    }
+
+
+def tag_json(found: StoredTag) -> dict[str, Json]:
+    """Return what machines are told of the tag that a command is about."""
+    return {
+        "store": str(found.store.root_path),
+        "prompt": found.prompt,
+        "tag": found.address.tag,
+        "file": str(found.path),
+    }

@@ -1,0 +1,230 @@
+"""The strict cattrs converter behind :func:`promptgraft.serde.structure`.
+
+cattrs converts where it can; the hooks here refuse. A module of its own, because cattrs is only
+loaded when data is read.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import functools
+import math
+import types
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from cattrs import Converter, transform_error
+from cattrs.cols import list_structure_factory
+from cattrs.errors import (
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+    StructureHandlerNotFoundError,
+)
+
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
+
+T = TypeVar("T")
+
+# What cattrs and the constructors that it calls raise about data that does not fit.
+UNFIT = (
+    ClassValidationError,
+    IterableValidationError,
+    StructureHandlerNotFoundError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+)
+
+
+@functools.lru_cache(maxsize=1)
+def get() -> Converter:
+    """Return the converter, made at its first use."""
+    converter = Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kind, name in ((str, "a string"), (int, "an integer"), (bool, "true or false")):
+        converter.register_structure_hook(kind, _strict(kind, name))
+    converter.register_structure_hook(float, _float_hook)
+    converter.register_structure_hook(date, _date_hook)
+    converter.register_structure_hook(datetime, _datetime_hook)
+    converter.register_structure_hook_func(_is_enum, _enum_hook)
+    converter.register_structure_hook_func(_is_literal, _literal_hook)
+    converter.register_structure_hook_factory(_is_class, _class_factory)
+    converter.register_structure_hook_factory(_is_collection, _collection_factory)
+    converter.register_structure_hook_factory(_is_fixed_tuple, _fixed_tuple_factory)
+    converter.register_structure_hook_factory(_is_mapping, _mapping_factory)
+    return converter
+
+
+def describe_all(error: BaseException) -> list[str]:
+    """Return one line for each fault in ``error``, with the path to it."""
+    return transform_error(error, "$", _describe)
+
+
+def _describe(error: BaseException, kind: type | None) -> str:
+    if isinstance(error, ForbiddenExtraKeysError):
+        known = list(field_names(error.cl) or ())
+        return ", ".join(
+            f"unknown key `{name}`{did_you_mean(name, known)}"
+            for name in sorted(error.extra_fields)
+        )
+    if isinstance(error, KeyError):
+        return "required key missing"
+    if isinstance(error, RecursionError):
+        return "the data is nested too deeply"
+    if isinstance(error, StructureHandlerNotFoundError):
+        return f"no plain data can become {shown(error.type_)}"
+    text = " ".join(str(error).splitlines())
+    return text or f"expected {getattr(kind, '__name__', kind)}"
+
+
+def _strict(expected: type, name: str) -> Callable[[object, object], object]:
+    def hook(value: object, _: object) -> object:
+        if isinstance(value, expected) and (expected is bool or not isinstance(value, bool)):
+            return value
+        raise MismatchError(f"expected {name}, found {shown(value)}")
+
+    return hook
+
+
+def _float_hook(value: object, _: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise MismatchError(f"expected a number, found {shown(value)}")
+    with contextlib.suppress(OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise MismatchError(f"expected a finite number, found {shown(value)}")
+
+
+def _date_hook(value: object, _: object) -> date:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return date.fromisoformat(value)
+    raise MismatchError(f"expected an ISO 8601 date, found {shown(value)}")
+
+
+def _datetime_hook(value: object, _: object) -> datetime:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            parsed = datetime.fromisoformat(value)
+            if parsed.tzinfo is not None:
+                return parsed
+    raise MismatchError(f"expected an ISO 8601 time with its offset, found {shown(value)}")
+
+
+def _enum_hook(value: object, kind: type[Enum]) -> Enum:
+    return _choose(value, {member: member.value for member in kind})
+
+
+def _literal_hook(value: object, kind: object) -> object:
+    options = get_args(kind)
+    return _choose(value, {o: o.value if isinstance(o, Enum) else o for o in options})
+
+
+def _choose(value: object, options: Mapping[T, object]) -> T:
+    for option, plain in options.items():
+        if plain == value and type(plain) is type(value):
+            return option
+    allowed = ", ".join(repr(plain) for plain in options.values())
+    raise MismatchError(f"expected one of {allowed}, found {shown(value)}")
+
+
+# cattrs passes types and hooks around untyped: `Any` stays inside the functions below.
+def _guarded(
+    shape: type | tuple[type, ...],
+    name: str,
+    inner: Callable[[Any, Any], Any],
+    finish: Callable[[Any], object] = lambda value: value,
+) -> Callable[[Any, Any], Any]:
+    def hook(value: Any, kind: Any) -> Any:
+        if not isinstance(value, shape):
+            raise MismatchError(f"expected {name}, found {shown(value)}")
+        return finish(inner(value, kind))
+
+    return hook
+
+
+# What is built for each kind of collection; cattrs alone would take any iterable for it.
+_COLLECTIONS: dict[Any, Callable[[list[Any]], object]] = {
+    list: list,
+    tuple: tuple,
+    set: set,
+    frozenset: frozenset,
+    collections.abc.Sequence: tuple,
+    collections.abc.MutableSequence: list,
+    collections.abc.Set: frozenset,
+    collections.abc.MutableSet: set,
+}
+_MAPPINGS = {dict, FrozenMap, collections.abc.Mapping, collections.abc.MutableMapping}
+
+
+def _collection_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    items: Any = types.GenericAlias(list, get_args(kind)[:1] or (Any,))
+    inner = list_structure_factory(items, converter)
+    finish = _COLLECTIONS[_bare(kind)]
+    return _guarded((list, tuple), "a list", lambda value, _: inner(value, items), finish)
+
+
+def _fixed_tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    items = get_args(kind)
+
+    def inner(values: Any, _: Any) -> Any:
+        if len(values) != len(items):
+            raise MismatchError(f"expected {len(items)} items, found {len(values)}")
+        built, errors = [], []
+        for index, (item, value) in enumerate(zip(items, values, strict=True)):
+            try:
+                built.append(converter.structure(value, item))
+            except (*UNFIT, RecursionError) as error:
+                error.add_note(IterableValidationNote(f"item {index}", index, item))
+                errors.append(error)
+        if errors:
+            raise IterableValidationError("items", errors, kind)
+        return tuple(built)
+
+    return _guarded((list, tuple), "a list", inner)
+
+
+def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    plain = types.GenericAlias(dict, get_args(kind) or (Any, Any))
+    inner = converter.gen_structure_mapping(plain)
+    finish = FrozenMap if _bare(kind) is FrozenMap else dict
+    return _guarded(Mapping, "an object", lambda value, _: inner(value, plain), finish)
+
+
+def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
+
+
+def _bare(kind: Any) -> Any:
+    return get_origin(kind) or kind
+
+
+def _is_collection(kind: Any) -> bool:
+    return _bare(kind) in _COLLECTIONS
+
+
+def _is_fixed_tuple(kind: Any) -> bool:
+    return _bare(kind) is tuple and bool(get_args(kind)) and get_args(kind)[1:] != (...,)
+
+
+def _is_mapping(kind: Any) -> bool:
+    return _bare(kind) in _MAPPINGS
+
+
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _is_class(kind: Any) -> bool:
+    return isinstance(_bare(kind), type) and field_names(_bare(kind)) is not None

@@ -1,0 +1,206 @@
+"""The files of one tag: the document that it points at, and the archive of earlier ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import StoreError
+from promptgraft.files import make_folder, sync_folder, write_atomically
+from promptgraft.overrides.codec import decode_revision
+from promptgraft.overrides.locations import FOLDER
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.types import Revision
+
+_ARCHIVED = re.compile(r"(?P<number>[0-9]{6,})-(?P<id>[0-9a-f]{12})\.json")
+_TEMPORARY = re.compile(r"\..+\.json\.[^.]+\.tmp")
+_POLL_SECONDS = 0.01
+
+
+@attrs.frozen
+class StoredRevision:
+    """A revision and the bytes that hold it."""
+
+    revision: Revision
+    data: bytes
+
+
+@attrs.frozen
+class ArchivedRevision:
+    """A file of the archive, by its name."""
+
+    name: str
+    number: int
+    id_start: str
+
+
+class RevisionFiles:
+    """Reads and writes the files of one tag; who writes must hold :meth:`locked`.
+
+    Every method raises ``StoreError`` when the system refuses or a file is not what it
+    should be.
+    """
+
+    def __init__(self, root: Path, address: OverrideAddress) -> None:
+        self._root = root
+        self._address = address
+        self.folder = root / FOLDER / address.ns / address.prompt_key
+        self.document = self.folder / f"{address.tag}.json"
+        self.archive = self.folder / ".revisions" / address.tag
+
+    @contextlib.contextmanager
+    def locked(self, timeout_seconds: float) -> Iterator[None]:
+        """Keep every other writer of the prompt out: threads and processes alike."""
+        from filelock import FileLock, Timeout
+
+        path = self.folder / ".lock"
+        self._refuse_foreign_links(path)
+        # A lock object of its own for each operation: shared, it would let other threads in.
+        lock = FileLock(path, timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise StoreError(
+                f"override store {self.folder} is locked: waited {timeout_seconds:g} s for {path}; "
+                f"find out which process holds it (`fuser {path}`), let it finish, and try again"
+            ) from None
+        except OSError as error:
+            raise _refused("lock", path, error, "make the folder writable") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def folder_exists(self) -> bool:
+        """Tell whether there is a folder of the prompt, and so perhaps a history."""
+        try:
+            return stat.S_ISDIR(self.folder.stat().st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _refused("find", self.folder, error, "make it a folder") from error
+
+    def read(self) -> StoredRevision | None:
+        """Return what the tag points at, or None."""
+        found = read_file(self.document)
+        if found is None:
+            return None
+        data, _ = found
+        where = f"override file {self.document}"
+        return StoredRevision(decode_revision(data, self._address, where=where), data)
+
+    def archived(self) -> tuple[ArchivedRevision, ...]:
+        """Return the files of the archive, the oldest first; foreign files are passed over."""
+        try:
+            names = _names_in(self.archive)
+        except OSError as error:
+            raise _refused("list", self.archive, error, "make it a readable folder") from error
+        matches = [match for name in names if (match := _ARCHIVED.fullmatch(name))]
+        found = [
+            ArchivedRevision(match.string, int(match["number"]), match["id"]) for match in matches
+        ]
+        return tuple(sorted(found, key=lambda file: (file.number, file.id_start)))
+
+    def load(self, file: ArchivedRevision) -> StoredRevision:
+        """Return the revision in a file of the archive."""
+        path = self.archive / file.name
+        where = f"archived override file {path}"
+        found = read_file(path)
+        if found is None:
+            raise StoreError(f"{where} is gone; restore it from version control")
+        data, _ = found
+        revision = decode_revision(data, self._address, where=where)
+        if (revision.number, revision.id[:12]) != (file.number, file.id_start):
+            raise StoreError(
+                f"{where} holds revision {revision.number} ({revision.id[:12]}…); "
+                f"rename it to {_archive_name(revision)}"
+            )
+        return StoredRevision(revision, data)
+
+    def keep(self, present: StoredRevision) -> None:
+        """Archive ``present`` unless its very bytes are archived already."""
+        path = self.archive / _archive_name(present.revision)
+        found = read_file(path)
+        if found is not None and found[0] == present.data:
+            return
+        self._write(path, present.data)
+
+    def put(self, data: bytes) -> None:
+        """Make the tag point at the revision in ``data``."""
+        self._write(self.document, data)
+
+    def remove(self) -> None:
+        """Make the tag point at nothing."""
+        try:
+            self.document.unlink()
+            sync_folder(self.folder)
+        except OSError as error:
+            raise _refused("remove", self.document, error, "make the folder writable") from error
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            names = _names_in(path.parent)
+            if not any(name.endswith(".json") for name in names):
+                make_folder(path.parent, under=self._root)
+            for name in names:
+                # Only the holder of the lock writes here: left by a writer that was killed.
+                if _TEMPORARY.fullmatch(name):
+                    (path.parent / name).unlink()
+            write_atomically(path, data)
+        except OSError as error:
+            mend = "make the folder writable, or make space on the disk"
+            raise _refused("write", path, error, mend) from error
+
+    def _refuse_foreign_links(self, lock: Path) -> None:
+        for path in (lock, self.document, self.archive):
+            real = Path(os.path.realpath(path))
+            if not real.is_relative_to(self._root):
+                raise StoreError(
+                    f"override file {path} leads out of the store's root {self._root}, to {real}; "
+                    "replace the symbolic link by a file or folder"
+                )
+
+
+def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | None:
+    """Return the bytes of a regular file and its status; None when there is none.
+
+    Raises:
+        StoreError: the system refuses, or it is no regular file.
+    """
+    try:
+        # Without O_NONBLOCK a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
+                    return file.read(), status
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refused("read", path, error, "make it a readable file") from error
+    raise StoreError(f"override file {path} is not a regular file; remove it")
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are all that is needed
+    except FileNotFoundError:
+        return []
+
+
+def _archive_name(revision: Revision) -> str:
+    return f"{revision.number:06d}-{revision.id[:12]}.json"
+
+
+def _refused(verb: str, path: str | os.PathLike[str], error: OSError, mend: str) -> StoreError:
+    return StoreError(f"cannot {verb} override file {path}: {error.strerror or error}; {mend}")

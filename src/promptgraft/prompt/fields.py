@@ -1,0 +1,161 @@
+"""Fields of users' classes: names, types, and what people say about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import attrs
+
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.serde import field_names, shown
+
+
+def _frozen_values(values: Mapping[str, str]) -> Mapping[str, str]:
+    return FrozenMap(values)
+
+
+def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
+
+@attrs.frozen
+class Described:
+    """What a model is told of a field, as an annotation of its type.
+
+    ``severity: Annotated[Severity, Described("How bad it is.", aliases=("level",))]``
+
+    Attributes:
+        description: what the field means.
+        aliases: other names of the field. The first one is what the model is shown instead
+            of the field's own name; answers may use any of them.
+        values: what each option of a choice means.
+    """
+
+    description: str = ""
+    aliases: tuple[str, ...] = attrs.field(default=(), converter=_as_texts, kw_only=True)
+    values: Mapping[str, str] = attrs.field(factory=dict, converter=_frozen_values, kw_only=True)
+
+
+@attrs.frozen(kw_only=True)
+class FieldInfo:
+    """One field of an attrs class or dataclass.
+
+    Attributes:
+        owner: name of the class.
+        name: name of the field.
+        kind: its type, without annotations.
+        described: what people say about it.
+        required: whether it has no default.
+    """
+
+    owner: str
+    name: str
+    kind: Any
+    described: Described
+    required: bool
+
+    @property
+    def key(self) -> str:
+        """The field as overrides name it: ``Review.severity``."""
+        return f"{self.owner}.{self.name}"
+
+
+def fields_of(kind: Any) -> tuple[FieldInfo, ...]:
+    """Return the fields of an attrs class or dataclass, in order; none for other types.
+
+    Raises:
+        PromptDefinitionError: an annotation of the class cannot be resolved.
+    """
+    return _fields_of(kind) if isinstance(kind, type) else ()
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
+    names = field_names(kind)
+    if names is None:
+        return ()
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise PromptDefinitionError(
+            f"class `{kind.__name__}`: {error}; define the annotated types at module level"
+        ) from None
+    required = _required(kind)
+    return tuple(
+        FieldInfo(
+            owner=kind.__name__,
+            name=name,
+            kind=_bare(hints[name]),
+            described=_described(hints[name]),
+            required=name in required,
+        )
+        for name in names
+    )
+
+
+def classes_in(kind: Any) -> tuple[type, ...]:
+    """Return the attrs classes and dataclasses that ``kind`` is made of, the outermost first.
+
+    Raises:
+        PromptDefinitionError: two of them share a name, which overrides could not tell apart.
+    """
+    found: dict[str, type] = {}
+    _collect(kind, found)
+    return tuple(found.values())
+
+
+def _collect(kind: Any, found: dict[str, type]) -> None:
+    if not isinstance(kind, type) or field_names(kind) is None:
+        for argument in get_args(kind):
+            _collect(argument, found)
+        return
+    known = found.get(kind.__name__)
+    if known is kind:
+        return
+    if known is not None:
+        raise PromptDefinitionError(
+            f"two classes are named `{kind.__name__}` ({shown(known)} and {shown(kind)}); "
+            "rename one"
+        )
+    found[kind.__name__] = kind
+    for field in fields_of(kind):
+        _collect(field.kind, found)
+
+
+def options_of(kind: Any) -> tuple[str, ...]:
+    """Return the options of a choice: an ``Enum`` or ``Literal`` of strings; none for others."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        values = tuple(member.value for member in kind)
+    elif get_origin(kind) is Literal:
+        values = get_args(kind)
+    else:
+        return ()
+    return values if all(isinstance(value, str) for value in values) else ()
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _described(hint: Any) -> Described:
+    if get_origin(hint) is Annotated:
+        for note in get_args(hint)[1:]:
+            if isinstance(note, Described):
+                return note
+    return Described()
+
+
+def _required(kind: Any) -> frozenset[str]:
+    if attrs.has(kind):
+        return frozenset(a.name for a in attrs.fields(kind) if a.default is attrs.NOTHING)
+    return frozenset(
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )

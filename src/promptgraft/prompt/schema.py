@@ -1,0 +1,144 @@
+"""JSON Schema of users' classes, with what people and overrides say about their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.prompt.fields import Described, classes_in, fields_of, options_of
+from promptgraft.serde import Json, canonical_json
+
+JsonObject = dict[str, Json]
+
+NOTHING_SAID = Described()
+_REFERENCE = "#/$defs/"
+
+
+def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> JsonObject:
+    """Return the JSON Schema of an attrs class, a dataclass or a choice.
+
+    Args:
+        kind: the type.
+        described: what is said of a field by its key (``Review.severity``) instead of what
+            its annotation says; a choice has its type's name as its key.
+
+    The first alias of a field replaces its name in the schema, and the meanings of the
+    options of a choice become part of its description, because providers differ in what else
+    they accept.
+
+    Raises:
+        PromptDefinitionError: the type has no JSON Schema.
+    """
+    notes = described or {}
+    root, definitions = _components(kind)
+    for owner in classes_in(kind):
+        _decorate(definitions[owner.__name__], owner, notes, definitions)
+    if options := options_of(kind):
+        text = describe(notes.get(type_name(kind), NOTHING_SAID), options)
+        return {**_inlined(root, definitions), **({"description": text} if text else {})}
+    return _assembled(root, definitions)
+
+
+def type_name(kind: Any) -> str:
+    """Return the name of a type, as overrides use it; a ``Literal`` is called `answer`."""
+    return kind.__name__ if isinstance(kind, type) else "answer"
+
+
+def describe(said: Described, options: Sequence[str] = ()) -> str:
+    """Return the description of a field, with the meanings of the options of a choice."""
+    meanings = [f"{option}: {said.values[option]}" for option in options if option in said.values]
+    lines = [said.description, *(f"- {meaning}" for meaning in meanings)]
+    return "\n".join(line for line in lines if line)
+
+
+def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
+    """Return the schema of a type and the definitions it refers to, both free to change."""
+    import msgspec
+
+    try:
+        (root,), definitions = msgspec.json.schema_components(
+            (kind,), ref_template=f"{_REFERENCE}{{name}}"
+        )
+    except TypeError as error:
+        raise PromptDefinitionError(
+            f"type `{type_name(kind)}` has no JSON Schema: {error}"
+        ) from None
+    return root, dict(definitions)
+
+
+def _decorate(
+    schema: JsonObject,
+    owner: type,
+    notes: Mapping[str, Described],
+    definitions: Mapping[str, JsonObject],
+) -> None:
+    properties = schema.get("properties")
+    required = schema.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return
+    shown: JsonObject = {}
+    needed: list[Json] = []
+    for field in fields_of(owner):
+        said = notes.get(field.key, field.described)
+        body = properties.get(field.name)
+        body = _inlined(body, definitions) if isinstance(body, dict) else {}
+        if text := describe(said, _options_within(field.kind)):
+            body["description"] = text
+        shown[shown_name(field.name, said)] = body
+        if field.name in required:
+            needed.append(shown_name(field.name, said))
+    schema["properties"] = shown
+    schema["required"] = needed
+
+
+def shown_name(name: str, said: Described) -> str:
+    """Return the name of a field as the model is shown it."""
+    return said.aliases[0] if said.aliases else name
+
+
+def _options_within(kind: Any) -> tuple[str, ...]:
+    """Return the options of a choice, also of an optional one or a list of them."""
+    own = options_of(kind)
+    if own:
+        return own
+    return next((found for arg in get_args(kind) if (found := _options_within(arg))), ())
+
+
+def _inlined(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
+    """Replace a reference to a choice by the choice: a reference takes no description."""
+    name = _referred(schema)
+    target = definitions.get(name) if name else None
+    if target is None or "enum" not in target:
+        return dict(schema)
+    return {key: value for key, value in target.items() if key != "title"}
+
+
+def _referred(schema: JsonObject) -> str | None:
+    reference = schema.get("$ref")
+    return reference.removeprefix(_REFERENCE) if isinstance(reference, str) else None
+
+
+def _assembled(root: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
+    """Return one schema: the root itself where nothing refers to it, and what it refers to."""
+    name = _referred(root)
+    if name is None:
+        return {**root, **({"$defs": dict(definitions)} if definitions else {})}
+    others = {key: value for key, value in definitions.items() if key != name}
+    if f'"{_REFERENCE}{name}"' in canonical_json(definitions):
+        return {"$ref": f"{_REFERENCE}{name}", "$defs": dict(definitions)}
+    body = {**definitions[name]}
+    needed = _reachable(body, others)
+    return {**body, **({"$defs": needed} if needed else {})}
+
+
+def _reachable(schema: Json, definitions: Mapping[str, JsonObject]) -> JsonObject:
+    found: JsonObject = {}
+    waiting = [schema]
+    while waiting:
+        text = canonical_json(waiting.pop())
+        for name, body in definitions.items():
+            if name not in found and f'"{_REFERENCE}{name}"' in text:
+                found[name] = body
+                waiting.append(body)
+    return found

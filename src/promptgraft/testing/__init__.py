@@ -1,0 +1,24 @@
+"""Conformance suites and doubles for those who write their own stores; needs pytest.
+
+.. code-block:: python
+
+    from promptgraft.testing import PromptOverridesStoreContract
+
+
+    class TestMyStore(PromptOverridesStoreContract):
+        def make_store(self) -> MyStore:
+            return MyStore()
+"""
+
+import pytest
+
+# Before the import below: asserts of a module are rewritten when it is first imported.
+pytest.register_assert_rewrite(
+    "promptgraft.testing.store_contract", "promptgraft.testing.revision_contract"
+)
+
+from promptgraft.testing.prompts import FakePrompt  # noqa: E402
+from promptgraft.testing.revision_contract import RevisionedStoreContract  # noqa: E402
+from promptgraft.testing.store_contract import PromptOverridesStoreContract  # noqa: E402
+
+__all__ = ["FakePrompt", "PromptOverridesStoreContract", "RevisionedStoreContract"]

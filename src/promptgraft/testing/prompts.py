@@ -1,0 +1,88 @@
+"""A prompt that is nothing but what a store sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.errors import UnknownPartError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.hashing import hash_section
+from promptgraft.overrides.types import (
+    PromptDescriptor,
+    SectionDescriptor,
+    SectionPath,
+    show_path,
+)
+
+
+def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:
+    return FrozenMap(bodies)
+
+
+def _frozen_names(
+    names: Mapping[SectionPath, tuple[str, ...]],
+) -> Mapping[SectionPath, tuple[str, ...]]:
+    return FrozenMap(names)
+
+
+@attrs.frozen(kw_only=True)
+class FakePrompt:
+    """A ``PromptLike`` made of source bodies; for tests of stores.
+
+    Attributes:
+        ns: namespace; not checked, so that a store's own check can be tested.
+        key: key; not checked either.
+        bodies: the source of each section, in the language of override bodies.
+        placeholders: the names that an override of a section must keep.
+        fixed: the sections that may not be overridden.
+        syntax: how placeholders are spelled.
+        descriptor: what follows from all this.
+    """
+
+    ns: str = "tests/stores"
+    key: str = "support"
+    bodies: Mapping[SectionPath, str] = attrs.field(converter=_frozen_bodies)
+    placeholders: Mapping[SectionPath, tuple[str, ...]] = attrs.field(
+        factory=dict, converter=_frozen_names
+    )
+    fixed: frozenset[SectionPath] = frozenset()
+    syntax: BodySyntax = BodySyntax.DOLLAR
+    descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        sections = tuple(
+            SectionDescriptor(
+                path=path,
+                content_hash=hash_section(body, self.syntax),
+                syntax=self.syntax,
+                placeholders=self.placeholders.get(path, ()),
+                overridable=path not in self.fixed,
+            )
+            for path, body in self.bodies.items()
+        )
+        descriptor = PromptDescriptor(ns=self.ns, key=self.key, sections=sections)
+        object.__setattr__(self, "descriptor", descriptor)
+
+    def section_body(self, path: SectionPath) -> str:
+        """Return the source of a section.
+
+        Raises:
+            UnknownPartError: there is no such section.
+        """
+        if path in self.bodies:
+            return self.bodies[path]
+        known = ", ".join(f"`{show_path(known)}`" for known in self.bodies) or "none"
+        raise UnknownPartError(f"no section `{show_path(path)}`; sections: {known}")
+
+    def edited(self, path: SectionPath, body: str) -> FakePrompt:
+        """Return the prompt after its author changed the source of one section."""
+        return attrs.evolve(self, bodies={**self.bodies, path: body})
+
+    def without(self, path: SectionPath) -> FakePrompt:
+        """Return the prompt after its author removed one section."""
+        return attrs.evolve(
+            self, bodies={kept: body for kept, body in self.bodies.items() if kept != path}
+        )

@@ -1,0 +1,241 @@
+"""What every store with a history promises, on top of what every store promises."""
+
+# ruff: noqa: S101 - a suite asserts
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from promptgraft.errors import (
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    RevisionNotFoundError,
+)
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.store import RevisionedPromptOverridesStore
+from promptgraft.overrides.types import Provenance, Revision
+from promptgraft.testing.samples import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
+from promptgraft.testing.store_contract import PromptOverridesStoreContract, forget
+
+
+def history_of(store: RevisionedPromptOverridesStore) -> tuple[Revision, ...]:
+    """Return the history of the suite's tag, and check what holds of every history."""
+    history = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key)
+    assert [revision.number for revision in history] == list(range(1, len(history) + 1))
+    ids = [revision.id for revision in history]
+    assert len(set(ids)) == len(ids)
+    for index, revision in enumerate(history):
+        assert revision.parent is None or revision.parent in ids[:index]
+        assert revision.time.utcoffset() is not None
+    current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
+    assert current is None or current in history
+    assert store.resolve(PROMPT.descriptor) == (current and current.override)
+    return history
+
+
+def current_of(store: RevisionedPromptOverridesStore) -> Revision:
+    """Return what the suite's tag points at, which must be something."""
+    current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
+    assert current is not None
+    return current
+
+
+def written(store: RevisionedPromptOverridesStore, *words: str) -> tuple[Revision, ...]:
+    """Write each word as a revision of its own and return these."""
+    revisions = []
+    for word in words:
+        store.set_section_override(PROMPT, path=TONE, body=word)
+        revisions.append(current_of(store))
+    return tuple(revisions)
+
+
+def roll_back(
+    store: RevisionedPromptOverridesStore, revision: str | None = None
+) -> Revision | None:
+    """Roll the suite's tag back."""
+    return store.rollback(ns=PROMPT.ns, prompt_key=PROMPT.key, revision=revision)
+
+
+class RevisionedStoreContract(PromptOverridesStoreContract):
+    """The promises of ``RevisionedPromptOverridesStore``."""
+
+    def make_store(self) -> RevisionedPromptOverridesStore:
+        """Return a store without overrides and without history."""
+        raise NotImplementedError("supply make_store(), or override the fixture `store`")
+
+    def test_without_a_write_there_is_no_history(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        assert history_of(store) == ()
+        assert store.current(ns=PROMPT.ns, prompt_key=PROMPT.key) is None
+
+    def test_each_write_is_a_revision(self, store: RevisionedPromptOverridesStore) -> None:
+        provenance = Provenance(
+            run_id="run-7", note="läuft", scores=FrozenMap({"baseline": 0.25, "best": 1})
+        )
+        store.set_section_override(PROMPT, path=TONE, body="one")
+        two = override_of(PROMPT, entry(PROMPT, RULES, "two"))
+        store.upsert(PROMPT.descriptor, two, provenance=provenance)
+        store.seed(PROMPT)
+        forget(store, TASK)
+
+        first, second, third, fourth = history_of(store)
+        assert bodies(first.override) == {TONE: "one"}
+        assert bodies(second.override) == {TONE: "one", RULES: "two"}
+        assert set(bodies(third.override)) == {TASK, RULES, TONE}
+        assert set(bodies(fourth.override)) == {RULES, TONE}
+        assert [revision.parent for revision in (first, second, third, fourth)] == [
+            None,
+            first.id,
+            second.id,
+            third.id,
+        ]
+        assert second.provenance == provenance
+        assert fourth.provenance == Provenance()
+        assert current_of(store) == fourth
+
+    def test_a_write_that_changes_nothing_is_no_revision(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        store.seed(PROMPT)
+        kept = current_of(store)
+        store.seed(PROMPT)
+        store.set_section_override(PROMPT, path=TONE, body=PROMPT.section_body(TONE))
+        store.upsert(PROMPT.descriptor, kept.override, provenance=Provenance(note="again"))
+
+        assert history_of(store) == (kept,)
+
+    def test_a_refused_write_is_no_revision(self, store: RevisionedPromptOverridesStore) -> None:
+        kept = written(store, "one")
+        with pytest.raises(InvalidOverrideError, match="lost the placeholder"):
+            store.set_section_override(PROMPT, path=TASK, body="lost")
+
+        assert history_of(store) == kept
+
+    def test_removing_the_last_override_is_a_revision_without_entries(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        written(store, "one")
+        forget(store, TONE)
+
+        assert [bodies(revision.override) for revision in history_of(store)] == [{TONE: "one"}, {}]
+
+    def test_a_rollback_points_the_tag_at_the_parent_and_keeps_every_revision(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        first, second, third = written(store, "one", "two", "three")
+
+        assert roll_back(store) == second
+        assert current_of(store) == second
+        assert roll_back(store) == first
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: "one"}
+        assert history_of(store) == (first, second, third)
+
+    def test_rolling_back_the_first_revision_leaves_the_tag_without_overrides(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        revisions = written(store, "one")
+
+        assert roll_back(store) is None
+        assert store.resolve(PROMPT.descriptor) is None
+        assert history_of(store) == revisions
+        with pytest.raises(RevisionNotFoundError):
+            roll_back(store)
+
+    def test_a_revision_may_be_named_by_its_id_or_the_start_of_it(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        first, second, third = written(store, "one", "two", "three")
+
+        assert roll_back(store, first.id) == first
+        assert roll_back(store, third.id[:16]) == third
+        assert roll_back(store, third.id[:12]) == third
+        assert roll_back(store, second.id[:8]) == second
+        assert history_of(store) == (first, second, third)
+
+    def test_a_write_after_a_rollback_has_a_number_of_its_own_and_the_right_parent(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        first, second = written(store, "one", "two")
+        roll_back(store)
+        (third,) = written(store, "three")
+
+        assert (third.number, third.parent) == (3, first.id)
+        assert history_of(store) == (first, second, third)
+        assert roll_back(store) == first
+
+    def test_a_deleted_tag_keeps_its_history(self, store: RevisionedPromptOverridesStore) -> None:
+        first, second = written(store, "one", "two")
+        store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="latest")
+        assert history_of(store) == (first, second)
+        assert roll_back(store, second.id) == second
+
+        store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="latest")
+        (third,) = written(store, "three")
+        assert (third.number, third.parent) == (3, None)
+        assert history_of(store) == (first, second, third)
+
+    @pytest.mark.parametrize("bad", ["", "123", "abcg", "A" * 12, "../1234", "0" * 65, "1234\n"])
+    def test_what_is_no_revision_is_refused(
+        self, store: RevisionedPromptOverridesStore, bad: str
+    ) -> None:
+        revisions = written(store, "one", "two")
+        with pytest.raises(InvalidIdentifierError, match="revision"):
+            roll_back(store, bad)
+
+        assert history_of(store) == revisions
+        assert current_of(store) == revisions[-1]
+
+    def test_an_unknown_revision_is_refused(self, store: RevisionedPromptOverridesStore) -> None:
+        with pytest.raises(RevisionNotFoundError):
+            roll_back(store, "0123456789abcdef")
+        revisions = written(store, "one")
+        unknown = ("f" if revisions[0].id[0] == "0" else "0") + revisions[0].id[1:]
+        for revision in (unknown, unknown[:6], revisions[0].id[:12] + "0" * 20):
+            with pytest.raises(RevisionNotFoundError):
+                roll_back(store, revision)
+        assert current_of(store) == revisions[-1]
+
+    def test_revisions_of_tags_do_not_mix(self, store: RevisionedPromptOverridesStore) -> None:
+        (first,) = written(store, "one")
+        store.set_section_override(PROMPT, tag="other", path=TONE, body="other")
+
+        assert history_of(store) == (first,)
+        (other,) = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="other")
+        assert other.number == 1
+        with pytest.raises(RevisionNotFoundError):
+            roll_back(store, other.id)
+
+    @pytest.mark.parametrize(
+        ("provenance", "fault"),
+        [
+            (Provenance(note="\ud800"), "provenance.note"),
+            (Provenance(run_id="\ud800"), "provenance.run_id"),
+            (Provenance(scores=FrozenMap({"best": float("nan")})), "best"),
+            (Provenance(scores=FrozenMap({"best": 10**400})), "best"),
+            (Provenance(scores=FrozenMap({"best": True})), "best"),
+        ],
+        ids=["note", "run_id", "not a number", "too large", "no number"],
+    )
+    def test_a_provenance_that_could_not_be_given_back_is_refused(
+        self, store: RevisionedPromptOverridesStore, provenance: Provenance, fault: str
+    ) -> None:
+        with pytest.raises(InvalidOverrideError, match=fault):
+            store.upsert(
+                PROMPT.descriptor,
+                override_of(PROMPT, entry(PROMPT, TONE, "x")),
+                provenance=provenance,
+            )
+        assert history_of(store) == ()
+
+    def test_bad_addresses_have_no_history(self, store: RevisionedPromptOverridesStore) -> None:
+        for ns, key, tag in itertools.product(("a", "../a"), ("b", "../b"), ("c", "../c")):
+            if (ns, key, tag) != ("a", "b", "c"):
+                with pytest.raises(InvalidIdentifierError):
+                    store.history(ns=ns, prompt_key=key, tag=tag)
+                with pytest.raises(InvalidIdentifierError):
+                    store.current(ns=ns, prompt_key=key, tag=tag)
+                with pytest.raises(InvalidIdentifierError):
+                    store.rollback(ns=ns, prompt_key=key, tag=tag)

@@ -1,0 +1,47 @@
+"""The prompt that the suites write overrides for."""
+
+from __future__ import annotations
+
+from promptgraft.overrides.hashing import hash_section
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.types import PromptOverride, SectionOverride, SectionPath
+from promptgraft.testing.prompts import FakePrompt
+
+TASK: SectionPath = ("task",)
+RULES: SectionPath = ("task", "rules")
+TONE: SectionPath = ("tone",)
+LICENCE: SectionPath = ("licence",)
+
+PROMPT = FakePrompt(
+    bodies={
+        TASK: "Answer $question for $5.\n",
+        RULES: "Be exact.",
+        TONE: "Be kind.",
+        LICENCE: "Fixed.",
+    },
+    placeholders={TASK: ("question",)},
+    fixed=frozenset({LICENCE}),
+)
+
+
+def entry(prompt: FakePrompt, path: SectionPath, body: str) -> SectionOverride:
+    """Return an override of one section, written for the source of ``prompt``."""
+    source_hash = hash_section(prompt.section_body(path), prompt.syntax)
+    return SectionOverride(path=path, expected_hash=source_hash, body=body)
+
+
+def override_of(
+    prompt: FakePrompt, *entries: SectionOverride, tag: str = DEFAULT_TAG
+) -> PromptOverride:
+    """Return an override of ``prompt`` with these entries."""
+    return PromptOverride(
+        ns=prompt.ns,
+        prompt_key=prompt.key,
+        tag=tag,
+        sections={section.path: section for section in entries},
+    )
+
+
+def bodies(override: PromptOverride | None) -> dict[SectionPath, str]:
+    """Return the bodies that a store returned, by path."""
+    return {path: section.body for path, section in override.sections.items()} if override else {}

@@ -1,0 +1,459 @@
+"""What every override store promises, as tests to run over your own.
+
+A suite is a class; subclass it, name the subclass ``Test...`` and supply ``make_store``. A store
+that needs a fixture overrides the fixture ``store`` instead:
+
+.. code-block:: python
+
+    class TestSqlStore(PromptOverridesStoreContract):
+        @pytest.fixture
+        def store(self, database: Database) -> SqlStore:
+            return SqlStore(database)
+"""
+
+# ruff: noqa: S101 - a suite is many small methods that assert
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import pytest
+
+from promptgraft.errors import (
+    HashMismatchError,
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    UnknownPartError,
+)
+from promptgraft.overrides.hashing import hash_section
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.overrides.types import SectionOverride, SectionPath, SkipReason
+from promptgraft.overrides.validation import MAX_BODY_CHARS, resolve_override
+from promptgraft.serde import HexDigest
+from promptgraft.testing.prompts import FakePrompt
+from promptgraft.testing.samples import (
+    LICENCE,
+    PROMPT,
+    RULES,
+    TASK,
+    TONE,
+    bodies,
+    entry,
+    override_of,
+)
+
+_BAD_KEYS = {
+    "parent": "..",
+    "absolute": "/etc",
+    "NUL": "a\0b",
+    "upper case": "Latest",
+    "too long": "a" * 65,
+    "empty": "",
+    "trailing slash": "a/",
+    "not ASCII": "späť",
+    "hidden": ".lock",
+    "backslash": "a\\b",
+    "newline": "latest\n",
+    "not text": 7,
+}
+_BAD_NAMESPACES = {
+    **_BAD_KEYS,
+    "parent inside": "a/../b",
+    "empty part": "a//b",
+    "too long": "/".join(["a" * 64] * 4),
+}
+del _BAD_NAMESPACES["hidden"]
+
+_bad_keys = pytest.mark.parametrize("bad", _BAD_KEYS.values(), ids=_BAD_KEYS.keys())
+_bad_namespaces = pytest.mark.parametrize(
+    "bad", _BAD_NAMESPACES.values(), ids=_BAD_NAMESPACES.keys()
+)
+
+
+def forget(store: PromptOverridesStore, path: SectionPath, *, tag: str = DEFAULT_TAG) -> None:
+    """Remove the override of one section of the suite's prompt."""
+    store.remove_section_override(ns=PROMPT.ns, prompt_key=PROMPT.key, tag=tag, path=path)
+
+
+class PromptOverridesStoreContract:
+    """The promises of ``PromptOverridesStore``; each test begins with an empty store."""
+
+    def make_store(self) -> PromptOverridesStore:
+        """Return a store without overrides."""
+        raise NotImplementedError("supply make_store(), or override the fixture `store`")
+
+    @pytest.fixture
+    def store(self) -> PromptOverridesStore:
+        """The store under test."""
+        return self.make_store()
+
+    # Reading and writing
+
+    def test_nothing_is_resolved_where_nothing_was_written(
+        self, store: PromptOverridesStore
+    ) -> None:
+        assert store.resolve(PROMPT.descriptor) is None
+        assert store.resolve(PROMPT.descriptor, "other") is None
+
+    def test_what_is_set_is_resolved(self, store: PromptOverridesStore) -> None:
+        body = 'Über $question\r\n\t"quoted" \\ \u2028 \x00 🙂 {{ x }} $$ $9'
+        returned = store.set_section_override(PROMPT, path=TASK, body=body)
+
+        expected = override_of(PROMPT, entry(PROMPT, TASK, body))
+        assert store.resolve(PROMPT.descriptor) == expected
+        assert returned == expected
+
+    def test_the_empty_text_is_an_override(self, store: PromptOverridesStore) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="")
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: ""}
+
+    def test_setting_a_section_again_replaces_it(self, store: PromptOverridesStore) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="Be brief.")
+        store.set_section_override(PROMPT, path=TONE, body="Be gentle.")
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: "Be gentle."}
+
+    def test_an_upsert_replaces_its_entries_and_keeps_the_others(
+        self, store: PromptOverridesStore
+    ) -> None:
+        store.upsert(
+            PROMPT.descriptor,
+            override_of(PROMPT, entry(PROMPT, RULES, "old"), entry(PROMPT, TONE, "kept")),
+        )
+        returned = store.upsert(
+            PROMPT.descriptor,
+            override_of(PROMPT, entry(PROMPT, RULES, "new"), entry(PROMPT, TASK, "$question")),
+        )
+
+        expected = {RULES: "new", TONE: "kept", TASK: "$question"}
+        assert bodies(store.resolve(PROMPT.descriptor)) == expected
+        assert bodies(returned) == expected
+
+    def test_an_upsert_without_entries_changes_nothing(self, store: PromptOverridesStore) -> None:
+        store.upsert(PROMPT.descriptor, override_of(PROMPT))
+        assert store.resolve(PROMPT.descriptor) is None
+
+        before = store.set_section_override(PROMPT, path=TONE, body="kept")
+        store.upsert(PROMPT.descriptor, override_of(PROMPT))
+        assert store.resolve(PROMPT.descriptor) == before
+
+    def test_tags_do_not_mix(self, store: PromptOverridesStore) -> None:
+        for tag in ("latest", "v1.0", "latest.json"):
+            store.set_section_override(PROMPT, tag=tag, path=TONE, body=f"for {tag}")
+        forget(store, TONE, tag="v1.0")
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: "for latest"}
+        assert bodies(store.resolve(PROMPT.descriptor, "v1.0")) == {}
+        assert bodies(store.resolve(PROMPT.descriptor, "latest.json")) == {TONE: "for latest.json"}
+
+    def test_prompts_do_not_mix(self, store: PromptOverridesStore) -> None:
+        names = [("a", "b"), ("a/b", "c"), ("a", "c"), ("a/b/c", "latest"), ("a-b", "c")]
+        prompts = [attrs.evolve(PROMPT, ns=ns, key=key) for ns, key in names]
+        for prompt in prompts:
+            store.set_section_override(prompt, path=TONE, body=f"{prompt.ns}:{prompt.key}")
+
+        for prompt in prompts:
+            found = bodies(store.resolve(prompt.descriptor))
+            assert found == {TONE: f"{prompt.ns}:{prompt.key}"}
+
+    # Refusing
+
+    def test_an_unknown_section_is_refused(self, store: PromptOverridesStore) -> None:
+        with pytest.raises(UnknownPartError, match="toen"):
+            store.set_section_override(PROMPT, path=("toen",), body="x")
+
+        stranger = SectionOverride(path=("toen",), expected_hash=_hash("x"), body="x")
+        with pytest.raises(UnknownPartError, match="toen"):
+            store.upsert(PROMPT.descriptor, override_of(PROMPT, stranger))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    def test_a_section_that_may_not_be_overridden_is_refused(
+        self, store: PromptOverridesStore
+    ) -> None:
+        with pytest.raises(UnknownPartError, match="licence"):
+            store.set_section_override(PROMPT, path=LICENCE, body="x")
+        with pytest.raises(UnknownPartError, match="licence"):
+            store.upsert(PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, LICENCE, "x")))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    @pytest.mark.parametrize(
+        ("body", "fault"),
+        [
+            pytest.param(7, "expected text", id="not text"),
+            pytest.param(None, "expected text", id="None"),
+            pytest.param(b"Be kind.", "expected text", id="bytes"),
+            pytest.param("lone \ud800", "surrogate", id="lone surrogate"),
+            pytest.param("x" * (MAX_BODY_CHARS + 1), f"at most {MAX_BODY_CHARS}", id="too long"),
+        ],
+    )
+    def test_a_body_that_is_no_text_is_refused(
+        self, store: PromptOverridesStore, body: str, fault: str
+    ) -> None:
+        with pytest.raises(InvalidOverrideError, match=fault):
+            store.set_section_override(PROMPT, path=TONE, body=body)
+        with pytest.raises(InvalidOverrideError, match=fault):
+            store.upsert(PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, body)))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    def test_a_body_of_the_greatest_length_is_kept(self, store: PromptOverridesStore) -> None:
+        body = "é" * MAX_BODY_CHARS
+        store.set_section_override(PROMPT, path=TONE, body=body)
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: body}
+
+    @pytest.mark.parametrize("body", ["no marker", "$$question", "$questions", "{{ question }}"])
+    def test_a_body_that_lost_a_placeholder_is_refused(
+        self, store: PromptOverridesStore, body: str
+    ) -> None:
+        with pytest.raises(InvalidOverrideError, match=r"lost the placeholder `\$question`"):
+            store.set_section_override(PROMPT, path=TASK, body=body)
+        with pytest.raises(InvalidOverrideError, match=r"lost the placeholder `\$question`"):
+            store.upsert(PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TASK, body)))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    @pytest.mark.parametrize("path", ["tone", ["tone"], (), ("tone", 1), None], ids=repr)
+    def test_a_path_that_is_no_tuple_of_keys_is_refused(
+        self, store: PromptOverridesStore, path: SectionPath
+    ) -> None:
+        with pytest.raises(InvalidOverrideError, match="expected a tuple of section keys"):
+            store.set_section_override(PROMPT, path=path, body="x")
+        with pytest.raises(InvalidOverrideError, match="expected a tuple of section keys"):
+            forget(store, path)
+
+    @pytest.mark.parametrize("path", ["tone", (), ("tone", 1), None], ids=repr)
+    def test_an_entry_whose_path_is_no_tuple_of_keys_is_refused(
+        self, store: PromptOverridesStore, path: SectionPath
+    ) -> None:
+        wrong = SectionOverride(path=path, expected_hash=_hash("x"), body="x")
+        with pytest.raises(InvalidOverrideError, match="expected a tuple of section keys"):
+            store.upsert(PROMPT.descriptor, override_of(PROMPT, wrong))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    def test_an_override_for_another_source_is_refused(self, store: PromptOverridesStore) -> None:
+        changed = PROMPT.edited(TONE, "Be kinder.")
+        with pytest.raises(HashMismatchError, match="tone"):
+            store.upsert(changed.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "x")))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    def test_an_override_for_another_prompt_is_refused(self, store: PromptOverridesStore) -> None:
+        other = attrs.evolve(PROMPT, key="billing")
+        with pytest.raises(InvalidOverrideError, match="tests/stores/billing"):
+            store.upsert(PROMPT.descriptor, override_of(other, entry(other, TONE, "x")))
+        assert store.resolve(other.descriptor) is None
+
+    def test_nothing_of_an_upsert_that_is_half_valid_is_written(
+        self, store: PromptOverridesStore
+    ) -> None:
+        before = store.set_section_override(PROMPT, path=TONE, body="before")
+        half_valid = override_of(
+            PROMPT, entry(PROMPT, TONE, "after"), entry(PROMPT, TASK, "lost"), tag=DEFAULT_TAG
+        )
+        with pytest.raises(InvalidOverrideError, match="lost the placeholder"):
+            store.upsert(PROMPT.descriptor, half_valid)
+
+        assert store.resolve(PROMPT.descriptor) == before
+
+    @_bad_keys
+    def test_a_bad_tag_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+        with pytest.raises(InvalidIdentifierError, match="tag"):
+            store.resolve(PROMPT.descriptor, bad)
+        _check_refused(store, PROMPT, tag=bad)
+
+    @_bad_keys
+    def test_a_bad_prompt_key_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+        prompt = attrs.evolve(PROMPT, key=bad)
+        with pytest.raises(InvalidIdentifierError, match="prompt key"):
+            store.resolve(prompt.descriptor)
+        _check_refused(store, prompt, tag=DEFAULT_TAG)
+
+    @_bad_namespaces
+    def test_a_bad_namespace_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+        prompt = attrs.evolve(PROMPT, ns=bad)
+        with pytest.raises(InvalidIdentifierError, match="ns"):
+            store.resolve(prompt.descriptor)
+        _check_refused(store, prompt, tag=DEFAULT_TAG)
+
+    # Sources that change
+
+    def test_an_override_of_a_changed_source_is_returned_and_does_not_apply(
+        self, store: PromptOverridesStore
+    ) -> None:
+        kept = store.set_section_override(PROMPT, path=TONE, body="kept")
+        changed = PROMPT.edited(TONE, "Be kinder.")
+
+        assert store.resolve(changed.descriptor) == kept
+        resolution = resolve_override(changed.descriptor, store.resolve(changed.descriptor))
+        assert resolution.sections == {}
+        assert [skipped.reason for skipped in resolution.skipped] == [SkipReason.STALE]
+
+    def test_stale_entries_stay_when_their_neighbours_are_written(
+        self, store: PromptOverridesStore
+    ) -> None:
+        store.upsert(
+            PROMPT.descriptor,
+            override_of(PROMPT, entry(PROMPT, TONE, "stale"), entry(PROMPT, RULES, "gone")),
+        )
+        changed = PROMPT.edited(TONE, "Be kinder.").without(RULES)
+        store.set_section_override(changed, path=TASK, body="$question")
+
+        expected = override_of(
+            PROMPT,
+            entry(PROMPT, TONE, "stale"),
+            entry(PROMPT, RULES, "gone"),
+            entry(PROMPT, TASK, "$question"),
+        )
+        assert store.resolve(changed.descriptor) == expected
+
+    def test_a_stale_entry_may_be_carried_unchanged_and_not_otherwise(
+        self, store: PromptOverridesStore
+    ) -> None:
+        stale = entry(PROMPT, TONE, "stale")
+        store.upsert(PROMPT.descriptor, override_of(PROMPT, stale))
+        changed = PROMPT.edited(TONE, "Be kinder.")
+        carried = override_of(changed, stale, entry(changed, RULES, "new"))
+        store.upsert(changed.descriptor, carried)
+        assert store.resolve(changed.descriptor) == carried
+
+        other = override_of(changed, attrs.evolve(stale, body="other"))
+        with pytest.raises(HashMismatchError, match="tone"):
+            store.upsert(changed.descriptor, other)
+        assert store.resolve(changed.descriptor) == carried
+
+    def test_a_stale_override_is_replaced_by_a_fresh_one(self, store: PromptOverridesStore) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="stale")
+        changed = PROMPT.edited(TONE, "Be kinder.")
+        store.set_section_override(changed, path=TONE, body="fresh")
+
+        expected = override_of(changed, entry(changed, TONE, "fresh"))
+        assert store.resolve(changed.descriptor) == expected
+
+    # Removing
+
+    def test_a_removed_override_is_gone_and_its_neighbours_stay(
+        self, store: PromptOverridesStore
+    ) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="removed")
+        store.set_section_override(PROMPT, path=RULES, body="kept")
+        forget(store, TONE)
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {RULES: "kept"}
+
+    def test_removing_what_is_not_kept_is_refused(self, store: PromptOverridesStore) -> None:
+        with pytest.raises(UnknownPartError, match="tone"):
+            forget(store, TONE)
+        before = store.set_section_override(PROMPT, path=RULES, body="kept")
+        with pytest.raises(UnknownPartError, match="task/rules"):
+            forget(store, TONE)
+
+        assert store.resolve(PROMPT.descriptor) == before
+
+    def test_a_deleted_tag_holds_nothing_and_may_be_written_again(
+        self, store: PromptOverridesStore
+    ) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="deleted")
+        store.set_section_override(PROMPT, tag="other", path=TONE, body="kept")
+        store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag=DEFAULT_TAG)
+        assert store.resolve(PROMPT.descriptor) is None
+        assert bodies(store.resolve(PROMPT.descriptor, "other")) == {TONE: "kept"}
+
+        store.set_section_override(PROMPT, path=RULES, body="new")
+        assert bodies(store.resolve(PROMPT.descriptor)) == {RULES: "new"}
+
+    def test_deleting_nothing_is_no_error(self, store: PromptOverridesStore) -> None:
+        store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag=DEFAULT_TAG)
+        store.set_section_override(PROMPT, path=TONE, body="x")
+        store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="other")
+        store.delete(ns=PROMPT.ns, prompt_key="other", tag=DEFAULT_TAG)
+
+        assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: "x"}
+
+    # Seeding
+
+    def test_a_seed_renders_like_the_source(self, store: PromptOverridesStore) -> None:
+        returned = store.seed(PROMPT)
+
+        seeded = store.resolve(PROMPT.descriptor)
+        assert returned == seeded
+        assert set(bodies(seeded)) == {TASK, RULES, TONE}
+        resolution = resolve_override(PROMPT.descriptor, seeded)
+        assert resolution.skipped == ()
+        for path, section in resolution.sections.items():
+            assert section.body == PROMPT.section_body(path)
+
+    def test_a_seed_fills_only_what_is_missing_or_stale(self, store: PromptOverridesStore) -> None:
+        store.set_section_override(PROMPT, path=TONE, body="stale")
+        store.set_section_override(PROMPT, path=RULES, body="fresh")
+        changed = PROMPT.edited(TONE, "Be kinder.")
+        store.seed(changed)
+
+        assert bodies(store.resolve(changed.descriptor)) == {
+            TASK: PROMPT.section_body(TASK),
+            RULES: "fresh",
+            TONE: "Be kinder.",
+        }
+
+    def test_a_source_that_no_body_may_be_is_not_seeded(self, store: PromptOverridesStore) -> None:
+        for source in ("lone \ud800", "x" * (MAX_BODY_CHARS + 1)):
+            with pytest.raises(InvalidOverrideError, match="tone"):
+                store.seed(PROMPT.edited(TONE, source))
+        assert store.resolve(PROMPT.descriptor) is None
+
+    # Several threads
+
+    def test_threads_that_write_at_once_lose_nothing(self, store: PromptOverridesStore) -> None:
+        writers, each = 8, 5
+        paths = [(f"s{writer}-{index}",) for writer in range(writers) for index in range(each)]
+        prompt = FakePrompt(bodies=dict.fromkeys(paths, "source"))
+        begin = threading.Barrier(writers)
+
+        def write(writer: int) -> None:
+            begin.wait()
+            for path in paths[writer * each : (writer + 1) * each]:
+                store.set_section_override(prompt, path=path, body=f"by {path[0]}")
+
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(write, range(writers)))
+        expected = {path: f"by {path[0]}" for path in paths}
+        assert bodies(store.resolve(prompt.descriptor)) == expected
+
+    def test_readers_never_see_half_a_write(self, store: PromptOverridesStore) -> None:
+        states = [
+            override_of(PROMPT, *(entry(PROMPT, path, word) for path in (RULES, TONE)))
+            for word in ("one" * 1000, "two" * 1000)
+        ]
+        store.upsert(PROMPT.descriptor, states[0])
+        written = threading.Event()
+
+        def read() -> int:
+            reads = 0
+            while not written.is_set():
+                assert store.resolve(PROMPT.descriptor) in states
+                reads += 1
+            return reads
+
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(read) for _ in range(2)]
+            for count in range(20):
+                store.upsert(PROMPT.descriptor, states[count % 2])
+            written.set()
+            assert all(reader.result() for reader in readers)
+
+
+def _hash(text: str) -> HexDigest:
+    return hash_section(text, PROMPT.syntax)
+
+
+def _check_refused(store: PromptOverridesStore, prompt: FakePrompt, *, tag: str) -> None:
+    with pytest.raises(InvalidIdentifierError):
+        store.set_section_override(prompt, tag=tag, path=TONE, body="x")
+    with pytest.raises(InvalidIdentifierError):
+        store.upsert(prompt.descriptor, override_of(prompt, entry(prompt, TONE, "x"), tag=tag))
+    with pytest.raises(InvalidIdentifierError):
+        store.remove_section_override(ns=prompt.ns, prompt_key=prompt.key, tag=tag, path=TONE)
+    with pytest.raises(InvalidIdentifierError):
+        store.seed(prompt, tag=tag)
+    with pytest.raises(InvalidIdentifierError):
+        store.delete(ns=prompt.ns, prompt_key=prompt.key, tag=tag)

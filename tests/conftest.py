@@ -1,0 +1,64 @@
+"""What holds in every test: how hypothesis searches, and that nobody leaves this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW = [HealthCheck.too_slow]
+settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Fail a test that connects, sends or asks for the address of another machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, _LocalOnly(name))
+        patch.setattr(socket, "getaddrinfo", _local_getaddrinfo)
+        yield
+
+
+class _LocalOnly:
+    """A method of sockets that looks at the address first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._method = getattr(socket.socket, name)
+
+    def __get__(self, sock: socket.socket, _: type[socket.socket]) -> object:
+        def call(*args: object) -> object:
+            address = args[-1]
+            if sock.family in {socket.AF_INET, socket.AF_INET6} and isinstance(address, tuple):
+                _check_local(self._name, address[0], sock)
+            return self._method(sock, *args)
+
+        return call
+
+
+_getaddrinfo = socket.getaddrinfo
+
+
+def _local_getaddrinfo(host: object, *args: object, **kwargs: object) -> object:
+    _check_local("getaddrinfo", host)
+    return _getaddrinfo(host, *args, **kwargs)  # type: ignore[arg-type]
+
+
+def _check_local(what: str, host: object, sock: socket.socket | None = None) -> None:
+    if host in {None, "", "localhost", b"localhost"}:
+        return
+    try:
+        if ipaddress.ip_address(str(host)).is_loopback:
+            return
+    except ValueError:
+        pass
+    if sock is not None:
+        sock.close()
+    pytest.fail(f"a test may not leave this machine: {what} {host!r}")

@@ -1,0 +1,186 @@
+"""What a run tells while it goes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from optimizers.worlds import (
+    PROMPT,
+    RULES,
+    answer,
+    config,
+    instruction,
+    numbered,
+    optimize,
+    propose,
+    section,
+)
+from promptgraft.errors import PermanentProviderError, TransientProviderError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import RejectionReason, StopReason
+from promptgraft.optimizers.gepa import (
+    GepaMutationAccepted,
+    GepaMutationProposed,
+    GepaMutationRejected,
+    GepaOptimizationCompleted,
+    GepaOptimizationStarted,
+    GepaRolloutCompleted,
+)
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import EventBus, Session
+
+
+def test_a_run_is_told_from_its_start_to_its_end() -> None:
+    session = Session()
+    result = optimize(session=session)
+    story = session.select_all(object)
+    assert story[0] == GepaOptimizationStarted(
+        run_id=result.run_id,
+        descriptor=PROMPT.descriptor,
+        rollout_budget=200,
+        pareto_size=6,
+        modules=("section rules", "section notes"),
+    )
+    assert story[-1] == GepaOptimizationCompleted(
+        run_id=result.run_id,
+        stop_reason=StopReason.PERFECT,
+        detail=result.stop_detail,
+        improved=True,
+        baseline_pareto_mean=0.0,
+        best_pareto_mean=1.0,
+        total_rollouts=result.total_rollouts,
+        total_reflections=result.total_reflections,
+    )
+    told = [type(event) for event in story]
+    assert told.count(GepaOptimizationStarted) == told.count(GepaOptimizationCompleted) == 1
+
+
+def test_every_rollout_is_told_once_and_counted() -> None:
+    session = Session()
+    result = optimize(session=session)
+    rollouts = session.select_all(GepaRolloutCompleted)
+    assert [event.total_rollouts for event in rollouts] == list(range(1, result.total_rollouts + 1))
+    assert len({event.position for event in rollouts}) == len(rollouts)
+    assert [event.position for event in rollouts[:10]] == [
+        *(f"baseline/{index}" for index in range(6)),
+        *(f"step/1/parent/{index}" for index in range(3)),
+        "step/1/child/0",
+    ]
+    assert [event.record.score for event in rollouts[:6]] == list(result.scores_matrix[0])
+
+
+def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> None:
+    session = Session()
+    result = optimize(session=session)
+    step = session.select_all(object)[7 : 7 + 3 + 1 + 3 + 6 + 1]
+    assert [type(event) for event in step] == [
+        *[GepaRolloutCompleted] * 3,
+        GepaMutationProposed,
+        *[GepaRolloutCompleted] * 9,
+        GepaMutationAccepted,
+    ]
+    after = result.candidates[1].section_bodies[RULES]
+    assert step[3] == GepaMutationProposed(
+        step=1, parent=0, module="section rules", before="Known words:", after=after
+    )
+    assert step[-1] == GepaMutationAccepted(
+        step=1,
+        candidate=1,
+        parent=0,
+        module="section rules",
+        parent_score=0.0,
+        child_score=1 / 3,
+        pareto_mean=1 / 6,
+        best_pareto_mean=1 / 6,
+    )
+
+
+def test_refusals_are_told_with_their_reason_and_their_text() -> None:
+    replies = ["I have no idea.", "Known words: w9", "More words: $nothing", ""]
+
+    def reply(number: int, rendered: RenderedPrompt[object]) -> str:
+        if number >= len(replies):
+            return propose(rendered)
+        return replies[number] if number in {0, 3} else instruction(replies[number])
+
+    session = Session()
+    result = optimize(reflection=numbered(reply), session=session)
+    refused = session.select_all(GepaMutationRejected)
+    assert refused == result.rejections
+    told = [(event.step, event.reason, event.final, event.module) for event in refused[:4]]
+    assert told == [
+        (1, RejectionReason.UNPARSABLE, False, "section rules"),
+        (1, RejectionReason.NOT_BETTER, True, "section rules"),
+        (2, RejectionReason.INVENTED_PLACEHOLDER, False, "section notes"),
+        (2, RejectionReason.UNPARSABLE, True, "section notes"),
+    ]
+    assert refused[0].text == "I have no idea."
+    assert refused[1].text == "Known words: w9"
+    assert refused[1].detail == "0.000 on the minibatch, the parent had 0.000"
+    assert "$nothing" in refused[2].text
+    assert "$nothing" in refused[2].detail
+    assert refused[3].text == ""
+    assert len(session.select_all(GepaMutationAccepted)) == result.accepted_mutations
+    proposed = session.select_all(GepaMutationProposed)
+    final = [event for event in refused if event.reason is RejectionReason.NOT_BETTER]
+    assert len(proposed) == result.accepted_mutations + len(final)
+
+
+def test_a_candidate_without_a_common_score_is_refused_as_unscored() -> None:
+    def fail_children(rendered: RenderedPrompt[object]) -> str:
+        if section(rendered, RULES).text != "Known words:":
+            raise TransientProviderError("overloaded")
+        return answer(rendered)
+
+    settings = config(target_section_paths=(RULES,), max_unscored_share=1.0, rollout_budget=24)
+    session = Session()
+    result = optimize(settings, task=fail_children, session=session)
+    assert [event.reason for event in result.rejections] == [RejectionReason.UNSCORED] * 3
+    assert result.rejections == session.select_all(GepaMutationRejected)
+    assert result.unscored_rollouts == 9
+
+
+def test_the_bus_is_told_the_same_as_the_session() -> None:
+    session, bus = Session(), EventBus()
+    heard: list[object] = []
+    bus.subscribe(object, heard.append)
+    optimize(session=session, event_bus=bus)
+    assert tuple(heard) == session.select_all(object)
+
+
+def test_a_handler_that_fails_does_not_disturb_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(event: GepaRolloutCompleted) -> None:
+        raise RuntimeError("the handler is broken")
+
+    bus = EventBus()
+    heard: list[GepaRolloutCompleted] = []
+    bus.subscribe(GepaRolloutCompleted, fail)
+    bus.subscribe(GepaRolloutCompleted, heard.append)
+    with caplog.at_level(logging.ERROR, logger="promptgraft"):
+        result = optimize(event_bus=bus)
+    assert result == optimize()
+    assert len(heard) == len(caplog.records) == result.total_rollouts
+    assert "a handler of GepaRolloutCompleted failed" in caplog.text
+
+
+def test_the_end_is_told_when_the_provider_ends_the_run() -> None:
+    def refuse(rendered: RenderedPrompt[object]) -> str:
+        raise PermanentProviderError("the key is not valid")
+
+    session = Session()
+    result = optimize(task=refuse, session=session)
+    [completed] = session.select_all(GepaOptimizationCompleted)
+    assert completed.stop_reason is result.stop_reason is StopReason.PROVIDER_FAILED
+    assert completed.detail == "the key is not valid"
+    assert completed.baseline_pareto_mean is None
+
+
+def test_a_resumed_run_tells_its_whole_story_again() -> None:
+    journal, first, second = MemoryJournal(), Session(), Session()
+    optimize(journal=journal, session=first)
+    optimize(journal=journal, session=second)
+    assert second.select_all(object) == first.select_all(object)

@@ -1,0 +1,221 @@
+"""Small worlds with known answers.
+
+In the world of words the task model answers a question about a word with ``ok`` when the word
+stands in the rules or the notes of its prompt. The reflection model adds the first word that
+the feedback calls missing. So every accepted mutation adds a word, and scores can be foretold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.scripted import Reply, ScriptedAdapter
+from promptgraft.journal import MemoryJournal, Record
+from promptgraft.optimizers import OptimizationContext
+from promptgraft.optimizers.gepa import (
+    FeedbackFn,
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    RolloutFeedback,
+)
+from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
+from promptgraft.overrides.store import Change, OverrideAddress
+from promptgraft.overrides.types import Provenance
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.prompt.rendering import RenderedSection
+from promptgraft.runtime import SessionProtocol
+from promptgraft.serde import Json
+
+E = TypeVar("E")
+
+RULES, QUESTION, NOTES = ("rules",), ("question",), ("notes",)
+
+
+@attrs.frozen
+class Question:
+    word: str
+
+
+TEMPLATE = PromptTemplate[object](
+    ns="toy",
+    key="words",
+    sections=(
+        MarkdownSection(title="Rules", key="rules", template="Known words:"),
+        MarkdownSection(title="Question", key="question", template="Do you know $word?"),
+        MarkdownSection(title="Notes", key="notes", template="More words:"),
+    ),
+)
+PROMPT = Prompt[object](TEMPLATE)
+
+
+def examples(count: int, *, first: int = 0) -> tuple[GepaExample, ...]:
+    """Return questions about the words w0, w1, ..., each with its word as the label."""
+    return tuple(
+        GepaExample(id=f"e{number}", params=(Question(f"w{number}"),), label=f"w{number}")
+        for number in range(first, first + count)
+    )
+
+
+def config(**changes: Any) -> GepaConfig:
+    """Return a small configuration that finds something; 6 examples in D_pareto, 6 to learn from.
+
+    The examples to learn from ask for the same words as those to compare on.
+    """
+    settings: dict[str, Any] = {
+        "rollout_budget": 200,
+        "minibatch_size": 3,
+        "pareto_set_size": 6,
+        "target_section_paths": (RULES, NOTES),
+        "training_examples": twins(6),
+        "feedback_fn": judge,
+        "seed": 1,
+    }
+    return GepaConfig(**(settings | changes))
+
+
+def twins(count: int) -> tuple[GepaExample, ...]:
+    """Return ``count`` questions, and as many others about the same words."""
+    return (*examples(count), *(attrs.evolve(e, id=f"{e.id}-again") for e in examples(count)))
+
+
+def judge(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    if response.text == "ok":
+        return RolloutFeedback(score=1.0, feedback="fine")
+    return RolloutFeedback(score=0.0, feedback=f"missing {example.label}")
+
+
+def answer(rendered: RenderedPrompt[object]) -> str:
+    """Reply as the task model does."""
+    known = f"{section(rendered, RULES).text} {section(rendered, NOTES).text}".split()
+    return "ok" if asked(rendered) in known else "no"
+
+
+def propose(rendered: RenderedPrompt[object]) -> str:
+    """Reply as the reflection model does."""
+    missing = re.search(r"missing (\w+)", bound(rendered, "examples"))
+    return instruction(f"{current_text(rendered)} {missing[1] if missing else 'nothing'}")
+
+
+def instruction(text: str) -> str:
+    return f"```instruction\n{text}\n```"
+
+
+def asked(rendered: RenderedPrompt[object]) -> str:
+    """Return the word that the task model is asked for."""
+    return bound(rendered, "word")
+
+
+def section(rendered: RenderedPrompt[object], path: tuple[str, ...]) -> RenderedSection:
+    return next(found for found in rendered.sections if found.path == path)
+
+
+def bound(rendered: RenderedPrompt[object], name: str) -> str:
+    """Return the value that the placeholder ``name`` was replaced by."""
+    values = {
+        segment.placeholder: segment.text
+        for found in rendered.sections
+        for segment in found.segments
+        if segment.placeholder
+    }
+    return values[name]
+
+
+def unfenced(block: str) -> str:
+    """Return the text between the first and the last line."""
+    return block.partition("\n")[2].rpartition("\n")[0]
+
+
+def current_text(rendered: RenderedPrompt[object]) -> str:
+    """Return the text that the reflection model is asked to improve."""
+    return unfenced(bound(rendered, "current"))
+
+
+class Run:
+    """One run of GEPA with adapters that remember what they were asked."""
+
+    def __init__(
+        self,
+        settings: GepaConfig | None = None,
+        *,
+        task: Reply | Sequence[str] = answer,
+        reflection: Reply | Sequence[str] | None = propose,
+        prompt: Prompt[object] = PROMPT,
+        session: SessionProtocol | None = None,
+        **context: Any,
+    ) -> None:
+        self.task = ScriptedAdapter(task, identity="task")
+        self.reflection = (
+            ScriptedAdapter(reflection, identity="reflection") if reflection else self.task
+        )
+        surroundings = OptimizationContext(
+            self.task, reflection_adapter=self.reflection if reflection else None, **context
+        )
+        self._optimizer = GepaOptimizer(surroundings, settings or config())
+        self._prompt = prompt
+        self._session = session
+
+    def start(self) -> GepaResult:
+        return self._optimizer.optimize(self._prompt, session=self._session)
+
+
+def optimize(settings: GepaConfig | None = None, **surroundings: Any) -> GepaResult:
+    """Make a run of which only the result counts."""
+    return Run(settings, **surroundings).start()
+
+
+def records(journal: MemoryJournal) -> dict[str, Record]:
+    return {record.key: record for record in journal.records()}
+
+
+def answers(journal: MemoryJournal) -> dict[str, Json]:
+    """Return what a journal holds, whatever the order in which it arrived."""
+    return {record.key: record.answer for record in journal.records()}
+
+
+def scored(score: float) -> FeedbackFn:
+    """Return a feedback function that gives the same score to everything."""
+
+    def give(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        return RolloutFeedback(score=score, feedback=f"always {score}")
+
+    return give
+
+
+def numbered(replies: Callable[[int, RenderedPrompt[object]], str]) -> Reply:
+    """Return a reply that is told which call it answers, from 0; for runs in one thread."""
+    count = -1
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        nonlocal count
+        count += 1
+        return replies(count, rendered)
+
+    return reply
+
+
+class CountingStore(InMemoryPromptOverridesStore):
+    """Remembers every write with its provenance; refuses when it is told to."""
+
+    def __init__(self, *, refuse: Exception | None = None) -> None:
+        super().__init__()
+        self.writes: list[tuple[OverrideAddress, Provenance | None]] = []
+        self.refuse = refuse
+
+    def mutate(
+        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
+    ) -> PromptOverride:
+        self.writes.append((address, provenance))
+        if self.refuse is not None:
+            raise self.refuse
+        return super().mutate(address, change, provenance=provenance)

@@ -1,0 +1,287 @@
+"""The layers of the code, and the house figures that can be counted."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
+
+# From the top; imports go down only, and packages of one row do not import each other.
+ROWS = (
+    {"cli", "server"},
+    {"jobs", "project", "integrations"},
+    {"runs"},
+    {"optimizers"},
+    {"evals", "agents"},
+    {"adapters"},
+    {"prompt"},
+    {"overrides", "runtime", "journal"},
+    {"errors", "clock", "serde", "converter", "files", "frozenmap"},
+)
+LEVELS = {unit: level for level, row in enumerate(ROWS) for unit in row}
+# The ground is one row of modules, not of packages: they build on each other.
+GROUND = ROWS[-1]
+# The face of the package hands on names of every layer; nobody below imports it.
+FACES = {"__init__", "__main__"}
+# May import anything, and nobody imports it.
+TESTING = "testing"
+
+# Library: where it may be imported at all, and whether only when it is needed.
+HEAVY = {
+    "click": ("cli/", False),
+    "filelock": ("", True),
+    "hypothesis": ("testing/", False),
+    "jinja2": ("prompt/syntax.py", True),
+    "pytest": ("testing/", False),
+    "rich": ("cli/", False),
+}
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 60
+
+
+@attrs.frozen
+class Import:
+    """One imported module, and whether it is loaded only when it is needed."""
+
+    name: str
+    line: int
+    lazy: bool
+
+
+@attrs.frozen
+class Module:
+    """One parsed file of the package."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def unit(self) -> str:
+        """The package or module directly below ``promptgraft``."""
+        return self.path.split("/")[0].removesuffix(".py")
+
+    @property
+    def package(self) -> tuple[str, ...]:
+        return ("promptgraft", *self.path.split("/")[:-1])
+
+
+def modules_of(source: Path) -> list[Module]:
+    files = sorted(path for path in source.rglob("*.py"))
+    texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in files}
+    return [Module(path, text, ast.parse(text)) for path, text in texts.items()]
+
+
+def imports_of(module: Module) -> Iterator[Import]:
+    yield from _imports(module, module.tree, lazy=False)
+
+
+def _imports(module: Module, node: ast.AST, *, lazy: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, node.lineno, lazy) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = _base(module, node)
+        yield from (Import(f"{base}.{alias.name}", node.lineno, lazy) for alias in node.names)
+    elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"}:
+        for argument in node.args[:1]:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield Import(argument.value, node.lineno, lazy)
+    inside = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":
+        for statement in node.body:
+            yield from _imports(module, statement, lazy=True)
+        for statement in node.orelse:
+            yield from _imports(module, statement, lazy=lazy)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(module, child, lazy=inside)
+
+
+def _base(module: Module, node: ast.ImportFrom) -> str:
+    above = module.package[: len(module.package) - node.level + 1] if node.level else ()
+    return ".".join((*above, *((node.module,) if node.module else ())))
+
+
+def _called(node: ast.Call) -> str:
+    return _name(node.func)
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def layer_faults(module: Module) -> Iterator[str]:
+    """Yield imports that go up or sideways."""
+    if module.unit in {*FACES, TESTING}:
+        return
+    if module.unit not in LEVELS:
+        yield f"{module.path}: `{module.unit}` stands in no row of the table"
+        return
+    for found in imports_of(module):
+        package, _, rest = found.name.partition(".")
+        target = rest.split(".")[0]
+        if package != "promptgraft" or target in {module.unit, "__version__"}:
+            continue
+        if target not in LEVELS:
+            yield f"{module.path}:{found.line}: imports `{found.name}`; import it from its home"
+            continue
+        up = LEVELS[target] <= LEVELS[module.unit]
+        if up and not {target, module.unit} <= GROUND:
+            yield f"{module.path}:{found.line}: `{module.unit}` may not import `{target}`"
+
+
+def library_faults(module: Module) -> Iterator[str]:
+    """Yield imports of heavy libraries where they do not belong, or too early."""
+    for found in imports_of(module):
+        library = found.name.split(".")[0]
+        if library not in HEAVY:
+            continue
+        home, lazily = HEAVY[library]
+        where = f"{module.path}:{found.line}: `{library}`"
+        if not module.path.startswith(home):
+            yield f"{where} is imported only in {home}"
+        elif lazily and not found.lazy:
+            yield f"{where} is imported inside the functions that need it"
+
+
+def size_faults(module: Module) -> Iterator[str]:
+    """Yield modules and functions that are too long."""
+    lines = len(module.text.splitlines())
+    if lines > LONGEST_MODULE:
+        yield f"{module.path}: {lines} lines; at most {LONGEST_MODULE}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
+            if length > LONGEST_FUNCTION:
+                yield (
+                    f"{module.path}:{node.lineno}: `{node.name}` has {length} lines without its "
+                    f"docstring; at most {LONGEST_FUNCTION}"
+                )
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def manner_faults(module: Module) -> Iterator[str]:
+    """Yield prints outside the command line and modules that do not say what they are."""
+    if not ast.get_docstring(module.tree):
+        yield f"{module.path}: has no docstring"
+    for node in ast.walk(module.tree):
+        prints = isinstance(node, ast.Call) and _name(node.func) == "print"
+        if isinstance(node, ast.Call) and prints and module.unit not in {"cli", "__main__"}:
+            yield f"{module.path}:{node.lineno}: prints; only the command line does"
+
+
+RULES = (layer_faults, library_faults, size_faults, manner_faults)
+
+
+def faults_in(source: Path) -> list[str]:
+    return [fault for module in modules_of(source) for rule in RULES for fault in rule(module)]
+
+
+def test_imports_go_down_only_and_modules_keep_the_house_figures() -> None:
+    assert len(modules_of(SOURCE)) > 30
+    faults = faults_in(SOURCE)
+    assert not faults, "\n".join(faults)
+
+
+GOOD: Mapping[str, str] = {
+    "__init__.py": "import importlib\nfrom promptgraft.optimizers import base\n",
+    "errors.py": "",
+    "serde.py": "from promptgraft import errors\nimport attrs\n",
+    "runtime/__init__.py": "from promptgraft.runtime.session import Session\n",
+    "runtime/session.py": "from ..serde import dump\nfrom . import deadline\n",
+    "runtime/deadline.py": "def f():\n    import filelock\n",
+    "prompt/syntax.py": (
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import jinja2\n"
+        "def f():\n    from jinja2 import meta\n"
+    ),
+    "optimizers/base.py": "from promptgraft.runtime import Session\n",
+    "optimizers/gepa/loop.py": "from promptgraft.optimizers.base import x\nfrom ..base import y\n",
+    "cli/main.py": "from promptgraft import __version__\nimport click, rich.table\nprint(1)\n",
+    "testing/contract.py": "import pytest\nfrom promptgraft.cli import main\n",
+}
+
+
+def write(source: Path, files: Mapping[str, str]) -> Path:
+    for path, code in files.items():
+        file = source / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'"""What it is."""\n{code}', "utf-8")
+    return source
+
+
+def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
+    assert faults_in(write(tmp_path, GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "fault"),
+    [
+        ("errors.py", "import promptgraft.cli.main", ":2: `errors` may not import `cli`"),
+        ("prompt/a.py", "from promptgraft.adapters import base", ":2: `prompt` may not import"),
+        ("prompt/a.py", "def f():\n    from promptgraft import runs", ":3: `prompt` may not"),
+        ("prompt/a.py", "class A:\n    import promptgraft.runs", ":3: `prompt` may not"),
+        (
+            "prompt/a.py",
+            "import typing\nif typing.TYPE_CHECKING:\n    import promptgraft.runs",
+            ":4: `prompt` may not import `runs`",
+        ),
+        ("prompt/sub/a.py", "from ...runs import report", ":2: `prompt` may not import `runs`"),
+        ("prompt/sub/a.py", "from ... import runs", ":2: `prompt` may not import `runs`"),
+        (
+            "prompt/a.py",
+            "import importlib\ndef f():\n    importlib.import_module('promptgraft.runs')",
+            ":4: `prompt` may not import `runs`",
+        ),
+        ("journal/a.py", "import promptgraft.runtime.session", ":2: `journal` may not import"),
+        ("overrides/a.py", "from promptgraft import runtime", ":2: `overrides` may not import"),
+        ("server/a.py", "import promptgraft.cli", ":2: `server` may not import `cli`"),
+        ("evals/a.py", "import promptgraft.agents", ":2: `evals` may not import `agents`"),
+        ("runs/a.py", "from promptgraft import Prompt", "imports `promptgraft.Prompt`; import it"),
+        ("runs/a.py", "import promptgraft", "imports `promptgraft`; import it from its home"),
+        ("cli/a.py", "from promptgraft.testing import x", "imports `promptgraft.testing.x`"),
+        ("utils/a.py", "", "`utils` stands in no row of the table"),
+        ("prompt/syntax.py", "import jinja2", ":2: `jinja2` is imported inside the functions"),
+        ("prompt/a.py", "def f():\n    import jinja2.meta", "`jinja2` is imported only in prompt/"),
+        ("runs/a.py", "def f():\n    import click", ":3: `click` is imported only in cli/"),
+        ("runs/a.py", "from rich.table import Table", ":2: `rich` is imported only in cli/"),
+        ("files.py", "import filelock", ":2: `filelock` is imported inside the functions"),
+        ("runs/a.py", "def f():\n    import pytest", "`pytest` is imported only in testing/"),
+        ("runs/a.py", "import hypothesis", "`hypothesis` is imported only in testing/"),
+        ("runs/a.py", "x = 1\n" * 400, "runs/a.py: 401 lines; at most 400"),
+        ("runs/a.py", "def f():\n" + "    x = 1\n" * 60, ":2: `f` has 61 lines without its"),
+        (
+            "runs/a.py",
+            "class A:\n    async def f(self):\n" + "        x = 1\n" * 60,
+            ":3: `f` has 61 lines without its docstring; at most 60",
+        ),
+        ("runs/a.py", "def f():\n    print(1)", ":3: prints; only the command line does"),
+    ],
+)
+def test_a_tree_that_breaks_a_rule_has_one_fault(
+    path: str, code: str, fault: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {**GOOD, path: code})
+
+    found = faults_in(tmp_path)
+    assert len(found) == 1
+    assert found[0].startswith(path)
+    assert fault in found[0]
+
+
+def test_docstrings_do_not_count_as_length_but_modules_need_them(tmp_path: Path) -> None:
+    long = 'def f():\n    """One.\n' + "\n    More.\n" * 50 + '    """\n' + "    x = 1\n" * 59
+    assert faults_in(write(tmp_path, {"runs/a.py": long})) == []
+
+    (tmp_path / "runs" / "__init__.py").write_text("x = 1\n", "utf-8")
+    assert faults_in(tmp_path) == ["runs/__init__.py: has no docstring"]
