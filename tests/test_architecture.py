@@ -175,16 +175,26 @@ def manner_faults(module: Module) -> Iterator[str]:
     if not ast.get_docstring(module.tree):
         yield f"{module.path}: has no docstring"
     for node in ast.walk(module.tree):
-        prints = isinstance(node, ast.Call) and _name(node.func) == "print"
-        if isinstance(node, ast.Call) and prints and module.unit not in {"cli", "__main__"}:
-            yield f"{module.path}:{node.lineno}: prints; only the command line does"
+        if _prints(node) and module.unit not in {"cli", "__main__"}:
+            yield f"{module.path}: prints `{ast.unparse(node)}`; only the command line does"
+
+
+def _prints(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id == "print"
 
 
 RULES = (layer_faults, library_faults, size_faults, manner_faults)
 
 
 def faults_in(source: Path) -> list[str]:
-    return [fault for module in modules_of(source) for rule in RULES for fault in rule(module)]
+    modules = modules_of(source)
+    folders = sorted({module.path.rpartition("/")[0] for module in modules})
+    nameless = [folder for folder in folders if not (source / folder / "__init__.py").exists()]
+    return [
+        *(f"{folder}: has no __init__.py" for folder in nameless),
+        *(fault for module in modules for rule in RULES for fault in rule(module)),
+    ]
 
 
 def test_imports_go_down_only_and_modules_keep_the_house_figures() -> None:
@@ -205,7 +215,7 @@ GOOD: Mapping[str, str] = {
         "if TYPE_CHECKING:\n    import jinja2\n"
         "def f():\n    from jinja2 import meta\n"
     ),
-    "optimizers/base.py": "from promptgraft.runtime import Session\n",
+    "optimizers/base.py": "from promptgraft.runtime import Session\nSession().print(1)\n",
     "optimizers/gepa/loop.py": "from promptgraft.optimizers.base import x\nfrom ..base import y\n",
     "cli/main.py": "from promptgraft import __version__\nimport click, rich.table\nprint(1)\n",
     "testing/contract.py": "import pytest\nfrom promptgraft.cli import main\n",
@@ -217,6 +227,9 @@ def write(source: Path, files: Mapping[str, str]) -> Path:
         file = source / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f'"""What it is."""\n{code}', "utf-8")
+        for folder in (parent for parent in file.parents if parent.is_relative_to(source)):
+            if not (folder / "__init__.py").exists():
+                (folder / "__init__.py").write_text('"""A package."""\n', "utf-8")
     return source
 
 
@@ -250,7 +263,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ("runs/a.py", "from promptgraft import Prompt", "imports `promptgraft.Prompt`; import it"),
         ("runs/a.py", "import promptgraft", "imports `promptgraft`; import it from its home"),
         ("cli/a.py", "from promptgraft.testing import x", "imports `promptgraft.testing.x`"),
-        ("utils/a.py", "", "`utils` stands in no row of the table"),
+        ("utils.py", "", "`utils` stands in no row of the table"),
         ("prompt/syntax.py", "import jinja2", ":2: `jinja2` is imported inside the functions"),
         ("prompt/a.py", "def f():\n    import jinja2.meta", "`jinja2` is imported only in prompt/"),
         ("runs/a.py", "def f():\n    import click", ":3: `click` is imported only in cli/"),
@@ -265,7 +278,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
             "class A:\n    async def f(self):\n" + "        x = 1\n" * 60,
             ":3: `f` has 61 lines without its docstring; at most 60",
         ),
-        ("runs/a.py", "def f():\n    print(1)", ":3: prints; only the command line does"),
+        ("runs/a.py", "def f():\n    print(1)", ": prints `print(1)`; only the command line does"),
     ],
 )
 def test_a_tree_that_breaks_a_rule_has_one_fault(
@@ -277,6 +290,12 @@ def test_a_tree_that_breaks_a_rule_has_one_fault(
     assert len(found) == 1
     assert found[0].startswith(path)
     assert fault in found[0]
+
+
+def test_a_folder_of_modules_is_a_package(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    (tmp_path / "runtime" / "__init__.py").unlink()
+    assert faults_in(tmp_path) == ["runtime: has no __init__.py"]
 
 
 def test_docstrings_do_not_count_as_length_but_modules_need_them(tmp_path: Path) -> None:

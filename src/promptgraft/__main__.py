@@ -2,4 +2,5 @@
 
 from promptgraft.cli.main import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -31,6 +31,8 @@ from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
 
 T = TypeVar("T")
 
+_LONGEST_NAME = 80
+
 # What cattrs and the constructors that it calls raise about data that does not fit.
 UNFIT = (
     ClassValidationError,
@@ -48,11 +50,8 @@ UNFIT = (
 def get() -> Converter:
     """Return the converter, made at its first use."""
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind, name in ((str, "a string"), (int, "an integer"), (bool, "true or false")):
-        converter.register_structure_hook(kind, _strict(kind, name))
-    converter.register_structure_hook(float, _float_hook)
-    converter.register_structure_hook(date, _date_hook)
-    converter.register_structure_hook(datetime, _datetime_hook)
+    for kind, read in _SCALARS.items():
+        converter.register_structure_hook(kind, _scalar_hook(kind, read))
     converter.register_structure_hook_func(_is_enum, _enum_hook)
     converter.register_structure_hook_func(_is_literal, _literal_hook)
     converter.register_structure_hook_factory(_is_class, _class_factory)
@@ -64,15 +63,21 @@ def get() -> Converter:
 
 def describe_all(error: BaseException) -> list[str]:
     """Return one line for each fault in ``error``, with the path to it."""
-    return transform_error(error, "$", _describe)
+    return transform_error(error, "$", describe)
 
 
-def _describe(error: BaseException, kind: type | None) -> str:
+def describe(error: BaseException, kind: type | None = None) -> str:
+    """Return what is wrong in one line, without the path to it."""
+    text = _text(error) or f"expected {getattr(kind, '__name__', kind)}"
+    return " ".join(text.splitlines())
+
+
+def _text(error: BaseException) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         known = list(field_names(error.cl) or ())
         return ", ".join(
-            f"unknown key `{name}`{did_you_mean(name, known)}"
-            for name in sorted(error.extra_fields)
+            f"unknown key `{name[:_LONGEST_NAME]}`{did_you_mean(name, known)}"
+            for name in sorted(str(extra) for extra in error.extra_fields)
         )
     if isinstance(error, KeyError):
         return "required key missing"
@@ -80,20 +85,19 @@ def _describe(error: BaseException, kind: type | None) -> str:
         return "the data is nested too deeply"
     if isinstance(error, StructureHandlerNotFoundError):
         return f"no plain data can become {shown(error.type_)}"
-    text = " ".join(str(error).splitlines())
-    return text or f"expected {getattr(kind, '__name__', kind)}"
+    return str(error)
 
 
-def _strict(expected: type, name: str) -> Callable[[object, object], object]:
-    def hook(value: object, _: object) -> object:
+def _exactly(expected: type, name: str) -> Callable[[object], object]:
+    def read(value: object) -> object:
         if isinstance(value, expected) and (expected is bool or not isinstance(value, bool)):
             return value
         raise MismatchError(f"expected {name}, found {shown(value)}")
 
-    return hook
+    return read
 
 
-def _float_hook(value: object, _: object) -> float:
+def _float(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise MismatchError(f"expected a number, found {shown(value)}")
     with contextlib.suppress(OverflowError):
@@ -102,20 +106,40 @@ def _float_hook(value: object, _: object) -> float:
     raise MismatchError(f"expected a finite number, found {shown(value)}")
 
 
-def _date_hook(value: object, _: object) -> date:
+def _date(value: object) -> date:
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             return date.fromisoformat(value)
     raise MismatchError(f"expected an ISO 8601 date, found {shown(value)}")
 
 
-def _datetime_hook(value: object, _: object) -> datetime:
+def _datetime(value: object) -> datetime:
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             parsed = datetime.fromisoformat(value)
             if parsed.tzinfo is not None:
                 return parsed
     raise MismatchError(f"expected an ISO 8601 time with its offset, found {shown(value)}")
+
+
+_SCALARS: dict[type, Callable[[object], object]] = {
+    str: _exactly(str, "a string"),
+    int: _exactly(int, "an integer"),
+    bool: _exactly(bool, "true or false"),
+    float: _float,
+    date: _date,
+    datetime: _datetime,
+}
+
+
+def _scalar_hook(base: type, read: Callable[[object], object]) -> Callable[[object, Any], object]:
+    def hook(value: object, kind: Any) -> object:
+        if kind is base:
+            return read(value)
+        # cattrs gives the hook of a class to its subclasses; `StrEnum` is one of `str`.
+        return _enum_hook(value, kind) if issubclass(kind, Enum) else kind(read(value))
+
+    return hook
 
 
 def _enum_hook(value: object, kind: type[Enum]) -> Enum:

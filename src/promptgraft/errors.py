@@ -61,8 +61,8 @@ class DataFormatError(CallerError, ValueError):
         super().__init__(message)
         self.faults = faults or (message,)
 
-    def __reduce__(self) -> tuple[type[DataFormatError], tuple[str, tuple[str, ...]]]:
-        return type(self), (str(self), self.faults)
+    def __reduce__(self) -> tuple[type[DataFormatError], tuple[str], dict[str, object]]:
+        return type(self), (str(self),), vars(self)
 
 
 class PromptDefinitionError(CallerError, ValueError):
@@ -168,5 +168,7 @@ class WinnerNotStoredError(StoreError):
         super().__init__(message)
         self.result = result
 
-    def __reduce__(self) -> tuple[type[WinnerNotStoredError], tuple[str, object]]:
-        return type(self), (str(self), self.result)
+    def __reduce__(
+        self,
+    ) -> tuple[type[WinnerNotStoredError], tuple[str, object], dict[str, object]]:
+        return type(self), (str(self), self.result), vars(self)

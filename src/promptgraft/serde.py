@@ -58,7 +58,7 @@ def check_readable(kind: type, *, where: str) -> None:
     try:
         converter.get().get_structure_hook(kind)
     except (*converter.UNFIT, NameError) as error:
-        raise DataFormatError(f"{where}: {'; '.join(converter.describe_all(error))}") from None
+        raise DataFormatError(f"{where}: {converter.describe(error)}") from None
 
 
 def unstructure(value: object) -> Json:

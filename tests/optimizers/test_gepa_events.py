@@ -137,9 +137,9 @@ def test_a_candidate_without_a_common_score_is_refused_as_unscored() -> None:
     settings = config(target_section_paths=(RULES,), max_unscored_share=1.0, rollout_budget=24)
     session = Session()
     result = optimize(settings, task=fail_children, session=session)
-    assert [event.reason for event in result.rejections] == [RejectionReason.UNSCORED] * 3
+    assert [event.reason for event in result.rejections] == [RejectionReason.UNSCORED] * 2
     assert result.rejections == session.select_all(GepaMutationRejected)
-    assert result.unscored_rollouts == 9
+    assert result.unscored_rollouts == 6
 
 
 def test_the_bus_is_told_the_same_as_the_session() -> None:

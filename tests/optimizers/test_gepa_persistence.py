@@ -63,12 +63,15 @@ def test_nothing_accepted_is_no_improvement_and_nothing_is_written() -> None:
     assert store.writes == []
 
 
-def test_persist_false_leaves_the_store_alone() -> None:
-    store = CountingStore()
-    result = optimize(config(persist=False), overrides_store=store)
+@pytest.mark.parametrize("scope", PersistenceScope)
+def test_persist_false_leaves_store_and_session_alone(scope: PersistenceScope) -> None:
+    store, session = CountingStore(), Session()
+    settings = config(persist=False, persist_scope=scope)
+    result = optimize(settings, overrides_store=store, session=session)
     assert result.improved
     assert not result.persisted
     assert store.writes == []
+    assert session.select_all(PromptOverride) == ()
 
 
 def test_without_a_store_the_winner_is_in_the_result_only() -> None:

@@ -7,14 +7,16 @@ the feedback calls missing. So every accepted mutation adds a word, and scores c
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.base import PromptResponse, Usage, answered
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
+from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.optimizers import OptimizationContext
 from promptgraft.optimizers.gepa import (
@@ -25,15 +27,22 @@ from promptgraft.optimizers.gepa import (
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.optimizers.prompt_rollout import PromptRollout, Scoring
+from promptgraft.optimizers.prompt_target import PromptTarget
+from promptgraft.optimizers.target import InvalidProposalError
+from promptgraft.optimizers.types import Candidate, SectionModule
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
-from promptgraft.overrides.store import Change, OverrideAddress
-from promptgraft.overrides.types import Provenance
+from promptgraft.overrides.store import Change, OverrideAddress, PromptOverridesStore
+from promptgraft.overrides.types import Provenance, SectionPath
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendering import RenderedSection
-from promptgraft.runtime import SessionProtocol
+from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.serde import Json
 
-E = TypeVar("E")
+OutputT = TypeVar("OutputT")
+
+OVERLOADED = TransientProviderError("429: overloaded")
+REFUSED = PermanentProviderError("401: the key is not valid")
 
 RULES, QUESTION, NOTES = ("rules",), ("question",), ("notes",)
 
@@ -53,6 +62,11 @@ TEMPLATE = PromptTemplate[object](
     ),
 )
 PROMPT = Prompt[object](TEMPLATE)
+
+
+def with_output(kind: Any) -> Prompt[object]:
+    """Return the prompt with an output type, which may be any type form."""
+    return Prompt(attrs.evolve(TEMPLATE, output_type=kind))
 
 
 def examples(count: int, *, first: int = 0) -> tuple[GepaExample, ...]:
@@ -192,6 +206,21 @@ def scored(score: float) -> FeedbackFn:
     return give
 
 
+def failing(error: Exception, when: Callable[[RenderedPrompt[object]], bool]) -> Reply:
+    """Answer as usual, but raise ``error`` for some prompts."""
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        if when(rendered):
+            raise error
+        return answer(rendered)
+
+    return reply
+
+
+def about(*words: str) -> Callable[[RenderedPrompt[object]], bool]:
+    return lambda rendered: asked(rendered) in words
+
+
 def numbered(replies: Callable[[int, RenderedPrompt[object]], str]) -> Reply:
     """Return a reply that is told which call it answers, from 0; for runs in one thread."""
     count = -1
@@ -219,3 +248,70 @@ class CountingStore(InMemoryPromptOverridesStore):
         if self.refuse is not None:
             raise self.refuse
         return super().mutate(address, change, provenance=provenance)
+
+
+@attrs.frozen
+class PlainAdapter:
+    """Answers like the task model and travels to other processes."""
+
+    identity: str = "task"
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        rendered = prompt.render(session)
+        usage = Usage(input_tokens=len(rendered.text), output_tokens=1)
+        return answered(rendered, answer(rendered), session=session, usage=usage)
+
+
+def target_of(
+    prompt: Prompt[object],
+    *paths: SectionPath,
+    store: PromptOverridesStore | None = None,
+    max_part_chars: int = 6_000,
+    max_example_chars: int = 6_000,
+) -> PromptTarget:
+    """Return ``prompt`` as the algorithms see it, over what ``store`` holds for it."""
+    descriptor = prompt.descriptor
+    held = store.resolve(descriptor) if store is not None else None
+    scoring = Scoring(feedback_fn=judge, max_example_chars=max_example_chars, max_trace_chars=6_000)
+    return PromptTarget(
+        rollout=PromptRollout(
+            prompt=prompt,
+            base=held or OverrideAddress(descriptor.ns, descriptor.key, "latest").empty(),
+            adapter=PlainAdapter(),
+            scoring=scoring,
+        ),
+        modules=tuple(SectionModule(path) for path in paths),
+        max_part_chars=max_part_chars,
+        store=store,
+    )
+
+
+def grafted(
+    target: PromptTarget, parent: Candidate, path: SectionPath, text: str, *data: GepaExample
+) -> Candidate:
+    """Return the child of ``parent`` that has ``text`` at ``path``."""
+    return target.graft(parent, SectionModule(path), text, parents=(0,), examples=data)
+
+
+def refusal_of(propose_text: Callable[[], object]) -> InvalidProposalError | None:
+    """Return why a proposal cannot be used, or None when it can."""
+    try:
+        propose_text()
+    except InvalidProposalError as refusal:
+        return refusal
+    return None
+
+
+def hostile_text(chance: random.Random, fragments: Sequence[str], *, longest: int = 14) -> str:
+    """Return fragments and random characters, lone halves of characters among them."""
+    pieces = (
+        chr(chance.randrange(0x11000)) if chance.random() < 0.08 else chance.choice(fragments)
+        for _ in range(chance.randrange(longest))
+    )
+    return chance.choice(("", "", "\n")).join(pieces)

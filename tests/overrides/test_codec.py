@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import attrs
 import pytest
@@ -162,6 +163,16 @@ def test_the_order_in_which_entries_and_scores_were_made_leaves_no_trace(
 def test_a_kept_document_of_version_1_is_still_written_and_read() -> None:
     assert encode_revision(sample()).decode() == SAMPLE
     assert decode_revision(SAMPLE.encode(), address_of(sample()), where="") == sample()
+
+
+def test_the_document_on_the_page_of_the_format_is_one() -> None:
+    page = (Path(__file__).parents[2] / "specs" / "overrides.md").read_text("utf-8")
+    document = page.split("```json\n")[1].split("```")[0]
+    address = OverrideAddress("shop/support", "triage", "latest")
+
+    assert (
+        encode_revision(decode_revision(document.encode(), address, where="")).decode() == document
+    )
 
 
 def test_the_id_is_the_sha_256_of_the_canonical_json_of_everything_else() -> None:

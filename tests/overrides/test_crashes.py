@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import contextlib
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
 from promptgraft.clock import FakeClock
-from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
-from promptgraft.testing.samples import PROMPT, RULES, TONE, bodies
+from promptgraft.testing.samples import PROMPT, TONE
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")
@@ -52,6 +50,14 @@ def check_usable(root: Path, before: Held) -> None:
     assert list(root.rglob("*.tmp")) == []
 
 
+@pytest.fixture
+def quick_folder() -> Iterator[Path]:
+    """A folder in memory if there is one: what a killed process leaves does not need a disk."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
+        yield Path(name)
+
+
 def crash(scenario: str, folder: Path) -> dict[Path, int]:
     """Return the root of each run of ``scenario`` with the signal that killed it."""
     ended = subprocess.run(
@@ -78,10 +84,10 @@ def crash(scenario: str, folder: Path) -> dict[Path, int]:
     ],
 )
 def test_a_killed_process_leaves_the_old_or_the_new_revision(
-    scenario: str, effects: int, writes: int, tmp_path: Path
+    scenario: str, effects: int, writes: int, quick_folder: Path
 ) -> None:
-    runs = crash(scenario, tmp_path)
-    before = held(tmp_path / "before")
+    runs = crash(scenario, quick_folder)
+    before = held(quick_folder / "before")
 
     survivors = [run for run, killed_by in runs.items() if killed_by != signal.SIGKILL]
     assert [run.name for run in survivors] == [
@@ -97,3 +103,155 @@ def test_a_killed_process_leaves_the_old_or_the_new_revision(
     assert states.count(after) > len(survivors)
     for run, state in zip(runs, states, strict=True):
         check_usable(run, state)
+
+
+# Refusals of the system, in a process of its own
+
+FULL_DISK = """
+import resource, signal, sys
+from promptgraft.errors import StoreError
+from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.testing.samples import PROMPT, TONE
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    LocalPromptOverridesStore(sys.argv[1]).set_section_override(
+        PROMPT, path=TONE, body="x" * 10_000
+    )
+except StoreError as error:
+    print(error)
+"""
+
+# Root may write everywhere: become nobody, once every module is imported.
+READ_ONLY = """
+import os, sys, tempfile
+from promptgraft.errors import StoreError
+from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.testing.samples import PROMPT, TONE, bodies
+
+names = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
+with tempfile.TemporaryDirectory() as scratch:
+    store = LocalPromptOverridesStore(scratch)
+    store.set_section_override(PROMPT, path=TONE, body="x")
+    store.rollback(**names)
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+store = LocalPromptOverridesStore(sys.argv[1])
+print(bodies(store.resolve(PROMPT.descriptor)), len(store.history(**names)))
+for operation in (
+    lambda: store.set_section_override(PROMPT, path=TONE, body="x"),
+    lambda: store.seed(PROMPT, tag="other"),
+    lambda: store.rollback(**names),
+    lambda: store.delete(**names, tag="latest"),
+):
+    try:
+        operation()
+    except StoreError as error:
+        print(error)
+"""
+
+
+def output_of(script: str, *arguments: object) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "os.setuid" in ended.stderr or "os.setgid" in ended.stderr:
+        pytest.skip(f"root may write everywhere and cannot become nobody: {ended.stderr}")
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize("limit", [100, 9000])
+def test_a_full_disk_is_a_clear_error_and_changes_nothing(limit: int, tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(tmp_path)
+    store.set_section_override(PROMPT, path=TONE, body="before")
+    before = held(tmp_path)
+    (message,) = output_of(FULL_DISK, tmp_path, limit)
+
+    refused = FOLDER / (
+        "latest.json"
+        if limit == 9000
+        else f".revisions/latest/000001-{before.history[0].id[:12]}.json"
+    )
+    assert message == (
+        f"cannot write override file {tmp_path / refused}: File too large; "
+        "make the folder writable, or make space on the disk"
+    )
+    assert held(tmp_path) == before
+    assert list(tmp_path.rglob("*.tmp")) == []
+    check_usable(tmp_path, before)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that nobody can reach; pytest's own is closed to other users."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
+    try:
+        yield
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+
+
+def test_a_read_only_folder_can_be_read_and_a_write_is_a_clear_error(open_folder: Path) -> None:
+    store = LocalPromptOverridesStore(open_folder)
+    store.set_section_override(PROMPT, path=TONE, body="one")
+    store.set_section_override(PROMPT, path=TONE, body="two")
+    before = held(open_folder)
+    # Who may use the lock may still not be allowed to write beside it.
+    (open_folder / FOLDER / ".lock").chmod(0o666)
+    with read_only(open_folder):
+        found, *messages = output_of(READ_ONLY, open_folder)
+
+    assert found == f"{ {TONE: 'two'} } 2"
+    archive = open_folder / FOLDER / ".revisions" / "latest"
+    assert messages[0].startswith(f"cannot write override file {archive}/000002-")
+    assert messages[1].startswith(f"cannot write override file {open_folder / FOLDER}/other.json")
+    assert messages[2:] == [messages[0]] * 2
+    for message in messages:
+        assert message.endswith(
+            "Permission denied; make the folder writable, or make space on the disk"
+        )
+    assert held(open_folder) == before
+
+
+def test_a_lock_that_cannot_be_used_is_a_clear_error(open_folder: Path) -> None:
+    store = LocalPromptOverridesStore(open_folder)
+    store.set_section_override(PROMPT, path=TONE, body="one")
+    (open_folder / FOLDER / ".lock").unlink()
+    before = held(open_folder)
+    with read_only(open_folder):
+        _, *messages = output_of(READ_ONLY, open_folder)
+
+    lock = open_folder / FOLDER / ".lock"
+    assert (
+        messages
+        == [f"cannot lock override file {lock}: Permission denied; make the folder writable"] * 4
+    )
+    assert held(open_folder) == before
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(open_folder: Path) -> None:
+    with read_only(open_folder):
+        _, *messages = output_of(READ_ONLY, open_folder)
+
+    for message in messages[:2]:
+        assert message.endswith("Permission denied; make the folder writable")
+    assert [message.rpartition("; ")[2] for message in messages[2:]] == [
+        "there is nothing to roll back"
+    ]
+    assert list(open_folder.iterdir()) == []

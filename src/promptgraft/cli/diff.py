@@ -42,8 +42,8 @@ class _Comparison:
     "diff",
     epilog=examples(
         "promptgraft diff support/triage",
-        "promptgraft diff support/triage --from 3f9c2a --to 77b0e1",
-        "promptgraft diff support/triage --template app/prompts.py:TRIAGE",
+        "promptgraft diff support/triage --from 3f9c --to 77b0",
+        "promptgraft diff support/triage --template app.py:TRIAGE",
     ),
 )
 @prompt_argument()
@@ -152,8 +152,8 @@ def _print(comparison: _Comparison) -> None:
         screen.line("no differences")
 
 
-def print_parts(screen: Screen, parts: Sequence[PartDiff]) -> None:
-    """Print differences for people."""
+def print_parts(screen: Screen, parts: Sequence[PartDiff], *, cropped: bool = False) -> None:
+    """Print differences for people; ``cropped`` cuts long lines on a terminal."""
     for part in parts:
         screen.line()
         if part.state is not None:
@@ -161,4 +161,4 @@ def print_parts(screen: Screen, parts: Sequence[PartDiff]) -> None:
         elif not part.text:
             screen.line(f"{part.part}: the same text, written for another source")
         if part.text:
-            screen.diff(part)
+            screen.diff(part, cropped=cropped)

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import click
 
-from promptgraft.cli.text import visible_line
+from promptgraft.cli.text import echo, visible_line
 from promptgraft.errors import LimitReachedError, PromptgraftError, ProviderError
 
 
@@ -43,7 +43,7 @@ def conclude(error: BaseException) -> ExitCode:
         return ExitCode.WRONG_USE
     if isinstance(error, PromptgraftError):
         complain(str(error))
-        return _exit_code_of(error)
+        return exit_code_of(error)
     if isinstance(error, BrokenPipeError):
         _abandon_output()
         return ExitCode.CLOSED_PIPE
@@ -55,7 +55,8 @@ def conclude(error: BaseException) -> ExitCode:
     return ExitCode.STOPPED_EARLY
 
 
-def _exit_code_of(error: PromptgraftError) -> ExitCode:
+def exit_code_of(error: PromptgraftError) -> ExitCode:
+    """Return the exit code of a command that ends with ``error``."""
     if isinstance(error, ProviderError):
         return ExitCode.PROVIDER_FAILED
     if isinstance(error, LimitReachedError):
@@ -66,7 +67,7 @@ def _exit_code_of(error: PromptgraftError) -> ExitCode:
 def complain(message: str) -> None:
     """Write one line to standard error, whatever the message holds."""
     with contextlib.suppress(OSError):
-        click.echo(f"promptgraft: {visible_line(message)}", err=True, color=True)
+        echo(f"promptgraft: {visible_line(message)}", error=True)
 
 
 def usage_line(error: click.ClickException) -> str:

@@ -57,7 +57,7 @@ def _document(found: StoredTag, revision: Revision) -> object:
     return {
         **revision_json(revision),
         "current": revision == found.current,
-        "sections": len(revision.override.sections),
+        "overrides": len(revision.override.sections),
     }
 
 
@@ -72,7 +72,7 @@ def _print(found: StoredTag) -> None:
             f"{moment(revision.time)}{made_from}",
             bold=current,
         )
-        notes = (counted(len(revision.override.sections), "section"), scores_of(revision))
+        notes = (counted(len(revision.override.sections), "override"), scores_of(revision))
         screen.line(f"    {'; '.join(note for note in notes if note)}")
         if origin := origin_of(revision):
             screen.line(f"    {origin}")

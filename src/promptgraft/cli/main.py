@@ -6,18 +6,17 @@ import importlib
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import attrs
 import click
 
 from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
-from promptgraft.cli.text import spell_for_encoding
+from promptgraft.cli.text import echo, spell_for_encoding
 
 
-@attrs.frozen
-class _Entry:
+class _Entry(NamedTuple):
     module: str
     summary: str
 
@@ -85,7 +84,7 @@ def app(context: click.Context) -> None:
     them and take them back. The source of a prompt is never changed.
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        echo(context.get_help())
 
 
 def run(arguments: Sequence[str]) -> int:

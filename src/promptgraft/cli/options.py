@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import attrs
 import click
 
 from promptgraft.errors import InvalidIdentifierError
@@ -15,8 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, str | None], int | None]
 
 
-@attrs.frozen
-class PromptName:
+class PromptName(NamedTuple):
     """A prompt as the command line names it: ``namespace/key``."""
 
     ns: str

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from promptgraft.cli.text import visible, visible_line
+from promptgraft.cli.text import echo, visible, visible_line
 from promptgraft.overrides import PartDiff
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
@@ -25,7 +25,7 @@ def is_plain_terminal(environment: Mapping[str, str] = os.environ) -> bool:
 
 def print_json(document: object) -> None:
     """Print one JSON document; in ASCII, so that every locale can carry it."""
-    click.echo(json.dumps(document, indent=2))
+    echo(json.dumps(document, indent=2))
 
 
 def _stripped(text: str | None) -> str:
@@ -50,36 +50,37 @@ class Screen:
         """Print names and values, the values below each other; wrapped on a terminal."""
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            line = f"{name:{width}}  {visible_line(value)}".rstrip()
-            for part in self._wrapped(line, width + 2):
-                self._print(part)
+            first, *more = self._wrapped(visible_line(value), width + 2)
+            self._print(f"{name:{width}}  {first}".rstrip())
+            for line in more:
+                self._print(f"{'':{width}}  {line}")
 
     def body(self, text: str) -> None:
         """Print a text of several lines, indented."""
         for line in visible(text).split("\n"):
             self._print(f"{_INDENT}{line}".rstrip())
 
-    def diff(self, part: PartDiff) -> None:
-        """Print the unified diff of a part."""
+    def diff(self, part: PartDiff, *, cropped: bool = False) -> None:
+        """Print the unified diff of a part; ``cropped`` cuts long lines on a terminal."""
         # That a text does not end with a line break is worth a line only if nothing else is.
         remarks = _stripped(part.before) == _stripped(part.after)
         for line in visible(part.text).removesuffix("\n").split("\n"):
             if remarks or not line.startswith("\\"):
-                self._print(line, color=_DIFF_STYLES.get(line[:1]))
+                shown = self._cropped(line) if cropped else line
+                self._print(shown, color=_DIFF_STYLES.get(line[:1]))
 
-    def _wrapped(self, line: str, indent: int) -> list[str]:
+    def _cropped(self, line: str) -> str:
+        width = shutil.get_terminal_size().columns
+        fits = not self._terminal or len(line) <= width
+        return line if fits else f"{line[: max(0, width - 3)]}..."
+
+    def _wrapped(self, text: str, indent: int) -> list[str]:
         if not self._terminal:
-            return [line]
+            return [text]
         # Paths and ids stay whole, so that they can be copied.
-        return textwrap.wrap(
-            line,
-            width=shutil.get_terminal_size().columns,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        width = max(1, shutil.get_terminal_size().columns - indent)
+        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
     def _print(self, text: str, *, color: str | None = None, bold: bool = False) -> None:
         styled = click.style(text, fg=color, bold=bold or None) if self._color else text
-        # True means: take nothing away; what is in the text has been decided here.
-        click.echo(styled, color=True)
+        echo(styled)

@@ -71,18 +71,16 @@ class PanelProgress:
         rows.add_column(style="dim", no_wrap=True)
         rows.add_column(ratio=1, no_wrap=True, overflow="crop")
         seconds = int(self._drawn - self._started)
-        rows.add_row("step", _text(f"{state.step}, {seconds} s"))
+        rows.add_row("step", _text(f"{state.step} after {seconds} s"))
         rows.add_row("rollouts", self._bar())
         rows.add_row("D_pareto", _text(self._scores()))
         rows.add_row("mutations", _text(f"{state.accepted} accepted, {state.rejected} rejected"))
         rows.add_row("last", _text(state.last))
-        return Panel(
-            rows,
-            title=_text(state.title),
-            title_align="left",
-            border_style="dim",
-            width=min(_WIDEST, self._console.width),
-        )
+        # Beside the panel the terminal writes `^C`; in a line of its own it would stay.
+        width = min(_WIDEST, self._console.width - len("^C "))
+        # Cut here, because rich lets a long title break the frame, which takes six columns.
+        title = _text(state.title[: max(0, width - 6)])
+        return Panel(rows, title=title, title_align="left", border_style="dim", width=width)
 
     def _bar(self) -> RenderableType:
         state = self._state

@@ -9,10 +9,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import attrs
-import click
 
 from promptgraft.cli.output import is_plain_terminal
-from promptgraft.cli.text import counted, difference, score, visible_line
+from promptgraft.cli.text import counted, difference, echo, score, visible_line
 from promptgraft.optimizers.gepa import (
     GepaMutationAccepted,
     GepaMutationRejected,
@@ -158,7 +157,7 @@ class PlainProgress:
         if self._broken:
             return
         try:
-            click.echo(visible_line(what), err=True)
+            echo(visible_line(what), error=True)
         except OSError:
             # Whoever read the progress has left; the run itself goes on.
             self._broken = True

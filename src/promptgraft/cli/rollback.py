@@ -21,7 +21,7 @@ from promptgraft.cli.stored import find_tag, open_store, revision_json_or_none, 
     "rollback",
     epilog=examples(
         "promptgraft rollback support/triage",
-        "promptgraft rollback support/triage --to 3f9c2a",
+        "promptgraft rollback support/triage --to 3f9c",
     ),
 )
 @prompt_argument()

@@ -40,7 +40,7 @@ from promptgraft.overrides.validation import resolve_override, shown_hash
     epilog=examples(
         "promptgraft show",
         "promptgraft show support/triage",
-        "promptgraft show support/triage --template app/prompts.py:TRIAGE",
+        "promptgraft show support/triage --template app.py:TRIAGE",
     ),
 )
 @prompt_argument(required=False)
@@ -89,9 +89,9 @@ def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: b
         screen.line(prompt, bold=True)
         for found in group:
             screen.line(f"  {found.address.tag}")
-            sections = counted(len(found.present().override.sections), "section")
+            overrides = counted(len(found.present().override.sections), "override")
             when = moment(found.present().time)
-            screen.line(f"    {short(found.current)} of {len(found.history)}, {sections}, {when}")
+            screen.line(f"    {short(found.current)} of {len(found.history)}, {overrides}, {when}")
 
 
 def _summary_json(found: StoredTag) -> object:
@@ -99,7 +99,7 @@ def _summary_json(found: StoredTag) -> object:
         **tag_json(found),
         "revisions": len(found.history),
         "current": revision_json(found.present()),
-        "sections": len(found.present().override.sections),
+        "overrides": len(found.present().override.sections),
     }
 
 
@@ -135,13 +135,13 @@ def _check(found: StoredTag, template: str | None) -> _Checked:
 def _show_prompt(checked: _Checked, *, as_json: bool) -> None:
     found = checked.found
     if as_json:
-        sections = [_section_json(checked, section) for section in checked.sections]
+        parts = [_section_json(checked, section) for section in checked.sections]
         print_json(
             {
                 **tag_json(found),
                 "revisions": len(found.history),
                 "current": revision_json(found.present()),
-                "sections": sections,
+                "parts": parts,
             }
         )
         return
@@ -178,6 +178,7 @@ def _state(checked: _Checked, section: SectionOverride) -> str:
 def _section_json(checked: _Checked, section: SectionOverride) -> object:
     skipped = (checked.skipped or {}).get(section_part(section.path))
     return {
+        "part": section_part(section.path),
         "path": list(section.path),
         "expected_hash": section.expected_hash,
         "found_hash": skipped.found_hash if skipped else None,

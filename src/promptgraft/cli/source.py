@@ -82,7 +82,9 @@ def example_folder(name: str) -> Path:
 def _imported_from(folder: Path, what: str) -> Iterator[None]:
     sys.path.insert(0, str(folder))
     try:
-        yield
+        # What it prints is not what the command prints.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
     finally:

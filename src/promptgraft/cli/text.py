@@ -5,8 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import re
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
+
+import click
 
 _ERRORS = "promptgraft.spelled"
 
@@ -27,6 +30,13 @@ _SPELLED = {
     "“": '"',
     "”": '"',
 }
+
+
+def echo(text: str, *, error: bool = False) -> None:
+    """Print a line to standard output, or to standard error; a closed stream swallows it."""
+    # Named, because click answers an ASCII stream with UTF-8 when it chooses the stream itself;
+    # and `color=True` takes nothing away: callers decide what is coloured.
+    click.echo(text, file=sys.stderr if error else sys.stdout, color=True)
 
 
 def visible(text: str) -> str:

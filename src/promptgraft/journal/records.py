@@ -148,11 +148,13 @@ def sealed_length(data: bytes) -> int | None:
 def _plain(value: object, where: str) -> Json:
     try:
         plain = unstructure(value)
-        if _depth(plain) <= MAX_DEPTH:
-            return plain
-    except RecursionError:
-        pass
-    raise DataFormatError(f"{where}: expected at most {MAX_DEPTH} levels of nesting, found more")
+    except DataFormatError as error:
+        raise DataFormatError(f"{where}: {error}") from None
+    if _depth(plain) > MAX_DEPTH:
+        raise DataFormatError(
+            f"{where}: the data is nested too deeply: expected at most {MAX_DEPTH} levels"
+        )
+    return plain
 
 
 def _depth(value: Json) -> int:

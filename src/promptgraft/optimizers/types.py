@@ -79,8 +79,11 @@ class RolloutFeedback:
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
             raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
-        object.__setattr__(self, "score", float(self.score))
-        object.__setattr__(self, "feedback", joined(self.feedback))
+        # Only what differs: replaying a long run builds one of these for every answer.
+        if type(self.score) is not float:
+            object.__setattr__(self, "score", float(self.score))
+        if not self.feedback.isascii():
+            object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:
             object.__setattr__(self, "eval_trace", joined(self.eval_trace))
 

@@ -10,10 +10,11 @@ keep the values that they have where they stand in the template.
 from __future__ import annotations
 
 import functools
+import re
 import secrets
 import string
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import attrs
 
@@ -37,6 +38,7 @@ _OPENING = {
     "macro": "endmacro",
 }
 _DEFINING = {"set", "macro"}
+_NEWLINE = re.compile(r"\r\n|\r")
 # Parts the texts of the slots of one rendering; nobody can know it and put it into a value.
 _CUT = f"\0{secrets.token_hex(16)}\0"
 
@@ -166,7 +168,7 @@ def _compile_jinja(template: str, where: str) -> Source:
         placeholders=_ordered(merged),
         opaque=opaque,
         reads=tuple(sorted(reads)),
-        blocks=_JinjaBlocks(where=where, blocks=tuple(blocks)) if opaque else None,
+        blocks=_JinjaBlocks(where=where, blocks=tuple(blocks)) if blocks else None,
     )
 
 
@@ -193,43 +195,60 @@ def _fresh_name(kind: str, taken: set[str]) -> str:
     return f"{kind}_{number}"
 
 
+class _Token(NamedTuple):
+    line: int
+    kind: str
+    text: str
+    start: int
+
+
+def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    start = 0
+    for line, kind, text in environment.lex(source):
+        # A `-` inside a tag has taken away the whitespace in front of it.
+        start = source.index(text, start)
+        tokens.append(_Token(line, kind, text, start))
+        start += len(text)
+    return tokens
+
+
 def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
     """Yield the outermost text, variables, expressions and blocks of a Jinja template."""
-    tokens = list(environment.lex(template))
+    source = _NEWLINE.sub("\n", template)
+    tokens = _tokens(environment, source)
     position = 0
     while position < len(tokens):
-        line, kind, text = tokens[position]
-        if kind == "variable_begin":
+        first = tokens[position]
+        if first.kind == "variable_begin":
             end = _end_of(tokens, position, "variable_end")
-            yield _expression(tokens[position:end])
-        elif kind == "block_begin":
-            end = _block_end(tokens, position, f"{where}:{line}")
-            yield _Segment(
-                _keyword(tokens, position), "".join(token[2] for token in tokens[position:end])
-            )
+            inner = [
+                token for token in tokens[position + 1 : end - 1] if token.kind != "whitespace"
+            ]
+            if [token.kind for token in inner] == ["name"]:
+                yield _Segment("variable", inner[0].text)
+            else:
+                yield _Segment("expr", _slice(source, tokens[position:end]))
+        elif first.kind == "block_begin":
+            end = _block_end(tokens, position, f"{where}:{first.line}")
+            yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
         else:
             end = position + 1
-            if kind == "data":
-                yield _Segment("text", text)
+            if first.kind == "data":
+                yield _Segment("text", first.text)
         position = end
 
 
-_Token = tuple[int, str, str]
+def _slice(source: str, tokens: list[_Token]) -> str:
+    return source[tokens[0].start : tokens[-1].start + len(tokens[-1].text)]
 
 
 def _end_of(tokens: list[_Token], start: int, kind: str) -> int:
-    return next(i for i in range(start, len(tokens)) if tokens[i][1] == kind) + 1
-
-
-def _expression(tokens: list[_Token]) -> _Segment:
-    inner = [token for token in tokens[1:-1] if token[1] != "whitespace"]
-    if len(inner) == 1 and inner[0][1] == "name":
-        return _Segment("variable", inner[0][2])
-    return _Segment("expr", "".join(token[2] for token in tokens))
+    return next(i for i in range(start, len(tokens)) if tokens[i].kind == kind) + 1
 
 
 def _keyword(tokens: list[_Token], start: int) -> str:
-    return next(token[2] for token in tokens[start + 1 :] if token[1] == "name")
+    return next(token.text for token in tokens[start + 1 :] if token.kind == "name")
 
 
 def _block_end(tokens: list[_Token], start: int, where: str) -> int:
@@ -256,7 +275,11 @@ def _closing(tokens: list[_Token], start: int) -> str | None:
     if keyword != "set":
         return _OPENING.get(keyword)
     head = tokens[start : _end_of(tokens, start, "block_end")]
-    return None if any(token[1:] == ("operator", "=") for token in head) else "endset"
+    # Behind a `|` stand the filters of a block; `=` gives names to their arguments.
+    operators = [
+        token.text for token in head if token.kind == "operator" and token.text in {"=", "|"}
+    ]
+    return None if operators[:1] == ["="] else "endset"
 
 
 @functools.lru_cache(maxsize=1)

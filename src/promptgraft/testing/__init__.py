@@ -14,7 +14,9 @@ import pytest
 
 # Before the import below: asserts of a module are rewritten when it is first imported.
 pytest.register_assert_rewrite(
-    "promptgraft.testing.store_contract", "promptgraft.testing.revision_contract"
+    "promptgraft.testing.store_refusals",
+    "promptgraft.testing.store_contract",
+    "promptgraft.testing.revision_contract",
 )
 
 from promptgraft.testing.prompts import FakePrompt  # noqa: E402

@@ -16,8 +16,17 @@ from promptgraft.errors import (
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.store import RevisionedPromptOverridesStore
 from promptgraft.overrides.types import Provenance, Revision
-from promptgraft.testing.samples import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
-from promptgraft.testing.store_contract import PromptOverridesStoreContract, forget
+from promptgraft.testing.samples import (
+    PROMPT,
+    RULES,
+    TASK,
+    TONE,
+    bodies,
+    entry,
+    forget,
+    override_of,
+)
+from promptgraft.testing.store_contract import PromptOverridesStoreContract
 
 
 def history_of(store: RevisionedPromptOverridesStore) -> tuple[Revision, ...]:
@@ -149,6 +158,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
     ) -> None:
         first, second, third = written(store, "one", "two", "three")
 
+        assert roll_back(store, third.id) == third  # where the tag points already
         assert roll_back(store, first.id) == first
         assert roll_back(store, third.id[:16]) == third
         assert roll_back(store, third.id[:12]) == third

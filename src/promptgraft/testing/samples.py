@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.overrides.hashing import hash_section
-from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, SectionOverride, SectionPath
 from promptgraft.testing.prompts import FakePrompt
 
@@ -45,3 +45,8 @@ def override_of(
 def bodies(override: PromptOverride | None) -> dict[SectionPath, str]:
     """Return the bodies that a store returned, by path."""
     return {path: section.body for path, section in override.sections.items()} if override else {}
+
+
+def forget(store: PromptOverridesStore, path: SectionPath, *, tag: str = DEFAULT_TAG) -> None:
+    """Remove the override of one section of the suite's prompt."""
+    store.remove_section_override(ns=PROMPT.ns, prompt_key=PROMPT.key, tag=tag, path=path)

@@ -1,28 +1,76 @@
-"""The embedded offline model behind the adapter contract."""
+"""The embedded offline model, behind the contract of every adapter."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, answered
-from promptgraft.adapters.offline.learner import learn
+from promptgraft.adapters.offline.learner import ATTENTION, Instruction, lesson_of
 from promptgraft.adapters.offline.metaprompt import read_task
-from promptgraft.adapters.offline.reflector import rewrite
+from promptgraft.adapters.offline.reflector import WORDS_PER_FAILURE, rewrite
+from promptgraft.adapters.offline.reply import instruction_block
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.output import choices_of
 from promptgraft.prompt.rendering import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
 
 OutputT = TypeVar("OutputT")
 
+_REFLECTION = ("promptgraft/gepa", "reflect-section")
+
 
 class OfflineAdapter:
-    """The embedded offline model (work in progress)."""
+    """The embedded offline model: no key, no network, no randomness.
 
-    def __init__(self, *, identity: str = "offline/1") -> None:
-        self._identity = identity
+    It is a small in-context learner for demos, tests and benchmarks. Asked for a choice, it
+    compares the words of the input (what stands in for placeholders) with the rules and the
+    examples in the prompt's own text, and takes the choice that they speak for most; so a
+    better prompt scores better on inputs that nobody has seen. Asked to reflect, it reads the
+    same reflection prompt as any model and writes words of the failures into the rules.
+
+    It is **not** a language model: it knows a list of English stop words and word endings and
+    nothing else, understands no sentence, and answers no other prompt. Its scores say that a
+    search works, not how good a prompt is with a real model. ``specs/adapters.md`` tells how
+    it decides.
+
+    An answer is a function of the rendered prompt and the options alone. Safe to call from
+    several threads.
+
+    Args:
+        identity: what a run's fingerprint says about it; options that are not the default
+            are added.
+        attention: how many rule words of each choice count, in reading order.
+        words_per_failure: how many words of a failed input a reflection takes up at most.
+
+    Raises:
+        ConfigError: an option is no integer of at least 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: str = "offline/1",
+        attention: int = ATTENTION,
+        words_per_failure: int = WORDS_PER_FAILURE,
+    ) -> None:
+        defaults = {"attention": ATTENTION, "words_per_failure": WORDS_PER_FAILURE}
+        options: dict[str, object] = {
+            "attention": attention,
+            "words_per_failure": words_per_failure,
+        }
+        for name, value in options.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(
+                    f"OfflineAdapter: {name}: expected an integer of at least 1, "
+                    f"found {shown(value)}"
+                )
+        changed = [f"{name}={value}" for name, value in options.items() if value != defaults[name]]
+        self._identity = " ".join((identity, *changed))
+        self._attention = attention
+        self._words_per_failure = words_per_failure
 
     @property
     def identity(self) -> str:
@@ -35,25 +83,54 @@ class OfflineAdapter:
         session: SessionProtocol,
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT]:
+        """Render ``prompt``, answer it, and parse the answer.
+
+        Raises:
+            ConfigError: the prompt asks for something that the embedded model does not serve.
+            BindingError, PromptRenderError: the prompt does not render.
+            DeadlineExceededError: ``deadline`` has passed.
+        """
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        return answered(rendered, _reply(rendered), session=session)
+        return answered(rendered, self._reply(rendered), session=session)
+
+    def _reply(self, rendered: RenderedPrompt[OutputT]) -> str:
+        choices = choices_of(rendered.output_type)
+        if choices is not None:
+            lesson = lesson_of(_instruction(rendered), choices, self._attention)
+            return choices[lesson.choose(_input(rendered))]
+        if (rendered.ns, rendered.key) == _REFLECTION:
+            text = rewrite(
+                read_task(rendered.text),
+                words_per_failure=self._words_per_failure,
+                attention=self._attention,
+            )
+            return instruction_block(text)
+        raise ConfigError(
+            f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
+            "prompts whose output type is a choice (an Enum or Literal of strings) and the "
+            f"reflection prompt `{'/'.join(_REFLECTION)}`, found output type "
+            f"{shown(rendered.output_type)}; use the adapter of a model provider"
+        )
 
 
-def _reply(rendered: RenderedPrompt[OutputT]) -> str:
-    choices = choices_of(rendered.output_type)
-    if choices is not None:
-        said = "\n".join(
-            "".join(s.text if s.placeholder is None else " " for s in section.segments)
-            for section in rendered.sections
+def _instruction(rendered: RenderedPrompt[object]) -> Instruction:
+    return tuple(
+        (
+            section.title,
+            tuple(
+                segment.text if segment.placeholder is None else " " for segment in section.segments
+            ),
         )
-        seen = "\n".join(
-            s.text for section in rendered.sections for s in section.segments if s.placeholder
-        )
-        scores = learn(said, choices, 100).scores(seen)
-        return choices[scores.index(max(scores))]
-    if rendered.ns == "promptgraft/gepa" and rendered.key == "reflect-section":
-        text = rewrite(read_task(rendered.text))
-        return f"``````instruction\n{text}\n``````"
-    raise ConfigError("the embedded offline model answers choices and reflections only")
+        for section in rendered.sections
+    )
+
+
+def _input(rendered: RenderedPrompt[object]) -> str:
+    return "\n".join(
+        segment.text
+        for section in rendered.sections
+        for segment in section.segments
+        if segment.placeholder is not None
+    )

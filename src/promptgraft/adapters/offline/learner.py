@@ -1,78 +1,110 @@
-"""An in-context learner: choices by the words of the prompt's own rules."""
+"""An in-context learner: it chooses by the words of the prompt's own rules."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.names import names_of
+from promptgraft.adapters.offline.names import Names, names_of
 from promptgraft.adapters.offline.rules import read_rules
 from promptgraft.adapters.offline.words import terms
 
-P = dict(alpha=0.3, n0=10.0, against=0.5, pair=0.0, idfp=1.0, lines=200, name=1.0, tf=1.0)
+Instruction = tuple[tuple[str, tuple[str, ...]], ...]
+"""The prompt's own words: title and literal pieces of each section."""
+
+ATTENTION = 100
+"""How many rule words of each choice count by default."""
+
+_LONGEST_INPUT = 20_000
+_AGAINST = 0.5
+_DILUTION = 0.3
+_DILUTED_FROM = 10
+
 
 @attrs.frozen
 class Lesson:
-    """What a prompt teaches: for each stem, what it says for each choice."""
+    """What a prompt teaches about a choice.
+
+    Attributes:
+        size: number of choices.
+        weights: for each stem, the choices that it speaks for or against, and how much.
+    """
 
     size: int
-    weights: dict[str, tuple[tuple[int, float], ...]]
-    pairs: dict[str, tuple[tuple[str, int, float], ...]]
+    weights: Mapping[str, Sequence[tuple[int, float]]]
 
     def scores(self, text: str) -> list[float]:
+        """Return how much the words of ``text`` speak for each choice; each counts once."""
         totals = [0.0] * self.size
-        stems = set(terms(text))
-        weights = self.weights
-        for stem in stems & weights.keys():
-            for choice, weight in weights[stem]:
+        found = self.weights.keys() & terms(text[:_LONGEST_INPUT])
+        # Sums of floats depend on their order, and that of a set on the process.
+        for stem in sorted(found):
+            for choice, weight in self.weights[stem]:
                 totals[choice] += weight
-        for stem in stems & self.pairs.keys():
-            for other, choice, weight in self.pairs[stem]:
-                if other in stems:
-                    totals[choice] += weight
         return totals
+
+    def choose(self, text: str) -> int:
+        """Return the choice with the highest score; the first of equals."""
+        totals = self.scores(text)
+        return totals.index(max(totals))
+
+    def weight(self, stem: str, choice: int) -> float:
+        """Return how much a stem speaks for a choice."""
+        return sum(weight for found, weight in self.weights.get(stem, ()) if found == choice)
 
 
 @functools.lru_cache(maxsize=256)
-def learn(text: str, choices: tuple[str, ...], attention: int) -> Lesson:
+def lesson_of(instruction: Instruction, choices: tuple[str, ...], attention: int) -> Lesson:
+    """Return what a prompt's own words teach; worked out once for each wording."""
+    text = "\n\n".join(f"# {title}\n{''.join(pieces)}" for title, pieces in instruction)
+    return learn(text, choices, attention)
+
+
+def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Lesson:
+    """Weigh the words that ``text`` says about each choice.
+
+    A word counts ``1 + ln(n)`` for a choice whose rules say it ``n`` times, half of one
+    against it in a clause such as "not refunds". It counts less the more choices share it
+    (inverse document frequency, Spärck Jones 1972, over choices), and less the more
+    different words its choice has: noise dilutes.
+
+    Args:
+        text: the instruction, as Markdown.
+        choices: the answers.
+        attention: how many rule words of each choice count; later ones are not heard.
+    """
     names = names_of(choices)
-    said: list[Counter[str]] = [Counter() for _ in choices]
-    against: list[Counter[str]] = [Counter() for _ in choices]
-    heard = [0] * len(choices)
-    pairs: list[set[tuple[str, str]]] = [set() for _ in choices]
-    for clause in read_rules(text, names, lines=P["lines"]):
-        c = clause.choice
-        ts = clause.terms[: max(0, attention - heard[c])]
-        heard[c] += len(ts)
-        (against if clause.against else said)[c].update(ts)
-        if not clause.against:
-            pairs[c].update((a, b) for a, b in zip(ts, ts[1:]) if a != b)
-    words: list[dict[str, float]] = []
-    for index in range(len(choices)):
-        for t in names.terms_of(index):
-            said[index][t] += 1
-        w = {t: 1 + P["tf"] * math.log(n) for t, n in said[index].items()}
-        for t, n in against[index].items():
-            w[t] = w.get(t, 0) - P["against"]
-        words.append(w)
-    df: dict[str, int] = {}
-    for ws in words:
-        for t, v in ws.items():
-            if v > 0:
-                df[t] = df.get(t, 0) + 1
-    n = len(choices)
-    full = math.log(1 + n)
-    idf = {t: (math.log(1 + n / d) / full) ** P["idfp"] for t, d in df.items()}
+    said = _hear(text, names, attention)
+    shared = Counter(stem for words in said for stem, value in words.items() if value > 0)
     weights: dict[str, list[tuple[int, float]]] = {}
-    pw: dict[str, list[tuple[str, int, float]]] = {}
-    for index, ws in enumerate(words):
-        norm = (len(ws) + P["n0"]) ** -P["alpha"]
-        for t, v in ws.items():
-            weights.setdefault(t, []).append((index, v * idf.get(t, 1.0) * norm))
-        if P["pair"]:
-            for a, b in sorted(pairs[index]):
-                pw.setdefault(a, []).append((b, index, P["pair"] * norm * (idf.get(a,0) + idf.get(b,0)) / 2))
-    return Lesson(n, {k: tuple(v) for k, v in weights.items()}, {k: tuple(v) for k, v in pw.items()})
+    for choice, words in enumerate(said):
+        diluted = (len(words) + _DILUTED_FROM) ** -_DILUTION
+        for stem, value in words.items():
+            rarity = math.log(1 + len(choices) / max(1, shared[stem]))
+            weights.setdefault(stem, []).append((choice, value * rarity * diluted))
+    return Lesson(len(choices), weights)
+
+
+def _hear(text: str, names: Names, attention: int) -> list[dict[str, float]]:
+    """Return, for each choice, its stems and how strongly its rules say them."""
+    spoken_for = [Counter(names.terms_of(choice)) for choice in range(len(names.choices))]
+    spoken_against: list[set[str]] = [set() for _ in names.choices]
+    left = [attention] * len(names.choices)
+    for clause in read_rules(text, names):
+        heard = clause.terms[: left[clause.choice]]
+        left[clause.choice] -= len(heard)
+        if clause.against:
+            spoken_against[clause.choice].update(heard)
+        else:
+            spoken_for[clause.choice].update(heard)
+    said: list[dict[str, float]] = []
+    for counts, negated in zip(spoken_for, spoken_against, strict=True):
+        words = {stem: 1 + math.log(count) for stem, count in counts.items()}
+        for stem in sorted(negated):
+            words[stem] = words.get(stem, 0.0) - _AGAINST
+        said.append(words)
+    return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -12,14 +12,15 @@ from promptgraft.errors import ConfigError
 
 _HEADING = re.compile(r"(#{1,6}) (.*)")
 _FENCE = re.compile(r"(`{3,})[\w-]*\s*")
-_ANSWERS = re.compile(r"one of:\s*(.+)", re.IGNORECASE)
-_AT_MOST = re.compile(r"at most (\d+) characters")
-_KEEP = re.compile(r"keep each of these placeholders[^:]*:\s*(.+?)\.(?:\s|$)", re.IGNORECASE)
 _LABEL = re.compile(r"\*\*([^*:]{1,40}):\*\*\s*(.*)")
+_CHOICES = re.compile(r"one of:\s*(.+)", re.IGNORECASE)
+_AT_MOST = re.compile(r"at most (\d{1,9}) characters")
+_KEEP = re.compile(r"keep each of these placeholders[^:]*:\s*(.+?)\.(?:\s|$)", re.IGNORECASE)
+_EXAMPLE_LEVEL = 3
 
 
 @attrs.frozen(kw_only=True)
-class Shown:
+class ShownExample:
     """One example as the reflection prompt shows it.
 
     Attributes:
@@ -36,7 +37,7 @@ class Shown:
 
 
 @attrs.frozen(kw_only=True)
-class Task:
+class ReflectionTask:
     """What a reflection prompt asks for.
 
     Attributes:
@@ -46,75 +47,74 @@ class Task:
         examples: what happened, in the order shown.
         placeholders: markers that the new text must hold.
         max_chars: how long the new text may be; None when nothing is said.
-        problem: why the previous reply was refused; empty at the first attempt.
-        previous: the previous reply; empty at the first attempt.
+        previous: the reply that was refused; None at the first attempt.
     """
 
     current: str
     neighbours: str
     choices: tuple[str, ...]
-    examples: tuple[Shown, ...]
+    examples: tuple[ShownExample, ...]
     placeholders: tuple[str, ...]
     max_chars: int | None
-    problem: str
-    previous: str
+    previous: str | None
 
 
-@attrs.define
+@attrs.frozen
 class _Block:
-    """A heading with the lines and the fenced texts below it."""
+    """A heading with the lines and the fenced texts below it.
+
+    Each fenced text comes with the last label (``**Input:**``) above it.
+    """
 
     title: str
     level: int
     lines: list[str] = attrs.field(factory=list)
-    fences: list[tuple[str, str]] = attrs.field(factory=list)
+    fenced: list[tuple[str, str]] = attrs.field(factory=list)
 
     @property
     def prose(self) -> str:
         return "\n".join(self.lines)
 
-    def fenced_after(self, label: str) -> str:
-        return next((text for named, text in self.fences if named == label), "")
+    def under(self, label: str) -> str:
+        return next((text for found, text in self.fenced if found == label), "")
 
 
-def read_task(text: str) -> Task:
+def read_task(text: str) -> ReflectionTask:
     """Read a reflection prompt, in linear time.
 
     Raises:
-        ConfigError: it shows no current text.
+        ConfigError: it does not show the current text.
     """
     blocks = list(_blocks(text))
-    current = _titled(blocks, "current text")
-    if not current.fences:
+    current = _titled(blocks, "current text").fenced
+    if not current:
         raise ConfigError(
             "the embedded offline model: the reflection prompt has no fenced text under "
-            "`## Current text`; keep that section when you override promptgraft/gepa"
+            "`## Current text`; keep that section where you override the prompt"
         )
     limits = _titled(blocks, "task").prose
-    refused = _titled(blocks, "refused attempt")
     at_most = _AT_MOST.search(limits)
     keep = _KEEP.search(limits)
-    return Task(
-        current=current.fences[0][1],
-        neighbours="\n\n".join(t for _, t in _titled(blocks, "rest of the prompt").fences),
+    refused = _titled(blocks, "refused attempt").fenced
+    return ReflectionTask(
+        current=current[0][1],
+        neighbours="\n\n".join(text for _, text in _titled(blocks, "rest of the prompt").fenced),
         choices=_choices(_titled(blocks, "expected answers").prose),
-        examples=tuple(_shown(block) for block in blocks if block.level == 3),
+        examples=tuple(_example(block) for block in blocks if block.level == _EXAMPLE_LEVEL),
         placeholders=tuple(keep[1].split(", ")) if keep else (),
         max_chars=int(at_most[1]) if at_most else None,
-        problem=refused.prose,
-        previous=refused.fences[0][1] if refused.fences else "",
+        previous=refused[0][1] if refused else None,
     )
 
 
 def _blocks(text: str) -> Iterator[_Block]:
     block = _Block("", 0)
-    fence = ""
+    fence, label = "", ""
     inside: list[str] = []
-    label = ""
     for line in text.split("\n"):
         if fence:
             if line.startswith(fence) and not line.strip("` \r"):
-                block.fences.append((label, "\n".join(inside)))
+                block.fenced.append((label, "\n".join(inside)))
                 fence = ""
             else:
                 inside.append(line)
@@ -126,36 +126,28 @@ def _blocks(text: str) -> Iterator[_Block]:
             label = ""
         else:
             block.lines.append(line)
-            if labelled := _LABEL.match(line):
-                label = labelled[1].lower()
-    if fence:
-        block.fences.append((label, "\n".join(inside)))
+            labelled = _LABEL.match(line)
+            label = labelled[1].lower() if labelled else label
     yield block
 
 
-def _titled(blocks: list[_Block], title: str) -> _Block:
+def _titled(blocks: Sequence[_Block], title: str) -> _Block:
     return next((block for block in blocks if block.title == title), _Block(title, 0))
 
 
 def _choices(prose: str) -> tuple[str, ...]:
-    found = _ANSWERS.search(prose)
-    if found is None:
-        return ()
-    answers = (answer.strip(" `'\".") for answer in found[1].split(","))
-    return tuple(dict.fromkeys(answer for answer in answers if answer))
+    found = _CHOICES.search(prose)
+    answers = found[1].split(",") if found else ()
+    return tuple(dict.fromkeys(filter(None, (answer.strip(" `'\".") for answer in answers))))
 
 
-def _shown(block: _Block) -> Shown:
-    score = None
-    for line in block.lines:
-        labelled = _LABEL.match(line)
-        if labelled and labelled[1].lower() == "score":
-            score = _number(labelled[2])
-    return Shown(
-        score=score,
-        input=values_in(block.fenced_after("input")),
-        output=block.fenced_after("output"),
-        feedback=block.fenced_after("feedback"),
+def _example(block: _Block) -> ShownExample:
+    labels = {found[1].lower(): found[2] for found in map(_LABEL.match, block.lines) if found}
+    return ShownExample(
+        score=_number(labels.get("score", "")),
+        input=_values_in(block.under("input")),
+        output=block.under("output"),
+        feedback=block.under("feedback"),
     )
 
 
@@ -166,22 +158,21 @@ def _number(text: str) -> float | None:
         return None
 
 
-def values_in(text: str) -> str:
-    """Return the strings that a JSON text holds, one a line, without its keys; else the text."""
-    if text.lstrip()[:1] not in ("{", "[", '"'):
-        return text
+def _values_in(text: str) -> str:
+    """Return the strings that a JSON text holds, one a line, without keys; else the text."""
     try:
-        data = json.loads(text)
+        waiting: list[object] = [json.loads(text)]
     except (ValueError, RecursionError):
         return text
     found: list[str] = []
-    waiting = [data]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            found.append(value)
-        elif isinstance(value, dict):
-            waiting.extend(reversed(value.values()))
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
+        match waiting.pop():
+            case str(value):
+                found.append(value)
+            case list(items):
+                waiting.extend(reversed(items))
+            case dict(fields):
+                waiting.extend(reversed(fields.values()))
+            case _:
+                pass
     return "\n".join(found)

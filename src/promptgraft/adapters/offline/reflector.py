@@ -1,96 +1,144 @@
-"""Writes rules out of failures, as a reflection model would."""
+"""Writes rules out of what went wrong, as a reflection model would."""
 
 from __future__ import annotations
 
-from promptgraft.adapters.offline.metaprompt import Task
-from promptgraft.adapters.offline.names import names_of
-from promptgraft.adapters.offline.learner import learn
-from promptgraft.adapters.offline.rules import opening_choice
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.adapters.offline.learner import ATTENTION, Lesson, learn
+from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample
+from promptgraft.adapters.offline.names import Names, names_of
+from promptgraft.adapters.offline.rule_text import Changes, cut, edited
 from promptgraft.adapters.offline.words import content_words, term
 
-P = dict(k=8, ks=4, drop=3, chars=2000, phrase=4, att=100, maxown=99, slack=1.0)
+WORDS_PER_FAILURE = 10
+"""How many words of a failed input are taken up at most by default."""
+
+_DROPPED_PER_FAILURE = 2
+_PHRASE_WORDS = 4
+_LONGEST_INPUT = 4_000
+_PERFECT = 1.0
 
 
-def wanted_of(ex, names):
-    said = names.named_in(ex.output)
-    given = said[0] if len(said) == 1 else None
-    if ex.score is None:
-        return None, None
-    if ex.score >= 1:
-        return given, given
-    other = [i for i in names.named_in(ex.feedback) if i != given]
-    return (other[0] if other else None), given
+def rewrite(
+    task: ReflectionTask,
+    *,
+    words_per_failure: int = WORDS_PER_FAILURE,
+    attention: int = ATTENTION,
+) -> str:
+    """Return a better text for the part, or the same where no failure can be read.
 
+    Of each failed input, words that no example of another answer has and that no other choice
+    has a stronger claim on go into the rules of the expected choice; those that other
+    examples of that choice have too go first. Inputs that were answered rightly confirm their
+    choice with half as many words. Words that misled go out of the rules of the choice that
+    was wrongly given.
 
-def rewrite(task: Task) -> str:
+    Placeholders are kept. As long as the text is too long, or the one that was refused, it
+    takes up half as many words.
+    """
     names = names_of(task.choices)
-    lesson = learn(task.current + "\n\n" + task.neighbours, task.choices, P["att"])
-    cases = []
-    for ex in task.examples:
-        w, g = wanted_of(ex, names)
-        if w is not None:
-            cases.append((list(dict.fromkeys(content_words(ex.input[: P["chars"]]))), w, g))
-    if all(w == g for _, w, g in cases):
-        return task.current
-    seen = {}
-    for ws, w, g in cases:
-        for t in {term(x) for x in ws}:
-            seen.setdefault(t, []).append(w)
+    cases = [case for example in task.examples if (case := _case(example, names)) is not None]
+    refused = {_bare(task.current)}
+    if task.previous is not None:
+        refused.add(_bare(task.previous))
+    if any(case.failed for case in cases) and _fits(task.current, task.max_chars):
+        lesson = learn(f"{task.current}\n\n{task.neighbours}", task.choices, attention)
+        for quota in _quotas(words_per_failure):
+            text = edited(task.current, names, _changes(cases, lesson, quota))
+            if _bare(text) not in refused and _fits(text, task.max_chars):
+                return text
+    return cut(task.current, task.max_chars, task.placeholders)
 
-    def strength(t, c):
-        return sum(w for i, w in lesson.weights.get(t, ()) if i == c)
 
-    adds = {}
-    for ws, w, g in cases:
-        quota = P["k"] if w != g else P["ks"]
-        cand = []
-        for pos, x in enumerate(ws):
-            t = term(x)
-            if any(o != w for o in seen[t]):
-                continue
-            if any(strength(t, i) > P["slack"] * strength(t, w) for i in range(len(task.choices)) if i != w):
-                continue
-            cand.append((-len(seen[t]), pos, x))
-        cand.sort()
-        chosen = [x for _, _, x in sorted(cand[:quota], key=lambda c: c[1])]
-        for i in range(0, len(chosen), P["phrase"]):
-            ph = " ".join(chosen[i : i + P["phrase"]])
-            if ph not in adds.setdefault(w, []):
-                adds[w].append(ph)
-    drops = {}
-    for ws, w, g in cases:
-        if w == g or g is None:
-            continue
-        stems = list(dict.fromkeys(term(x) for x in ws))
-        mis = [t for t in stems if strength(t, g) > 0 and not any(o == g for o in seen[t])]
-        drops.setdefault(g, set()).update(mis[: P["drop"]])
-    out = []
-    done = set()
-    for line in task.current.split("\n"):
-        op = opening_choice(line, names)
-        if op and op[1].strip():
-            c = op[0]
-            head = line[: len(line) - len(op[1])]
-            items = op[1].split(", ")
-            keep = []
-            for n, it in enumerate(items):
-                ws = it.split()
-                if all(w.isalpha() and term(w) for w in ws) and n:
-                    it = " ".join(w for w in ws if term(w) not in drops.get(c, ()))
-                if it:
-                    keep.append(it)
-            body = ", ".join(keep)
-            if c in adds and c not in done:
-                old = {i.strip(" .") for i in keep}
-                new = [p for p in adds[c] if p not in old]
-                body = ", ".join([body.rstrip(" ."), *new])
-                done.add(c)
-            line = head + body
-        out.append(line)
-    rest = [c for c in sorted(adds) if c not in done and adds[c]]
-    if rest:
-        if out and out[-1].strip() and not out[-1].startswith("-"):
-            out.append("")
-        for c in rest:
-            out.append(f"- {task.choices[c]}: " + ", ".join(adds[c]))
-    return "\n".join(out)
+@attrs.frozen(kw_only=True)
+class _Case:
+    """An example that something can be learned from.
+
+    Attributes:
+        words: the content words of its input.
+        wanted: the choice that would have been right.
+        given: the choice that was answered; None when the answer was none.
+    """
+
+    words: Sequence[str]
+    wanted: int
+    given: int | None
+
+    @property
+    def failed(self) -> bool:
+        return self.wanted != self.given
+
+
+def _case(example: ShownExample, names: Names) -> _Case | None:
+    answers = names.named_in(example.output)
+    given = answers[0] if len(answers) == 1 else None
+    if example.score is None:
+        return None
+    wanted = given
+    if example.score < _PERFECT:
+        others = (choice for choice in names.named_in(example.feedback) if choice != given)
+        wanted = next(others, None)
+    if wanted is None:
+        return None
+    return _Case(words=content_words(example.input[:_LONGEST_INPUT]), wanted=wanted, given=given)
+
+
+def _quotas(words_per_failure: int) -> Iterator[int]:
+    quota = words_per_failure
+    while quota:
+        yield quota
+        quota //= 2
+
+
+def _changes(cases: Sequence[_Case], lesson: Lesson, quota: int) -> Changes:
+    seen: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for case in cases:
+        for stem in {term(word) for word in case.words}:
+            seen[stem][case.wanted] += 1
+    added: defaultdict[int, list[str]] = defaultdict(list)
+    dropped: defaultdict[int, set[str]] = defaultdict(set)
+    for case in cases:
+        words = _telling(case, seen, lesson)[: quota if case.failed else quota // 2]
+        added[case.wanted].extend(_phrases(case.words, frozenset(words)))
+        if case.failed and case.given is not None:
+            dropped[case.given].update(_misleading(case, case.given, seen, lesson))
+    return Changes(added=added, dropped=dropped)
+
+
+def _telling(case: _Case, seen: Mapping[str, Counter[int]], lesson: Lesson) -> list[str]:
+    """Return the words that tell the wanted choice from the others, the surest first."""
+
+    @functools.cache
+    def tells(stem: str) -> bool:
+        claim = lesson.weight(stem, case.wanted)
+        rivals = (weight for _, weight in lesson.weights.get(stem, ()))
+        return len(seen[stem]) == 1 and all(weight <= claim for weight in rivals)
+
+    telling = [word for word in case.words if tells(term(word))]
+    return sorted(telling, key=lambda word: -seen[term(word)][case.wanted])
+
+
+def _phrases(words: Sequence[str], chosen: frozenset[str]) -> Iterator[str]:
+    kept = [word for word in words if word in chosen]
+    for start in range(0, len(kept), _PHRASE_WORDS):
+        yield " ".join(kept[start : start + _PHRASE_WORDS])
+
+
+def _misleading(
+    case: _Case, given: int, seen: Mapping[str, Counter[int]], lesson: Lesson
+) -> list[str]:
+    stems = dict.fromkeys(term(word) for word in case.words)
+    misled = (stem for stem in stems if lesson.weight(stem, given) > 0 and not seen[stem][given])
+    return list(misled)[:_DROPPED_PER_FAILURE]
+
+
+def _fits(text: str, max_chars: int | None) -> bool:
+    return max_chars is None or len(text) <= max_chars
+
+
+def _bare(text: str) -> str:
+    return text.strip("\n")

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import attrs
 
-from promptgraft.adapters.offline.names import Names
+from promptgraft.adapters.offline.names import Names, Opening
 from promptgraft.adapters.offline.words import terms
 
-_LONGEST_LINE = 2000
+LINES = 200
+"""How many lines that are not blank are read."""
+
+_LONGEST_LINE = 2_000
+_ANSWER_WORDS = 3
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_MARKER = re.compile(r"[\s>*+•\-]*(?:\d{1,3}[.)]\s)?[\s*_`\"'“\[(]*")
-_AFTER_HEAD = re.compile(r"[*_`\"'”\])\s]*(?:[:=–—→(]|-{1,2}>?(?:\s|$)|$)[\s*_`]*")
-_CLAUSE = re.compile(r"[,;:.!?]+(?:\s|$)|[()–—→]|\bbut\b|(?=\b(?:rather than|instead of|even)\b)")
+_CLAUSE = re.compile(
+    r"(?<![,;:.!?])[,;:.!?]++(?:\s|$)|[()–—→]|\bbut\b|(?=\b(?:rather than|instead of|even)\b)"
+)
 _AGAINST = re.compile(
     r"\s*(?:not|never|no|except|excluding|unless|without|rather than|instead of)\b", re.IGNORECASE
 )
-_NEUTRAL = re.compile(
-    r"\s*(?:even|although|though|whatever|whichever|regardless)\b", re.IGNORECASE
-)
+_NEUTRAL = re.compile(r"\s*(?:even|although|though|whatever|whichever|regardless)\b", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -38,8 +41,8 @@ class Clause:
     against: bool = False
 
 
-def read_rules(text: str, names: Names, *, lines: int) -> Iterator[Clause]:
-    """Yield the clauses of the first ``lines`` lines that are not blank, in reading order.
+def read_rules(text: str, names: Names) -> Iterator[Clause]:
+    """Yield the clauses of the first lines, in reading order.
 
     A line that opens with a choice (``- refunds: money back``) belongs to it, and so does what
     follows under a heading that names it. A line that holds only a choice answers for the
@@ -49,97 +52,91 @@ def read_rules(text: str, names: Names, *, lines: int) -> Iterator[Clause]:
     reader = _Reader(names)
     kept = 0
     for line in text.split("\n"):
-        if line.strip():
-            kept += 1
-        if kept > lines:
-            break
+        kept += bool(line.strip())
+        if kept > LINES:
+            return
         yield from reader.read(line[:_LONGEST_LINE])
 
 
-def opening_choice(line: str, names: Names) -> tuple[int, str] | None:
-    """Return the choice that ``line`` opens with, and the rest of the line; None without one."""
-    marker = _MARKER.match(line)
-    start = marker.end() if marker else 0
-    for index, match in names.found(line):
-        if match.start() != start:
-            return None
-        after = _AFTER_HEAD.match(line, match.end())
-        return (index, line[after.end() :]) if after else None
-    return None
-
-
 class _Reader:
+    """Remembers, from line to line, whom a line without a name belongs to."""
+
     def __init__(self, names: Names) -> None:
         self._names = names
         self._heading: int | None = None
         self._opener: int | None = None
-        self._pending: list[str] = []
+        self._paragraph: list[str] = []
 
     def read(self, line: str) -> Iterator[Clause]:
         if not line.strip():
-            self._opener = None
-            self._pending = []
+            self._end_paragraph()
         elif _HEADING.match(line):
             named = self._names.named_in(line)
             self._heading = named[0] if len(named) == 1 else None
-            self._opener = None
-            self._pending = []
-        elif opening := opening_choice(line, self._names):
-            yield from self._opened(*opening)
+            self._end_paragraph()
+        elif opening := self._names.opening(line):
+            yield from self._opened(opening)
         elif named := self._names.named_in(line):
             yield from self._named(line, named)
+        elif (owner := self._heading if self._opener is None else self._opener) is not None:
+            yield from _said_of(owner, line)
         else:
-            owner = self._heading if self._opener is None else self._opener
-            if owner is None:
-                self._pending.append(line)
-            else:
-                yield from _clauses(owner, line)
+            self._paragraph.append(line)
 
-    def _opened(self, choice: int, rest: str) -> Iterator[Clause]:
-        if rest.strip():
-            yield from _clauses(choice, rest)
-        elif self._pending:
-            yield from self._answered(choice)
+    def _end_paragraph(self) -> None:
+        self._opener = None
+        self._paragraph = []
+
+    def _opened(self, opening: Opening) -> Iterator[Clause]:
+        if opening.rest.strip():
+            yield from _said_of(opening.choice, opening.rest)
+        elif self._paragraph:
+            yield from self._answered(opening.choice)
         else:
-            self._opener = choice
+            self._opener = opening.choice
 
     def _named(self, line: str, named: tuple[int, ...]) -> Iterator[Clause]:
-        words = line.split()
-        if len(named) == 1 and self._pending and len(words) <= 3:
+        if len(named) == 1 and self._paragraph and len(line.split()) <= _ANSWER_WORDS:
             yield from self._answered(named[0])
-        elif self._heading is not None and self._heading in named:
-            yield from _clauses(self._heading, line)
+        elif self._heading in named:
+            yield from _said_of(self._heading, line)
         else:
             yield from _shared(line, self._names)
 
     def _answered(self, choice: int) -> Iterator[Clause]:
-        for line in self._pending:
-            yield from _clauses(choice, line)
-        self._pending = []
+        for line in self._paragraph:
+            yield from _said_of(choice, line)
+        self._paragraph = []
 
 
-def _clauses(choice: int, text: str) -> Iterator[Clause]:
-    for clause in _CLAUSE.split(text):
-        if not _NEUTRAL.match(clause) and (found := terms(clause)):
-            yield Clause(choice, tuple(found), against=_AGAINST.match(clause) is not None)
+def _said_of(choice: int | None, text: str) -> Iterator[Clause]:
+    if choice is None:
+        return
+    for clause in _clauses(text):
+        yield Clause(choice, tuple(terms(clause)), against=_is_against(clause))
 
 
 def _shared(line: str, names: Names) -> Iterator[Clause]:
     waiting: list[str] = []
-    owners: Sequence[int] = ()
-    for clause in _CLAUSE.split(line):
-        if _NEUTRAL.match(clause) or not clause.strip():
-            continue
-        if _AGAINST.match(clause):
+    owners: tuple[int, ...] = ()
+    for clause in _clauses(line):
+        if _is_against(clause):
             for owner in owners:
                 yield Clause(owner, tuple(terms(clause)), against=True)
             continue
-        named = names.named_in(clause)
         waiting.append(clause)
-        if named:
-            owners = named
+        owners = names.named_in(clause) or owners
         if owners:
-            for owner in owners:
-                for said in waiting:
-                    yield Clause(owner, tuple(terms(said)))
+            for owner, said in itertools.product(owners, waiting):
+                yield Clause(owner, tuple(terms(said)))
             waiting = []
+
+
+def _clauses(text: str) -> Iterator[str]:
+    for clause in _CLAUSE.split(text):
+        if clause.strip() and not _NEUTRAL.match(clause):
+            yield clause
+
+
+def _is_against(clause: str) -> bool:
+    return _AGAINST.match(clause) is not None

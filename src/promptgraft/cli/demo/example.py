@@ -30,6 +30,7 @@ class Example:
         budget: rollouts that the search uses by default.
         minibatch_size: tickets that a change is tried on first.
         pareto_set_size: tickets that candidates are compared on.
+        shuffle: whether the seed decides which these are.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Example:
     budget: int
     minibatch_size: int
     pareto_set_size: int
+    shuffle: bool
 
 
 def load_example() -> Example:
@@ -63,8 +65,10 @@ def load_example() -> Example:
         training=tuple(load_tickets(folder / "train.jsonl")),
         held_out=tuple(load_tickets(folder / "test.jsonl")),
         feedback=module.feedback,
-        targets=(("role",), ("queues",)),
-        budget=1500,
-        minibatch_size=8,
+        # As in its optimize.py.
+        targets=(("queues",), ("conventions",)),
+        budget=2500,
+        minibatch_size=40,
         pareto_set_size=60,
+        shuffle=True,
     )

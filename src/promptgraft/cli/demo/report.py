@@ -10,6 +10,8 @@ from promptgraft.cli.diff import parts_json, print_parts
 from promptgraft.cli.output import Screen
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.cli.text import counted, difference, score
+from promptgraft.overrides import PromptOverride
+from promptgraft.overrides.types import section_part
 
 _Scores = tuple[float | None, float | None]
 
@@ -18,11 +20,9 @@ def print_report(screen: Screen, outcome: DemoOutcome) -> None:
     """Print the outcome for people."""
     result = outcome.result
     verdict = "improved" if result.improved else "not improved"
-    screen.line(
-        f"{_prompt(outcome)} {verdict} by GEPA on the {MODEL}, seed {outcome.settings.seed}",
-        bold=True,
-    )
-    print_parts(screen, outcome.parts)
+    screen.line(f"{_prompt(outcome)}: {verdict}", bold=True)
+    screen.line(f"GEPA on the {MODEL}, seed {outcome.settings.seed}")
+    print_parts(screen, outcome.parts, cropped=True)
     screen.line()
     _print_scores(screen, outcome)
     screen.line()
@@ -37,7 +37,7 @@ def _print_scores(screen: Screen, outcome: DemoOutcome) -> None:
     screen.line("           baseline   best    gain")
     for name, scores, what in (
         ("D_pareto", _pareto(outcome), searched),
-        ("held-out", outcome.held_out, unseen),
+        ("held-out", _held_out(outcome), unseen),
     ):
         before, after = (f"{score(value):>5}" for value in scores)
         screen.line(f"{name:9}     {before}  {after}  {difference(*scores):>6}  {what}")
@@ -64,12 +64,14 @@ def _print_kept(screen: Screen, outcome: DemoOutcome) -> None:
         why = kept.problem or "nothing beat the baseline"
         screen.line(f"not stored under {tag}: {why}")
         return
-    store = shlex.quote(str(kept.store.root_path))
-    command = f"{_prompt(outcome)} --tag {kept.address.tag} --store {store}"
-    screen.fields([("stored", f"{tag}, {short(kept.revision)}"), ("in", str(kept.path))])
+    command = f"{_prompt(outcome)} --tag {kept.address.tag}"
+    if outcome.settings.store is not None:
+        command += f" --store {shlex.quote(str(kept.store.root_path))}"
+    screen.fields([("stored", f"{tag}, {short(kept.revision)}"), ("file", str(kept.path))])
     screen.line()
     screen.line("Use it in Python:", bold=True)
     screen.body("\n".join(use_lines(outcome)))
+    screen.line()
     screen.line("Look at it, or take it back:", bold=True)
     screen.body(f"promptgraft show {command}\npromptgraft rollback {command}")
 
@@ -80,10 +82,15 @@ def use_lines(outcome: DemoOutcome) -> tuple[str, ...]:
     return (
         "import sys",
         f"sys.path.insert(0, {str(example.folder)!r})",
-        "from task import TEMPLATE",
+        "from task import TEMPLATE, Ticket",
         "from promptgraft import LocalPromptOverridesStore, Prompt",
-        f"store = LocalPromptOverridesStore({str(kept.store.root_path)!r})",
-        f"prompt = Prompt(TEMPLATE, overrides_store=store, overrides_tag={kept.address.tag!r})",
+        "prompt = Prompt(",
+        "    TEMPLATE,",
+        f"    overrides_store=LocalPromptOverridesStore({str(kept.store.root_path)!r}),",
+        f"    overrides_tag={kept.tag!r},",
+        ")",
+        'ticket = Ticket("Charged twice", "Two payments.", "team")',
+        "print(prompt.bind(ticket).render().text)",
     )
 
 
@@ -100,7 +107,7 @@ def report_json(outcome: DemoOutcome) -> object:
         "stop": {"reason": result.stop_reason, "detail": result.stop_detail},
         "scores": {
             "pareto": _scores_json(_pareto(outcome), len(result.pareto_ids)),
-            "held_out": _scores_json(outcome.held_out, len(outcome.example.held_out)),
+            "held_out": _scores_json(_held_out(outcome), len(outcome.example.held_out)),
         },
         "rollouts": {
             "used": result.total_rollouts,
@@ -110,23 +117,29 @@ def report_json(outcome: DemoOutcome) -> object:
         "reflections": result.total_reflections,
         "steps": result.steps,
         "mutations": {"accepted": result.accepted_mutations, "rejected": _rejected(outcome)},
-        "winner": [
-            {
-                "path": list(section.path),
-                "expected_hash": section.expected_hash,
-                "body": section.body,
-            }
-            for _, section in sorted(result.best_override.sections.items())
-        ],
+        "winner": _winner_json(result.best_override),
         "parts": parts_json(outcome.parts),
         "stored": {
             "store": str(kept.store.root_path),
             "tag": kept.address.tag,
             "file": str(kept.path),
             "revision": revision_json_or_none(kept.revision),
+            "problem": kept.problem or None,
         },
-        "use": list(use_lines(outcome)),
+        "use": list(use_lines(outcome)) if kept.revision is not None else [],
     }
+
+
+def _winner_json(winner: PromptOverride) -> list[dict[str, object]]:
+    return [
+        {
+            "part": section_part(path),
+            "path": list(path),
+            "expected_hash": section.expected_hash,
+            "body": section.body,
+        }
+        for path, section in sorted(winner.sections.items())
+    ]
 
 
 def _scores_json(scores: _Scores, examples: int) -> dict[str, float | None]:
@@ -137,6 +150,10 @@ def _scores_json(scores: _Scores, examples: int) -> dict[str, float | None]:
 
 def _pareto(outcome: DemoOutcome) -> _Scores:
     return outcome.result.baseline_pareto_mean, outcome.result.best_pareto_mean
+
+
+def _held_out(outcome: DemoOutcome) -> _Scores:
+    return outcome.measured.baseline, outcome.measured.best
 
 
 def _rejected(outcome: DemoOutcome) -> dict[str, int]:

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 
 import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.cli.demo.example import Example, load_example
-from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.demo.kept import Kept, keep, place_for
+from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.progress import Progress
-from promptgraft.cli.stored import open_store, override_file
-from promptgraft.errors import LimitReachedError, StoreError
+from promptgraft.errors import (
+    ConfigError,
+    LimitReachedError,
+    PromptgraftError,
+    ProviderError,
+)
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal import FileJournal
 from promptgraft.optimizers import OptimizationContext, StopReason
 from promptgraft.optimizers.gepa import Candidate, GepaConfig, GepaOptimizer, GepaResult
 from promptgraft.optimizers.gepa.pool import mean_score
 from promptgraft.optimizers.prompt_rollout import PromptRollout
-from promptgraft.overrides import (
-    LocalPromptOverridesStore,
-    OverrideAddress,
-    PartDiff,
-    PromptOverride,
-    Provenance,
-    Revision,
-    diff_override,
-)
-from promptgraft.overrides.validation import check_section_override
+from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import EventBus
 
@@ -55,25 +49,18 @@ class DemoSettings:
 
 
 @attrs.frozen(kw_only=True)
-class Kept:
-    """What became of the winner.
+class HeldOut:
+    """Means on the tickets that the search never saw.
 
     Attributes:
-        store: where it was to be kept.
-        address: under which prompt and tag.
-        revision: what the tag points at now; None when nothing was written.
-        problem: why the store refused; empty when it did not.
+        baseline: the mean of the source; None when it could not be measured.
+        best: the mean of the winner.
+        fault: what kept them from being measured.
     """
 
-    store: LocalPromptOverridesStore
-    address: OverrideAddress
-    revision: Revision | None = None
-    problem: str = ""
-
-    @property
-    def path(self) -> Path:
-        """The file that holds what the tag points at."""
-        return override_file(self.store, self.address)
+    baseline: float | None = None
+    best: float | None = None
+    fault: PromptgraftError | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +73,7 @@ class DemoOutcome:
         identity: name and version of the model.
         config: the settings of the search.
         result: what the search found.
-        held_out: means of baseline and winner on the tickets that the search never saw.
+        measured: what baseline and winner have on the tickets that the search never saw.
         parts: how the winner differs from the source.
         kept: what became of the winner.
     """
@@ -96,7 +83,7 @@ class DemoOutcome:
     identity: str
     config: GepaConfig
     result: GepaResult
-    held_out: tuple[float | None, float | None]
+    measured: HeldOut
     parts: tuple[PartDiff, ...]
     kept: Kept
 
@@ -116,11 +103,11 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
     example = load_example()
     adapter = OfflineAdapter()
     config = _config(example, settings)
-    store = _open_store(settings.store)
-    address = OverrideAddress(example.template.ns, example.template.key, settings.tag)
-    _check_usable(store, address)
+    kept = place_for(example.template.descriptor, settings.tag, settings.store)
     with progress, _executor(settings.workers) as executor, _interruptible(settings.journal):
-        progress.say(f"the winner will be kept under tag `{settings.tag}` in {store.root_path}")
+        progress.say(
+            f"the winner will be kept under tag `{settings.tag}` in {kept.store.root_path}"
+        )
         result = _search(
             example,
             config,
@@ -130,22 +117,19 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
             progress=progress,
         )
         progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
-        held_out = _held_out(example, config, adapter, result)
+        measured = _measure(example, config, adapter, result)
+    if result.improved:
+        provenance = _provenance(result, settings.seed, measured)
+        kept = keep(kept, result.best_override, provenance=provenance)
     return DemoOutcome(
         settings=settings,
         example=example,
         identity=adapter.identity,
         config=config,
         result=result,
-        held_out=held_out,
+        measured=measured,
         parts=diff_override(example.template, result.best_override),
-        kept=_keep(
-            store,
-            address,
-            example=example,
-            result=result,
-            provenance=_provenance(result, settings.seed, held_out),
-        ),
+        kept=kept,
     )
 
 
@@ -161,36 +145,34 @@ def conclude_demo(outcome: DemoOutcome) -> ExitCode:
     if result.stop_reason is StopReason.DEADLINE:
         complain(f"stopped early: {result.stop_detail}")
         return ExitCode.STOPPED_EARLY
+    if outcome.measured.fault is not None:
+        complain(f"the held-out tickets are not measured: {outcome.measured.fault}")
+        return exit_code_of(outcome.measured.fault)
     return ExitCode.OK if result.improved else ExitCode.NOT_IMPROVED
 
 
 def _config(example: Example, settings: DemoSettings) -> GepaConfig:
-    return GepaConfig(
-        rollout_budget=settings.budget or example.budget,
+    config = GepaConfig(
+        rollout_budget=example.budget,
         minibatch_size=example.minibatch_size,
         pareto_set_size=example.pareto_set_size,
         target_section_paths=example.targets,
         training_examples=example.training,
         feedback_fn=example.feedback,
         seed=settings.seed,
+        shuffle_examples=example.shuffle,
         # The winner is kept by the demo itself, which replaces what the tag held.
         persist=False,
     )
-
-
-def _open_store(folder: str | None) -> LocalPromptOverridesStore:
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    return open_store(folder)
-
-
-def _check_usable(store: LocalPromptOverridesStore, address: OverrideAddress) -> None:
-    """Find out before the search what would keep the winner from being stored after it."""
-    if not os.access(store.root_path, os.W_OK):
-        raise StoreError(
-            f"the store's folder {store.root_path} cannot be written; name another with --store"
+    if settings.budget is None:
+        return config
+    least = config.pareto_set_size + config.step_size
+    if settings.budget < least:
+        raise ConfigError(
+            f"--budget: expected at least {least} rollouts, which pay for the baseline and one "
+            f"step, found {settings.budget}"
         )
-    store.mutate(address, lambda present: present)
+    return attrs.evolve(config, rollout_budget=settings.budget)
 
 
 @contextlib.contextmanager
@@ -234,10 +216,12 @@ def _search(
         return GepaOptimizer(context, config).optimize(Prompt(example.template))
 
 
-def _held_out(
+def _measure(
     example: Example, config: GepaConfig, adapter: OfflineAdapter, result: GepaResult
-) -> tuple[float | None, float | None]:
-    """Return the means of baseline and winner on the held-out tickets."""
+) -> HeldOut:
+    """Try baseline and winner on the held-out tickets; nothing is lost when that fails."""
+    if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
+        return HeldOut()
     rollout = PromptRollout(
         prompt=Prompt(example.template),
         base=attrs.evolve(result.best_override, sections={}),
@@ -248,44 +232,20 @@ def _held_out(
     def mean(candidate: Candidate) -> float | None:
         return mean_score([rollout(candidate, ticket, None).score for ticket in example.held_out])
 
-    baseline = mean(result.candidates[0])
-    best = mean(result.candidates[result.best_index]) if result.improved else baseline
-    return baseline, best
-
-
-def _keep(
-    store: LocalPromptOverridesStore,
-    address: OverrideAddress,
-    *,
-    example: Example,
-    result: GepaResult,
-    provenance: Provenance,
-) -> Kept:
-    """Let the tag hold the winner and nothing else, in one write."""
-    if not result.improved:
-        return Kept(store=store, address=address)
-
-    def replace(_: PromptOverride) -> PromptOverride:
-        for section in result.best_override.sections.values():
-            check_section_override(example.template.descriptor, section)
-        return result.best_override
-
     try:
-        store.mutate(address, replace, provenance=provenance)
-        revision = store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-    except StoreError as error:
-        return Kept(store=store, address=address, problem=str(error))
-    return Kept(store=store, address=address, revision=revision)
+        baseline = mean(result.candidates[0])
+        best = mean(result.candidates[result.best_index]) if result.improved else baseline
+    except (ProviderError, LimitReachedError) as error:
+        return HeldOut(fault=error)
+    return HeldOut(baseline=baseline, best=best)
 
 
-def _provenance(
-    result: GepaResult, seed: int, held_out: tuple[float | None, float | None]
-) -> Provenance:
+def _provenance(result: GepaResult, seed: int, measured: HeldOut) -> Provenance:
     scores = {
         "baseline": result.baseline_pareto_mean,
         "best": result.best_pareto_mean,
-        "held-out baseline": held_out[0],
-        "held-out best": held_out[1],
+        "held-out baseline": measured.baseline,
+        "held-out best": measured.best,
     }
     return Provenance(
         run_id=result.run_id,

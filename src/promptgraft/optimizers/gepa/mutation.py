@@ -34,7 +34,7 @@ def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
     """
     if finish_reason in _CUT_OFF:
         raise _unparsable("the reply was cut off before its end; write a shorter text")
-    blocks = _blocks(reply)
+    blocks = _blocks(reply.replace("\r\n", "\n").replace("\r", "\n"))
     chosen = [block for block in blocks if block.info.lower() == REPLY_TAG] or blocks
     if not chosen:
         raise _unparsable(f"the reply has no fenced block; open one with ```{REPLY_TAG}")
@@ -52,7 +52,7 @@ def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
 
 
 def _checked(text: str) -> str:
-    body = text.replace("\r\n", "\n").strip("\n")
+    body = text.strip("\n")
     if not body.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
     if bad := _UNUSABLE.search(body):

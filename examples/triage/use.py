@@ -1,0 +1,15 @@
+"""Render the improved prompt: all that it needs is the template, the store and the tag."""
+
+from __future__ import annotations
+
+from task import TEMPLATE, Ticket
+
+from promptgraft import LocalPromptOverridesStore, Prompt
+
+prompt = Prompt(
+    TEMPLATE, overrides_store=LocalPromptOverridesStore(), overrides_tag="triage-v1"
+).bind(Ticket("Charged twice", "Two payments for one month, please send one back.", "team"))
+rendered = prompt.render()
+
+print(rendered.text)
+print(f"\n{len(rendered.applied)} sections improved, {len(rendered.skipped)} overrides skipped")

@@ -1,0 +1,113 @@
+"""The command line as its users meet it: a process, or the same in this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from promptgraft.cli.main import run
+from promptgraft.clock import FakeClock
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    PromptOverride,
+    Provenance,
+    Revision,
+    SectionOverride,
+)
+from promptgraft.prompt import MarkdownSection, PromptTemplate
+
+SOURCE = """
+from promptgraft import MarkdownSection, Prompt, PromptTemplate
+
+TEMPLATE = PromptTemplate(
+    ns="support",
+    key="triage",
+    sections=[
+        MarkdownSection(title="Rules", key="rules", template="Choose a queue for $subject."),
+        MarkdownSection(title="Tone", key="tone", template="Be kind."),
+    ],
+)
+"""
+TEMPLATE = PromptTemplate[object](
+    ns="support",
+    key="triage",
+    sections=(
+        MarkdownSection(title="Rules", key="rules", template="Choose a queue for $subject."),
+        MarkdownSection(title="Tone", key="tone", template="Be kind."),
+    ),
+)
+TAG = "canary"
+SCORES = FrozenMap({"baseline": 0.5, "best": 0.75})
+Bodies = Mapping[tuple[str, ...], str]
+FIRST: Bodies = {("rules",): "Choose the queue for $subject.\nThink first."}
+SECOND: Bodies = {("rules",): "Choose the queue for $subject.\nThink twice.", ("tone",): "Be warm."}
+
+
+@attrs.frozen
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Console:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Ended:
+        self._capsys.readouterr()
+        code = run(arguments)
+        captured = self._capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+
+def process(
+    *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a process of its own, with nothing to read."""
+    return subprocess.run(
+        [sys.executable, "-m", "promptgraft", *arguments],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def write(
+    folder: Path,
+    sections: Bodies,
+    *,
+    tag: str = TAG,
+    note: str = "",
+    template: PromptTemplate[object] = TEMPLATE,
+) -> Revision:
+    """Write sections to the store of ``folder`` at a time that tests know."""
+    store = LocalPromptOverridesStore(folder, clock=FakeClock())
+    descriptor = template.descriptor
+    overrides = {}
+    for path, body in sections.items():
+        section = descriptor.section(path)
+        assert section is not None
+        overrides[path] = SectionOverride(path=path, expected_hash=section.content_hash, body=body)
+    store.upsert(
+        descriptor,
+        PromptOverride(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag, sections=overrides),
+        provenance=Provenance(run_id="0123456789ab", note=note, scores=SCORES) if note else None,
+    )
+    revision = store.current(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
+    assert revision is not None
+    return revision

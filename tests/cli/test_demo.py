@@ -1,0 +1,224 @@
+"""The demo as a newcomer runs it: real processes, the real example, the embedded model."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.console import process
+from promptgraft.cli.demo.example import load_example
+
+# Enough for the baseline and some steps.
+SHORT = ("--budget", "400")
+CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the demo has run once, and its document."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    (folder / ".git").mkdir()
+    ended = process("demo", *SHORT, "--json", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    (folder / "first.json").write_bytes(ended.stdout)
+    (folder / "first.log").write_bytes(ended.stderr)
+    return folder
+
+
+def test_the_demo_improves_and_says_so_in_one_document(finished: Path) -> None:
+    document = json.loads((finished / "first.json").read_bytes())
+
+    assert document["model"] == "embedded offline model"
+    assert document["improved"] is True
+    assert document["scores"]["pareto"]["gain"] > 0
+    assert document["rollouts"]["used"] <= 400
+    assert Path(document["stored"]["file"]).is_file()
+    assert document["stored"]["store"] == str(finished)
+
+
+def test_the_demo_runs_what_the_script_of_the_example_runs() -> None:
+    example = load_example()
+    script = ast.parse((example.folder / "optimize.py").read_text("utf-8"))
+    (config,) = [
+        node
+        for node in ast.walk(script)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "GepaConfig"
+    ]
+    written = {keyword.arg: ast.unparse(keyword.value) for keyword in config.keywords}
+
+    assert {
+        "rollout_budget": repr(example.budget),
+        "minibatch_size": repr(example.minibatch_size),
+        "pareto_set_size": repr(example.pareto_set_size),
+        "target_section_paths": repr(example.targets),
+        "training_examples": "load_tickets(HERE / 'train.jsonl')",
+        "feedback_fn": "feedback",
+        "seed": "seed",
+        "shuffle_examples": repr(example.shuffle),
+    } == written
+
+
+def test_the_held_out_tickets_are_no_training_tickets() -> None:
+    example = load_example()
+
+    assert len(example.training) + len(example.held_out) >= 240
+    assert not {ticket.params for ticket in example.training} & {
+        ticket.params for ticket in example.held_out
+    }
+
+
+def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
+    log = (finished / "first.log").read_bytes()
+
+    assert not CONTROLS.search(log)
+    lines = log.decode().splitlines()
+    assert lines[0] == "promptgraft demo, embedded offline model, seed 0"
+    assert lines[1] == f"the winner will be kept under tag `triage-demo` in {finished}"
+    assert lines[2].startswith("baseline 0.")
+    assert any(line.startswith("step ") and " accepted section " in line for line in lines)
+
+
+def test_the_same_seed_gives_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    first = json.loads((finished / "first.json").read_bytes())
+    stored = Path(first["stored"]["file"]).read_bytes()
+
+    again = process("demo", *SHORT, "--json", "--quiet", "--workers", "4", folder=finished)
+    assert again.stdout == (finished / "first.json").read_bytes()
+    assert Path(first["stored"]["file"]).read_bytes() == stored
+
+    (tmp_path / ".git").mkdir()
+    elsewhere = json.loads(process("demo", *SHORT, "--json", folder=tmp_path).stdout)
+    place = {"stored", "use"}
+    assert {key: value for key, value in elsewhere.items() if key not in place} == {
+        key: value for key, value in first.items() if key not in place
+    }
+
+
+def test_the_printed_python_renders_the_winner(finished: Path) -> None:
+    document = json.loads((finished / "first.json").read_bytes())
+
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(document["use"])],
+        cwd=finished,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.stderr == ""
+    for part in document["winner"]:
+        longest = max(part["body"].splitlines(), key=len)
+        assert longest in ended.stdout
+
+
+def test_the_stored_winner_is_shown_and_fits_its_source(finished: Path) -> None:
+    document = json.loads((finished / "first.json").read_bytes())
+    folder = document["use"][1].split("'")[1]
+
+    shown = process(
+        *("show", document["prompt"], "--template", f"{folder}/task.py:TEMPLATE"), folder=finished
+    )
+
+    assert shown.returncode == 0
+    assert shown.stdout.count(b": applied\n") == len(document["winner"])
+
+
+def test_the_report_fits_a_narrow_screen(finished: Path) -> None:
+    code, _, out = on_terminal(finished, "demo", *SHORT, "--quiet", columns=60)
+
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    figures = lines[next(i for i, line in enumerate(lines) if "baseline   best" in line) :]
+    assert max(len(line) for line in lines[: len(lines) - len(figures)]) <= 60
+    assert len(figures) < 40
+
+
+def test_a_panel_is_drawn_on_a_terminal_and_taken_away(finished: Path) -> None:
+    code, screen, _ = on_terminal(finished, "demo", *SHORT, columns=60, watch="stderr")
+
+    assert code == 0
+    assert "promptgraft demo, embedded offline model, seed 0" in screen
+    assert "accepted" in screen
+    assert screen.endswith("\x1b[?25h") or "\x1b[?25h" in screen[-200:]
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_ctrl_c_is_one_line(workers: str, finished: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", "demo", "--budget", "1000000", "--workers", workers],
+        cwd=finished,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stderr is not None
+    while not child.stderr.readline().startswith(b"baseline"):
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+
+    out, err = child.communicate(timeout=60)
+
+    assert (child.returncode, out) == (3, b"")
+    assert err.splitlines()[-1] == b"promptgraft: interrupted, nothing was stored"
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
+def test_the_demo_runs_in_a_small_locale(environment: dict[str, str], finished: Path) -> None:
+    ended = process("demo", *SHORT, folder=finished, environment=environment)
+
+    assert ended.returncode == 0
+    assert (ended.stdout + ended.stderr).isascii()
+
+
+def on_terminal(
+    folder: Path, *arguments: str, columns: int, watch: str = "stdout"
+) -> tuple[int, str, str]:
+    """Run on a terminal; return exit code, what standard error got, what standard output got.
+
+    Only the stream to ``watch`` is a terminal, the other one is a pipe.
+    """
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", *arguments],
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs if watch == "stdout" else subprocess.DEVNULL,
+        stderr=theirs if watch == "stderr" else subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    got = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([ours], [], [], 1)
+        if not ready:
+            continue
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break  # how Linux says that the other end is closed
+        if not part:
+            break
+        got += part
+    os.close(ours)
+    text = got.decode().replace("\r\n", "\n")
+    code = child.wait(timeout=60)
+    return (code, "", text) if watch == "stdout" else (code, text, "")

@@ -1,0 +1,226 @@
+"""What commands read and write: real processes, pipes, closed streams, terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from cli.console import process, write
+from promptgraft.overrides import Revision
+
+NAME = "support/triage"
+COMMANDS = ("demo", "show", "diff", "history", "rollback")
+HOSTILE = "[red]$subject[/red]\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil \u2192 \u00e9\u2026"
+CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+def shell(line: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of shell in which `promptgraft` is this one."""
+    command = f"promptgraft() {{ '{sys.executable}' -m promptgraft \"$@\"; }}; {line}"
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, capture_output=True, timeout=60, check=False
+    )
+
+
+def on_terminal(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    """Run a command whose standard output is a terminal; return exit code and what it got."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", *arguments],
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "60", **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    got = b""
+    try:
+        while part := os.read(ours, 65536):
+            got += part
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    os.close(ours)
+    child.communicate(timeout=60)
+    return child.returncode, got
+
+
+@pytest.fixture
+def hostile(project: Path) -> Path:
+    write(project, {("rules",): "Choose a queue for $subject."}, note="plain")
+    write(project, {("rules",): HOSTILE}, note="a \x1b[31mnote\n\u2192 of two lines")
+    return project
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_reads_well_on_a_narrow_terminal(command: list[str], project: Path) -> None:
+    ended = process(*command, "--help", folder=project, environment={"COLUMNS": "60"})
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    lines = ended.stdout.decode().splitlines()
+    assert lines[0].startswith(" ".join(["Usage: promptgraft", *command]))
+    assert max(len(line) for line in lines) <= 60
+    assert "  Examples:" in lines
+    for line in lines[lines.index("  Examples:") + 1 :]:
+        assert line.startswith("    promptgraft ")
+
+
+def test_help_of_the_program_says_what_each_command_says(project: Path) -> None:
+    ended = process("--help", folder=project)
+
+    assert process(folder=project).stdout == ended.stdout
+    for command in COMMANDS:
+        summary = re.search(rf"^  {command} +(.+)$", ended.stdout.decode(), re.MULTILINE)
+        assert summary is not None
+        own = process(command, "-h", folder=project).stdout.decode().split("\n\n")[1]
+        first = own.strip().partition(".")[0]
+        assert summary[1].rstrip(".") in (first, first.partition(",")[0])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["demo", "--help"]])
+def test_help_loads_nothing_that_it_does_not_need(arguments: list[str], project: Path) -> None:
+    heavy = [
+        "attrs",
+        "jinja2",
+        "cattrs",
+        "rich",
+        "filelock",
+        "promptgraft.optimizers",
+        "promptgraft.prompt",
+    ]
+    code = (
+        "import sys\nfrom promptgraft.cli.main import run\n"
+        f"code = run({arguments!r})\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert ended.stderr == b"[]\n"
+
+
+def test_standard_input_is_never_read(hostile: Path) -> None:
+    for command in (f"show {NAME}", f"diff {NAME}", f"history {NAME}", f"rollback {NAME}"):
+        ended = shell(f"{{ promptgraft {command} >&2; cat; }} <<< untouched", hostile)
+        assert (ended.returncode, ended.stdout) == (0, b"untouched\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_fault(closed: str, hostile: Path) -> None:
+    assert shell(f"promptgraft show {NAME} {closed}", hostile).returncode == 0
+    assert shell(f"promptgraft show a/b {closed}", hostile).returncode == 2
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(project: Path) -> None:
+    write(project, {("tone",): "warm\n" * 100_000})
+
+    ended = shell(f"promptgraft show {NAME} | head -1; echo ${{PIPESTATUS[0]}}", project)
+
+    assert ended.stdout == b"prompt    support/triage\n141\n"
+    assert ended.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_line(hostile: Path) -> None:
+    ended = shell(f"promptgraft show {NAME} > /dev/full", hostile)
+
+    assert ended.returncode == 2
+    assert ended.stderr == b"promptgraft: the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", ["show", "diff", "history", "rollback"])
+def test_text_in_a_pipe_has_no_control_characters(command: str, hostile: Path) -> None:
+    arguments = [command, NAME]
+
+    ended = process(*arguments, folder=hostile, environment={"FORCE_COLOR": "1"})
+
+    assert ended.returncode == 0
+    assert not CONTROLS.search(ended.stdout)
+    assert "\u202e" not in ended.stdout.decode()
+    if command in {"show", "diff"}:
+        assert (
+            "[red]$subject[/red]\\x1b[31m\\x1b]0;title\\x07\\rover\\x9b2J\\u202eevil → é…"
+        ) in ended.stdout.decode()
+    if command == "history":
+        assert "a \\x1b[31mnote\\n→ of two lines\n" in ended.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "latin-1:strict"},
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "diff", "history", "rollback"])
+def test_no_locale_is_too_small(command: str, environment: dict[str, str], hostile: Path) -> None:
+    ended = process(command, NAME, folder=hostile, environment=environment)
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    if command == "show" and "latin-1:strict" not in environment.values():
+        assert b"\\u202eevil -> \\xe9..." in ended.stdout
+    as_json = process("show", NAME, "--json", folder=hostile, environment=environment)
+    assert json.loads(as_json.stdout)["tag"] == "canary"
+    assert as_json.stdout.isascii()
+
+
+def test_json_gives_hostile_texts_back_unchanged(hostile: Path) -> None:
+    ended = process("show", NAME, "--json", folder=hostile)
+
+    assert json.loads(ended.stdout)["parts"][0]["body"] == HOSTILE
+    assert not CONTROLS.search(ended.stdout)
+
+
+def test_what_a_template_prints_does_not_mix_with_the_document(
+    hostile: Path, revisions: tuple[Revision, Revision]
+) -> None:
+    source = hostile / "prompts.py"
+    source.write_text(f"print('hello')\n{source.read_text('utf-8')}", "utf-8")
+
+    ended = process("show", NAME, "--template", f"{source}:TEMPLATE", "--json", folder=hostile)
+
+    assert json.loads(ended.stdout)["parts"][0]["applied"] is True
+    assert ended.stderr == b"hello\n"
+
+
+def test_colours_only_on_a_terminal_that_wants_them(hostile: Path) -> None:
+    colour = b"\x1b[32m"
+
+    assert colour in on_terminal(["diff", NAME], hostile)[1]
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        code, got = on_terminal(["diff", NAME], hostile, environment)
+        assert code == 0
+        assert b"\x1b" not in got
+
+
+def test_hostile_texts_do_not_reach_a_terminal(hostile: Path) -> None:
+    for command in ("show", "diff", "history"):
+        _, got = on_terminal([command, NAME], hostile)
+        ours = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", got)
+        assert not CONTROLS.search(ours)
+        assert b"\x1b[31mover" not in got
+        assert "\u202e" not in got.decode()
+
+
+def test_long_values_are_wrapped_on_a_terminal_and_paths_stay_whole(hostile: Path) -> None:
+    path = f"{hostile}/.promptgraft/overrides/support/triage/canary.json"
+
+    _, got = on_terminal(["show", NAME], hostile, {"NO_COLOR": "1"})
+
+    lines = got.decode().splitlines()
+    assert f"file      {path}" in lines
+    assert "revision  2 (" in got.decode()
+    revision = next(index for index, line in enumerate(lines) if line.startswith("revision"))
+    assert len(lines[revision]) <= 60
+    assert lines[revision + 1].startswith(" " * 10)

@@ -1,0 +1,83 @@
+"""Text from prompts cannot command a terminal, in any encoding."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptgraft.cli.text import (
+    counted,
+    difference,
+    moment,
+    score,
+    spell_for_encoding,
+    visible,
+    visible_line,
+)
+
+TEXTS = st.text(st.characters(exclude_categories=()))
+
+
+@given(TEXTS)
+def test_nothing_is_left_that_a_terminal_would_obey(text: str) -> None:
+    shown = visible(text)
+    line = visible_line(text)
+
+    for character in shown.replace("\n", "").replace("\t", "") + line:
+        assert unicodedata.category(character) not in {"Cc", "Cs", "Zl", "Zp"}
+        assert unicodedata.bidirectional(character) not in {
+            *("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        }
+    assert shown.count("\n") == text.count("\n")
+    shown.encode("utf-8")
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"])))
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+    assert visible(text) == text
+    assert visible_line(text) == text
+
+
+def test_escapes_say_what_was_there() -> None:
+    text = "a\x1b[2J\r\n\tb\x9b\u202ec\ud800"
+    assert visible(text) == "a\\x1b[2J\\r\n\tb\\x9b\\u202ec\\ud800"
+    assert visible_line(text) == "a\\x1b[2J\\r\\n\\tb\\x9b\\u202ec\\ud800"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@given(TEXTS)
+def test_every_encoding_can_carry_every_text(encoding: str, text: str) -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding=encoding, newline="")
+    spell_for_encoding(stream)
+
+    stream.write(visible(text))
+    stream.flush()
+
+    assert written.getvalue().decode(encoding).count("\n") == text.count("\n")
+
+
+def test_typographic_characters_become_their_plain_relatives() -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="ascii", newline="")
+    spell_for_encoding(stream, None)
+
+    stream.write("3f9c… “so” it’s → é ✓")
+    stream.flush()
+
+    assert written.getvalue() == b'3f9c... "so" it\'s -> \\xe9 \\u2713'
+
+
+def test_figures_are_short() -> None:
+    local = timezone(timedelta(hours=2))
+    assert moment(datetime(2026, 1, 1, 1, 2, 3, 999, tzinfo=local)) == "2025-12-31 23:02:03Z"
+    assert moment(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01 00:00:00Z"
+    assert (score(2 / 3), score(None)) == ("0.667", "none")
+    assert (difference(0.5, 0.75), difference(0.5, 0.25)) == ("+0.250", "-0.250")
+    assert (difference(None, 0.5), difference(0.5, None)) == ("", "")
+    assert (counted(1, "section"), counted(0, "section")) == ("1 section", "0 sections")

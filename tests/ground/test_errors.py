@@ -1,0 +1,92 @@
+"""The tree of errors: drawn as it is, and every error survives a trip between processes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+
+import attrs
+import pytest
+
+from promptgraft import errors
+from promptgraft.errors import DataFormatError, PromptgraftError, WinnerNotStoredError
+
+_NODE = re.compile(r"^ {4}(?P<rails>[│├└─ ]*)(?P<name>[A-Z]\w+)(?:\s+\((?P<builtin>\w+)\))?")
+
+
+@attrs.frozen
+class Drawn:
+    """One line of the tree in the docstring of ``promptgraft.errors``."""
+
+    name: str
+    parent: str | None
+    builtin: str | None
+
+
+def drawn() -> list[Drawn]:
+    found: list[Drawn] = []
+    above: dict[int, str] = {}
+    for line in inspect.cleandoc(errors.__doc__ or "").splitlines():
+        if match := _NODE.match(line):
+            depth = len(match["rails"]) // 4
+            above[depth] = match["name"]
+            found.append(Drawn(match["name"], above.get(depth - 1), match["builtin"]))
+    return found
+
+
+def classes() -> list[type[PromptgraftError]]:
+    """Return every error class of the module, base first."""
+    members = [member for _, member in inspect.getmembers(errors, inspect.isclass)]
+    return [member for member in members if issubclass(member, PromptgraftError)]
+
+
+def made(kind: type[PromptgraftError]) -> PromptgraftError:
+    if issubclass(kind, WinnerNotStoredError):
+        return kind("the disk is full", {"best": 0.5})
+    if issubclass(kind, DataFormatError):
+        return kind("two faults", ("one", "two"))
+    return kind("what happened", 5)
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    real = []
+    for kind in classes():
+        own = [base.__name__ for base in kind.__bases__ if issubclass(base, PromptgraftError)]
+        builtin = [base.__name__ for base in kind.__bases__ if base.__module__ == "builtins"]
+        parent = None if kind is PromptgraftError else own[0]
+        real.append(Drawn(kind.__name__, parent, builtin[0] if parent and builtin else None))
+        assert len(own) + len(builtin) == len(kind.__bases__) <= 2
+    assert len(real) > 20
+    assert sorted(drawn(), key=str) == sorted(real, key=str)
+
+
+def test_every_error_says_what_it_is() -> None:
+    assert [kind.__name__ for kind in classes() if not kind.__dict__.get("__doc__")] == []
+
+
+@pytest.mark.parametrize("kind", classes(), ids=lambda kind: kind.__name__)
+def test_every_error_pickles_and_copies_with_all_it_carries(kind: type[PromptgraftError]) -> None:
+    error = made(kind)
+    error.add_note("while testing")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is kind
+        assert again is not error
+        assert again.args == error.args
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_a_data_format_error_with_one_fault_names_it() -> None:
+    assert DataFormatError("a.json: expected a list").faults == ("a.json: expected a list",)
+
+
+def test_builtin_handlers_catch_what_a_user_would_expect() -> None:
+    for kind, builtin in (
+        (errors.ConfigError, ValueError),
+        (errors.UnknownPartError, LookupError),
+        (errors.DeadlineExceededError, TimeoutError),
+    ):
+        with pytest.raises(builtin):
+            raise kind("x")

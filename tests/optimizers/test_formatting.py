@@ -1,0 +1,179 @@
+"""What reflectors and journals are given of inputs, answers and traces."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import Question
+from promptgraft.adapters.base import PromptResponse, Usage
+from promptgraft.errors import JournalCorruptError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers.formatting import clip, default_example_formatter, show_value
+from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.optimizers.rollouts import record_from_json, record_to_json
+from promptgraft.optimizers.text import joined
+from promptgraft.serde import digest_text
+
+NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
+
+
+@given(st.text(max_size=900), st.integers(100, 400))
+@settings(max_examples=1000, deadline=None)
+def test_a_clipped_text_keeps_head_and_tail_and_says_exactly_what_is_missing(
+    text: str, limit: int
+) -> None:
+    clipped = clip(text, limit)
+    assert len(clipped) <= limit
+    if len(text) <= limit:
+        assert clipped == text
+        return
+    [(left_out, total)] = [(int(m[1]), int(m[2])) for m in NOTE.finditer(clipped)][-1:]
+    note = f"\n[… {left_out} of {total} characters left out …]\n"
+    head, _, tail = clipped.partition(note)
+    assert total == len(text)
+    assert text == head + text[len(head) : len(head) + left_out] + tail
+    assert 0 <= len(head) - len(tail) <= 1
+    assert len(head) + len(tail) >= limit - len(note) - 3
+
+
+@pytest.mark.parametrize("limit", [100, 999, 1000, 9_999, 10_000, 99_999, 100_000])
+def test_a_clipped_text_stays_within_the_limit_where_counts_grow_a_digit(limit: int) -> None:
+    for surplus in (1, 8, 9, 10, 98, 99, 100, 950, 999, 1000, 10**6):
+        clipped = clip("x" * (limit + surplus), limit)
+        assert len(clipped) <= limit
+        found = NOTE.search(clipped)
+        assert found is not None
+        assert int(found[1]) == limit + surplus - clipped.count("x")
+
+
+@given(st.text(max_size=60), st.integers(0, 60))
+def test_a_limit_without_room_for_the_note_keeps_the_head(text: str, limit: int) -> None:
+    clipped = clip(text, limit)
+    assert len(clipped) <= limit
+    assert text.startswith(clipped[:1])
+
+
+@attrs.frozen
+class Ticket:
+    title: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    body: str
+    pages: int
+
+
+class Queue(Enum):
+    BILLING = "billing"
+
+
+def shown(*params: object, response: PromptResponse[object] | None) -> tuple[str, str]:
+    return default_example_formatter(GepaExample(id="e", params=params), response)
+
+
+def answered(text: str, output: object = None) -> PromptResponse[object]:
+    return PromptResponse[object](text=text, output=output)
+
+
+@pytest.mark.parametrize(
+    ("param", "text"),
+    [
+        (Ticket("a", ("b",)), '{\n  "title": "a",\n  "tags": [\n    "b"\n  ]\n}'),
+        (Note("é", 2), '{\n  "body": "é",\n  "pages": 2\n}'),
+        ({"word": "w"}, '{\n  "word": "w"\n}'),
+        ({"queue": Queue.BILLING}, '{\n  "queue": "billing"\n}'),
+    ],
+)
+def test_one_parameter_is_shown_as_json(param: object, text: str) -> None:
+    assert shown(param, response=answered("x")) == (text, "x")
+
+
+def test_several_parameters_are_shown_together() -> None:
+    text, _ = shown(Question("w"), {"tone": "kind"}, response=None)
+    assert text == '[\n  {\n    "word": "w"\n  },\n  {\n    "tone": "kind"\n  }\n]'
+    assert shown(response=None) == ("[]", "<no response>")
+
+
+def test_a_parameter_that_json_cannot_hold_is_shown_by_its_repr() -> None:
+    assert show_value({"at": 1 + 2j}) == "{'at': (1+2j)}"
+    assert show_value(float("nan")) == "nan"
+
+
+def test_answers_are_shown_as_what_the_model_wrote() -> None:
+    for response, text in (
+        (None, "<no response>"),
+        (answered(""), "<empty>"),
+        (answered("ok"), "ok"),
+        (answered('{"title": "a"}', Ticket("a")), '{"title": "a"}'),
+        (answered("", Ticket("a")), '{\n  "title": "a",\n  "tags": []\n}'),
+    ):
+        assert shown(Question("w"), response=response)[1] == text
+
+
+def test_halves_of_characters_are_joined_and_everything_else_is_kept() -> None:
+    assert joined("\ud83d\ude00") == "😀"
+    assert joined("a\ud83d\ud83d\ude00\ude00b") == "a\ud83d😀\ude00b"
+    assert joined("\ude00\ud83d") == "\ude00\ud83d"
+
+
+texts = st.text(st.characters() | st.sampled_from("\ud83d\ude00"), max_size=12)
+
+
+@given(texts)
+def test_a_joined_text_reads_back_from_a_journal_as_it_is(text: str) -> None:
+    journal = MemoryJournal()
+    journal.begin({})
+    once = joined(text)
+    journal.append("k", digest_text("q"), "rollout", once)
+    found = journal.find("k", digest_text("q"))
+    assert found is not None
+    assert found.value == once == joined(once)
+
+
+feedbacks = st.builds(
+    RolloutFeedback,
+    score=st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9),
+    feedback=texts,
+    eval_trace=st.none() | texts,
+)
+records = st.builds(
+    RolloutRecord,
+    example_id=texts,
+    inputs_repr=texts,
+    output_repr=texts,
+    tool_trace_repr=texts,
+    feedback=st.none() | feedbacks,
+    fault=texts,
+    usage=st.builds(
+        Usage,
+        input_tokens=st.integers(0, 10**9),
+        output_tokens=st.integers(0, 10**9),
+        cached_tokens=st.integers(0, 10**9),
+    ),
+)
+
+
+@given(records)
+@settings(max_examples=300, deadline=None)
+def test_a_rollout_reads_back_from_a_journal_as_it_is(record: RolloutRecord) -> None:
+    journal = MemoryJournal()
+    journal.begin({})
+    journal.append("k", digest_text("q"), "rollout", record_to_json(record))
+    found = journal.find("k", digest_text("q"))
+    assert found is not None
+    assert record_from_json(found.value, "k") == record
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"example": "e"}, "text"])
+def test_a_record_that_is_no_rollout_is_named(answer: None) -> None:
+    with pytest.raises(JournalCorruptError, match="record `step/1/parent/0` is no rollout"):
+        record_from_json(answer, "step/1/parent/0")

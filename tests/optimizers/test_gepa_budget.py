@@ -1,0 +1,221 @@
+"""Every call is counted, and there is never one too many."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import PROMPT, Run, config, instruction, twins
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import (
+    CandidateError,
+    ConfigError,
+    OutputError,
+    PermanentProviderError,
+    TransientProviderError,
+)
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import StopReason
+from promptgraft.optimizers.gepa import GepaConfig, GepaExample, RolloutFeedback
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import SessionProtocol
+
+SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, 1e300)
+REPLIES = (
+    "",
+    "no block",
+    "```instruction\nnever closed",
+    instruction(""),
+    instruction("$unknown"),
+    instruction("x" * 400),
+    instruction("a\x00b"),
+    "```\na\n```\n```\nb\n```",
+)
+ENDED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
+
+
+@attrs.frozen(kw_only=True)
+class World:
+    """Models and judges that do something else at every call, as ``salt`` decides."""
+
+    salt: int
+    trouble: float
+    refusals: float
+    spare: int
+    minibatch: int
+    pareto: int
+    learning: int
+    share: float
+    zero: bool
+    modules: int
+    patience: int
+
+    @property
+    def least(self) -> int:
+        return 2 * self.pareto + 2 * min(self.minibatch, self.learning)
+
+    @property
+    def budget(self) -> int:
+        return self.least + self.spare
+
+    def settings(self, **changes: object) -> GepaConfig:
+        return config(
+            **{
+                "rollout_budget": self.budget,
+                "minibatch_size": self.minibatch,
+                "pareto_set_size": self.pareto,
+                "training_examples": twins(6)[: self.pareto + self.learning],
+                "feedback_fn": self.judge,
+                "seed": self.salt,
+                "on_error": "zero" if self.zero else "unscored",
+                "max_unscored_share": self.share,
+                "max_failed_reflections": self.patience,
+                "max_idle_steps": self.patience,
+                "max_part_chars": 300,
+                "target_section_paths": (("rules",), ("notes",))[: self.modules],
+            }
+            | changes
+        )
+
+    def chance(self, *place: object) -> random.Random:
+        return random.Random(f"{self.salt}/{place}")
+
+    def judge(
+        self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        return RolloutFeedback(
+            score=self.chance(example.id, response.text).choice(SCORES), feedback="so so"
+        )
+
+    def answer(self, rendered: RenderedPrompt[object]) -> str:
+        chance = self.chance("task", rendered.text)
+        if chance.random() < self.refusals:
+            raise PermanentProviderError("refused")
+        if chance.random() < self.trouble:
+            kinds: list[Exception] = [TransientProviderError("429"), OutputError("odd")]
+            raise chance.choice(kinds)
+        return rendered.text
+
+    def reply(self, rendered: RenderedPrompt[object]) -> str:
+        chance = self.chance("reflection", rendered.text)
+        if chance.random() < self.refusals / 2:
+            raise PermanentProviderError("refused")
+        if chance.random() < self.trouble:
+            kinds: list[Exception] = [TransientProviderError("503"), CandidateError("odd")]
+            raise chance.choice(kinds)
+        if chance.random() < 0.3:
+            return chance.choice(REPLIES)
+        return instruction(f"text {chance.randrange(60)}")
+
+    def run(self, **surroundings: Any) -> Run:
+        return Run(
+            self.settings(), task=self.answer, reflection=self.reply, prompt=PROMPT, **surroundings
+        )
+
+
+worlds = st.builds(
+    World,
+    salt=st.integers(0, 2**32),
+    trouble=st.sampled_from((0.0, 0.05, 0.1, 0.3, 0.9)),
+    refusals=st.just(0.0),
+    spare=st.integers(-2, 150),
+    minibatch=st.integers(1, 8),
+    pareto=st.integers(1, 6),
+    learning=st.integers(1, 6),
+    share=st.sampled_from((0.3, 0.5, 1.0)),
+    zero=st.booleans(),
+    modules=st.integers(1, 2),
+    patience=st.integers(1, 6),
+)
+
+
+def can_run(world: World) -> bool:
+    """Tell whether the budget pays for baseline and one step; if not, see that it is refused."""
+    if world.spare >= 0:
+        return True
+    with pytest.raises(ConfigError, match=f"rollout_budget: expected at least {world.least} "):
+        world.settings()
+    return False
+
+
+@given(worlds)
+@settings(max_examples=250, deadline=None)
+def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
+    if not can_run(world):
+        return
+    journal = MemoryJournal()
+    run = world.run(journal=journal)
+    result = run.start()
+    event(f"stopped: {result.stop_reason}, faults: {bool(result.unscored_rollouts)}")
+
+    assert run.task.calls == result.total_rollouts <= world.budget
+    assert run.reflection.calls == result.total_reflections <= 2 * result.steps
+    assert result.accepted_mutations == len(result.candidates) - 1
+    if result.stop_reason is StopReason.BUDGET:
+        assert world.budget - result.total_rollouts < world.settings().step_size
+
+    again = world.run(journal=journal)
+    if result.stop_reason not in ENDED_BY_FAULTS:
+        assert again.start() == result
+        assert again.task.calls == again.reflection.calls == 0
+    elif result.stop_reason is StopReason.PROVIDER_FAILED:
+        assert again.start() == result  # nothing has changed: the same calls fail the same way
+        assert 0 < again.task.calls == result.unscored_rollouts - recorded_faults(journal)
+
+
+def recorded_faults(journal: MemoryJournal) -> int:
+    return sum(
+        record.kind == "fault" and "/reflect/" not in record.key for record in journal.records()
+    )
+
+
+@given(worlds.map(lambda world: attrs.evolve(world, refusals=0.02)))
+@settings(max_examples=100, deadline=None)
+def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: World) -> None:
+    if not can_run(world):
+        return
+    run = world.run()
+    result = run.start()
+    refused_task = run.task.calls - result.total_rollouts
+    refused_reflection = run.reflection.calls - result.total_reflections
+    assert run.task.calls <= world.budget
+    assert (refused_task, refused_reflection) in {(0, 0), (1, 0), (0, 1)}
+    if refused_task or refused_reflection:
+        assert result.stop_reason is StopReason.PROVIDER_FAILED
+        assert result.stop_detail == "refused"
+
+
+@given(worlds, st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more: int) -> None:
+    if not can_run(world):
+        return
+    journal = MemoryJournal()
+    first = world.run(journal=journal).start()
+    if first.stop_reason in ENDED_BY_FAULTS:
+        return
+    larger = attrs.evolve(world, spare=world.spare + more)
+    resumed = larger.run(journal=journal)
+    uninterrupted = larger.run()
+    result = uninterrupted.start()
+    assert resumed.start() == result
+    assert resumed.task.calls == uninterrupted.task.calls - first.total_rollouts
+    assert resumed.reflection.calls == uninterrupted.reflection.calls - first.total_reflections
+
+
+@given(worlds)
+@settings(max_examples=30, deadline=None)
+def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
+    if not can_run(world):
+        return
+    with ThreadPoolExecutor(4) as executor:
+        run = world.run(executor=executor)
+        result = run.start()
+    assert run.task.calls == result.total_rollouts <= world.budget
+    assert result == world.run().start()

@@ -1,0 +1,276 @@
+"""Settings that cannot work are refused before anything is paid for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+from optimizers.worlds import (
+    NOTES,
+    PROMPT,
+    QUESTION,
+    RULES,
+    TEMPLATE,
+    Question,
+    Run,
+    config,
+    examples,
+    twins,
+)
+from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers.gepa import GepaExample
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+
+INTEGERS = {
+    "rollout_budget": 1,
+    "minibatch_size": 1,
+    "pareto_set_size": 1,
+    "seed": 0,
+    "max_example_chars": 100,
+    "max_trace_chars": 100,
+    "max_part_chars": 1,
+    "max_failed_reflections": 1,
+    "max_idle_steps": 1,
+}
+NO_NUMBERS = (math.nan, math.inf, -math.inf, True, "4", None)
+
+
+def refused(message: str, **changes: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        config(**changes)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_a_number_that_is_none_or_too_small_is_refused(name: str) -> None:
+    least = INTEGERS[name]
+    for value in (*NO_NUMBERS, 4.0, least - 1, -1):
+        refused(
+            f"{name}: expected an integer of at least {least}, found {value!r}", **{name: value}
+        )
+
+
+@pytest.mark.parametrize("name", ["perfect_score", "max_unscored_share"])
+@pytest.mark.parametrize("value", [*NO_NUMBERS, 10**400])
+def test_a_share_or_a_score_that_is_no_finite_number_is_refused(name: str, value: object) -> None:
+    refused(f"{name}: expected a finite number, found {repr(value)[:80]}", **{name: value})
+
+
+def test_a_share_outside_0_to_1_is_refused() -> None:
+    for value in (-0.1, 1.1):
+        refused(f"max_unscored_share: expected 0 to 1, found {value}", max_unscored_share=value)
+    assert config(max_unscored_share=0).max_unscored_share == 0
+    assert config(max_unscored_share=1).max_unscored_share == 1
+
+
+def test_a_part_longer_than_stores_keep_is_refused() -> None:
+    refused(
+        f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, found ",
+        max_part_chars=MAX_BODY_CHARS + 1,
+    )
+    assert config(max_part_chars=MAX_BODY_CHARS).max_part_chars == MAX_BODY_CHARS
+
+
+@pytest.mark.parametrize("name", ["feedback_fn", "example_formatter", "trace_formatter"])
+def test_a_function_that_cannot_be_called_is_refused(name: str) -> None:
+    refused(f"{name}: expected a function, found 'exact_match'", **{name: "exact_match"})
+
+
+def test_a_missing_feedback_function_is_refused() -> None:
+    refused("feedback_fn: expected a function, found None", feedback_fn=None)
+
+
+@pytest.mark.parametrize("name", ["persist", "shuffle_examples"])
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_a_switch_that_is_neither_true_nor_false_is_refused(name: str, value: object) -> None:
+    refused(f"{name}: expected True or False, found {value!r}", **{name: value})
+
+
+def test_unknown_choices_are_refused() -> None:
+    refused("on_error: expected 'unscored' or 'zero', found 'ignore'", on_error="ignore")
+    refused("persist_scope: expected a PersistenceScope, found 'global'", persist_scope="global")
+
+
+def test_targets_that_are_no_paths_are_refused() -> None:
+    refused("target_section_paths: expected at least one section path", target_section_paths=())
+    for value in (None, "rules", 5):
+        refused(
+            f"target_section_paths: expected a tuple of section paths, found {value!r}",
+            target_section_paths=value,
+        )
+    for path in ("rules", ["rules"], (1,)):
+        refused(
+            "target_section_paths: expected tuples of section keys such as "
+            f"('policies', 'refunds'), found {path!r}",
+            target_section_paths=(RULES, path),
+        )
+
+
+def test_a_target_that_is_named_twice_is_refused() -> None:
+    refused(
+        "target_section_paths: `rules` is named twice", target_section_paths=(RULES, NOTES, RULES)
+    )
+
+
+def test_examples_that_are_none_are_refused() -> None:
+    for value in (None, "data.jsonl", 5):
+        refused(
+            f"training_examples: expected a sequence of GepaExample, found {value!r}",
+            training_examples=value,
+        )
+    refused(
+        "training_examples[2]: expected a GepaExample, found 'e2'",
+        training_examples=(*examples(2), "e2"),
+    )
+    refused("leave none to learn from", training_examples=())
+
+
+def test_examples_with_one_id_are_refused() -> None:
+    refused(
+        "training_examples: the id `e1` occurs twice",
+        training_examples=(*examples(12), *examples(1, first=1)),
+    )
+
+
+def test_an_example_without_a_text_for_an_id_or_with_bare_parameters_is_refused() -> None:
+    with pytest.raises(ConfigError, match="id: expected text, found 7"):
+        GepaExample(id=7, params=())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"params: expected a tuple .* found Question\(word='x'"):
+        GepaExample(id="x", params=Question("x"))  # type: ignore[arg-type]
+    for params in ("word", {"word": "x"}):
+        with pytest.raises(ConfigError, match="params: expected a tuple of parameters"):
+            GepaExample(id="x", params=params)
+    assert GepaExample(id="x", params=[Question("x")]).params == (Question("x"),)
+
+
+@pytest.mark.parametrize("size", [12, 13, 99])
+def test_a_pareto_set_that_leaves_nothing_to_learn_from_is_refused(size: int) -> None:
+    refused(
+        f"pareto_set_size: {size} of 12 examples leave none to learn from", pareto_set_size=size
+    )
+
+
+def test_a_budget_that_does_not_pay_for_one_step_is_refused() -> None:
+    refused(
+        "rollout_budget: expected at least 18 (the baseline takes 6 rollouts, one step up to 12), "
+        "found 17",
+        rollout_budget=17,
+    )
+    run = Run(config(rollout_budget=18))
+    result = run.start()
+    assert result.steps == 1
+    assert result.total_rollouts == run.task.calls == 18
+
+
+def test_a_minibatch_is_never_larger_than_what_there_is_to_learn_from() -> None:
+    settings = config(training_examples=twins(6)[:8], minibatch_size=99, rollout_budget=16)
+    assert settings.batch_size == 2
+    assert settings.step_size == 2 + 2 + 6
+    refused(
+        "rollout_budget: expected at least 16",
+        training_examples=twins(6)[:8],
+        minibatch_size=99,
+        rollout_budget=15,
+    )
+
+
+def test_settings_may_not_be_changed() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        config().seed = 2  # type: ignore[misc]
+
+
+def refuses_to_start(run: Run, error: type[CallerError], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        run.start()
+    assert run.task.calls == run.reflection.calls == 0
+
+
+def test_an_unknown_target_is_refused_with_a_list_of_what_exists() -> None:
+    journal = MemoryJournal()
+    refuses_to_start(
+        Run(config(target_section_paths=(RULES, ("nots",))), journal=journal),
+        UnknownPartError,
+        "prompt `toy/words` has no section `nots` (did you mean `notes`?); overridable sections: "
+        "`rules`, `question`, `notes`",
+    )
+    assert len(journal) == 0
+
+
+def test_a_target_that_may_not_be_overridden_is_refused() -> None:
+    fixed = attrs.evolve(TEMPLATE.sections[0], overridable=False)
+    template = attrs.evolve(TEMPLATE, sections=(fixed, *TEMPLATE.sections[1:]))
+    refuses_to_start(
+        Run(prompt=Prompt[object](template)),
+        UnknownPartError,
+        "prompt `toy/words` does not allow overrides of section `rules`; overridable sections: "
+        "`question`, `notes`",
+    )
+
+
+@pytest.mark.parametrize("empty", [(), ("",)])
+def test_an_empty_path_is_refused(empty: tuple[str, ...]) -> None:
+    refuses_to_start(Run(config(target_section_paths=(empty,))), UnknownPartError, "has no section")
+
+
+def test_a_section_longer_than_a_new_text_may_be_is_refused() -> None:
+    refuses_to_start(
+        Run(config(max_part_chars=10)),
+        ConfigError,
+        "max_part_chars: section rules is 12 characters long now, more than the 10 that a new "
+        "text may have; raise the limit",
+    )
+    store = InMemoryPromptOverridesStore()
+    store.set_section_override(PROMPT, path=NOTES, body="n" * 301)
+    refuses_to_start(
+        Run(config(max_part_chars=300), overrides_store=store),
+        ConfigError,
+        "max_part_chars: section notes is 301 characters long now",
+    )
+
+
+def test_an_example_that_does_not_bind_is_refused_by_name() -> None:
+    for params, problem in (
+        ((), "section `question` needs a value for `$word`"),
+        (("w9",), "expected attrs or dataclass instances, or mappings with string keys"),
+        (({"wrd": "w9"},), "section `question` needs a value for `$word`"),
+    ):
+        odd = GepaExample(id="odd one", params=params)
+        refuses_to_start(
+            Run(config(training_examples=(*twins(6), odd))),
+            BindingError,
+            f"example `odd one`: {'bind: ' if params == ('w9',) else ''}{problem}",
+        )
+
+
+def test_an_example_that_does_not_render_is_refused_by_name() -> None:
+    template = PromptTemplate[object](
+        ns="toy",
+        key="words",
+        sections=(
+            *TEMPLATE.sections,
+            MarkdownSection(
+                title="Length", key="length", syntax="jinja", template="{{ 12 // word|length }}"
+            ),
+        ),
+    )
+    empty = GepaExample(id="empty word", params=(Question(""),))
+    refuses_to_start(
+        Run(config(training_examples=(*twins(6), empty)), prompt=Prompt[object](template)),
+        BindingError,
+        "example `empty word`: section `length`",
+    )
+
+
+def test_what_is_wrong_is_found_before_the_journal_is_bound() -> None:
+    journal = MemoryJournal()
+    wrong = Run(config(target_section_paths=(("nots",),)), journal=journal)
+    with pytest.raises(UnknownPartError):
+        wrong.start()
+    right = Run(config(target_section_paths=(QUESTION, RULES, NOTES)), journal=journal)
+    assert right.start().total_rollouts > 0

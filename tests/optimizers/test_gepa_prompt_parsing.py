@@ -1,0 +1,239 @@
+"""Replies of reflection models: read strictly, or refused with a reason."""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import hostile_text, refusal_of
+from promptgraft.optimizers import RejectionReason
+from promptgraft.optimizers.gepa.mutation import parse_reply
+from promptgraft.optimizers.gepa.prompts import fenced
+from promptgraft.optimizers.target import InvalidProposalError
+
+UNPARSABLE, EMPTY, UNUSABLE = (
+    RejectionReason.UNPARSABLE,
+    RejectionReason.EMPTY,
+    RejectionReason.UNUSABLE_TEXT,
+)
+
+READ = {
+    "plain": ("```instruction\nBe brief.\n```", "Be brief."),
+    "upper case": ("```text\nold\n```\n```INSTRUCTION\nBe brief.\n```", "Be brief."),
+    "spaces around the tag": ("```  instruction  \nBe brief.\n```  ", "Be brief."),
+    "prose around": ("Here it is:\n\n```instruction\nBe brief.\n```\nGood luck!", "Be brief."),
+    "other blocks before": (
+        "It said:\n```\nold\n```\nor\n```text\nolder\n```\n```instruction\nnew\n```",
+        "new",
+    ),
+    "a tagged block after it": ("```instruction\nnew\n```\n```text\nwhy\n```", "new"),
+    "the only block, without a tag": ("```\nBe brief.\n```", "Be brief."),
+    "the only block, with another tag": ("```markdown\nBe brief.\n```", "Be brief."),
+    "tildes": ("~~~instruction\nBe brief.\n~~~", "Be brief."),
+    "backticks inside tildes": ("~~~instruction\n```\ncode\n```\n~~~", "```\ncode\n```"),
+    "tildes inside backticks": ("```instruction\n~~~\ncode\n~~~\n```", "~~~\ncode\n~~~"),
+    "an inner block with a language": (
+        "```instruction\nUse:\n```python\nprint()\n```\nThen stop.\n```",
+        "Use:\n```python\nprint()\n```\nThen stop.",
+    ),
+    "two inner blocks": (
+        "```instruction\n```a\n1\n```\n```b\n2\n```\n```",
+        "```a\n1\n```\n```b\n2\n```",
+    ),
+    "blocks three deep": (
+        "```instruction\n```a\n```b\n2\n```\n1\n```\n0\n```",
+        "```a\n```b\n2\n```\n1\n```\n0",
+    ),
+    "a longer fence": ("````instruction\n```\ncode\n```\n````", "```\ncode\n```"),
+    "an unclosed inner fence in a longer one": (
+        "````instruction\n```python\ncode\n````",
+        "```python\ncode",
+    ),
+    "a longer closing fence": ("```instruction\nBe brief.\n`````", "Be brief."),
+    "a longer inner fence": (
+        "```instruction\n````text\n```\n````\nend\n```",
+        "````text\n```\n````\nend",
+    ),
+    "indented fences": ("  ```instruction\nBe brief.\n   ```", "Be brief."),
+    "blank lines around": ("```instruction\n\n\n  Be brief.\n\n```", "  Be brief."),
+    "blank lines inside": ("```instruction\na\n\n\nb\n```", "a\n\n\nb"),
+    "Windows line ends": ("```instruction\r\na\r\nb\r\n```\r\n", "a\nb"),
+    "old line ends": ("```instruction\ra\rb\r```\r", "a\nb"),
+    "mixed line ends": ("```instruction\r\n\r\r\na\n\rb\r\n```", "a\n\nb"),
+    "inline backticks": ("```instruction\nUse `x` and ``y``.\n```", "Use `x` and ``y``."),
+    "backticks within a line": ("```instruction\nwrite ``` here\n```", "write ``` here"),
+    "a fence in an indented code block": ("```instruction\n    ```\n```", "    ```"),
+    "dollars and braces": (
+        "```instruction\n$5 $$ ${x} {{ y }} {% z %}\n```",
+        "$5 $$ ${x} {{ y }} {% z %}",
+    ),
+    "tabs": ("```instruction\n\ta\tb\n```", "\ta\tb"),
+    "other scripts": ("```instruction\nНе спеши — 慢一点 😀\n```", "Не спеши — 慢一点 😀"),
+}
+
+REFUSED = {
+    "nothing": ("", UNPARSABLE, "no fenced block"),
+    "prose": ("I would rather not.", UNPARSABLE, "no fenced block"),
+    "inline code": ("`instruction`", UNPARSABLE, "no fenced block"),
+    "two backticks": ("``instruction\nBe brief.\n``", UNPARSABLE, "no fenced block"),
+    "a fence in a line": ("Say ```instruction\nBe brief.\n", UNPARSABLE, "no fenced block"),
+    "an open block": ("```instruction\nBe brief.", UNPARSABLE, "does not end"),
+    "an open block of another fence": ("```instruction\nBe brief.\n~~~", UNPARSABLE, "not end"),
+    "a shorter closing fence": ("````instruction\nBe brief.\n```", UNPARSABLE, "does not end"),
+    "an inner block that does not end": (
+        "```instruction\n```python\ncode\n```",
+        UNPARSABLE,
+        "does not end",
+    ),
+    "a bare inner block": (
+        "```instruction\nUse:\n```\ncode\n```\nThen stop.\n```",
+        UNPARSABLE,
+        "not clear where the text ends",
+    ),
+    "two bare inner blocks": (
+        "```instruction\na\n```\n1\n```\nb\n```\n2\n```\nc\n```",
+        UNPARSABLE,
+        "not clear where the text ends",
+    ),
+    "a bare inner block without an end of the outer one": (
+        "```instruction\nUse:\n```\ncode\n```\n",
+        UNPARSABLE,
+        "does not end",
+    ),
+    "two texts": (
+        "```instruction\na\n```\n```instruction\nb\n```",
+        UNPARSABLE,
+        "2 blocks that may be the text",
+    ),
+    "two blocks without a tag": ("```\na\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
+    "an empty block": ("```instruction\n```", EMPTY, "empty"),
+    "a blank block": ("```instruction\n \n\t\n```", EMPTY, "empty"),
+    "NUL": ("```instruction\na\x00b\n```", UNUSABLE, "U+0000"),
+    "escape": ("```instruction\na\x1b[31mb\n```", UNUSABLE, "U+001B"),
+    "delete": ("```instruction\na\x7f\n```", UNUSABLE, "U+007F"),
+    "a lone surrogate": ("```instruction\na\udc80b\n```", UNUSABLE, "U+DC80"),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_text_is_read_as_it_was_meant(case: str) -> None:
+    reply, text = READ[case]
+    assert parse_reply(reply) == text
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_reply_that_is_not_clear_is_refused_with_a_reason(case: str) -> None:
+    reply, reason, detail = REFUSED[case]
+    with pytest.raises(InvalidProposalError) as caught:
+        parse_reply(reply)
+    assert caught.value.reason is reason
+    assert detail in caught.value.detail
+    assert "\n" not in caught.value.detail
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "max_tokens"])
+def test_a_reply_that_was_cut_off_is_refused_even_if_it_looks_whole(finish_reason: str) -> None:
+    with pytest.raises(InvalidProposalError, match="cut off") as caught:
+        parse_reply("```instruction\nBe brief.\n```", finish_reason=finish_reason)
+    assert caught.value.reason is UNPARSABLE
+
+
+FRAGMENTS = (
+    *("```", "````", "`", "``", "~~~", "~~~~", "```instruction", "````instruction", "```python"),
+    *("~~~instruction", "instruction", "\n", "\n", "\n", "\r\n", "\r", " ", "   ", "    ", "\t"),
+    *("$", "$$", "$5", "$word", "${word}", "{{ word }}", "{% if x %}", "{{", "}}", "\\"),
+    *("text", "Be brief.", "é", "😀", "\ud800", "\udc00", "\x00", "\x1b", "\u2028", "\x0b", ""),
+)
+TEXTS_PER_SEED = 20
+seeds = st.integers(0, 2**63)
+
+
+@given(seeds, st.sampled_from(("stop", "stop", "length")))
+@settings(max_examples=300, deadline=None)
+def test_any_reply_is_read_or_refused(seed: int, finish_reason: str) -> None:
+    chance = random.Random(seed)
+    for _ in range(TEXTS_PER_SEED):
+        reply = hostile_text(chance, FRAGMENTS)
+        if chance.random() < 0.5:
+            reply = f"```instruction\n{reply}\n```"
+        check_any_reply(reply, finish_reason)
+
+
+@given(st.text(st.sampled_from("`~ \n\rxi$")), st.just("stop"))
+@settings(max_examples=500, deadline=None)
+def test_any_reply_made_of_fences_is_read_or_refused(reply: str, finish_reason: str) -> None:
+    check_any_reply(reply, finish_reason)
+
+
+def check_any_reply(reply: str, finish_reason: str) -> None:
+    refusal = refusal_of(lambda: parse_reply(reply, finish_reason=finish_reason))
+    if refusal is not None:
+        assert refusal.reason in {UNPARSABLE, EMPTY, UNUSABLE}, repr(reply)
+        assert refusal.detail
+        return
+    text = parse_reply(reply, finish_reason=finish_reason)
+    assert finish_reason == "stop"
+    assert text.strip()
+    assert text == text.strip("\n")
+    assert text in with_one_kind_of_line_end(reply)
+    text.encode("utf-8")
+    assert not any(ord(character) < 32 and character not in "\n\t" for character in text)
+    # What was read comes back from a block of its own.
+    assert parse_reply(in_block(text)) == text
+
+
+def with_one_kind_of_line_end(text: str) -> str:
+    return re.sub(r"\r\n?", "\n", text)
+
+
+def in_block(text: str) -> str:
+    """Show ``text`` the way the reflection model is told to."""
+    fence, rest = fenced(text).split("\n", 1)
+    return f"{fence}instruction\n{rest}"
+
+
+@given(seeds)
+@settings(max_examples=150, deadline=None)
+def test_a_text_in_a_fence_of_its_own_is_read_whole_or_refused_for_its_characters(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    for _ in range(TEXTS_PER_SEED):
+        text = hostile_text(chance, FRAGMENTS)
+        expected = with_one_kind_of_line_end(text).strip("\n")
+        reply = f"Sure!\n{in_block(text)}\nDone."
+        if refusal := refusal_of(partial(parse_reply, reply)):
+            assert refusal.reason is (UNUSABLE if expected.strip() else EMPTY), repr(text)
+        else:
+            assert parse_reply(reply) == expected
+
+
+MEGABYTE = 1_000_000
+
+LONG = {
+    "backticks": "`" * MEGABYTE,
+    "fences": "```\n" * (MEGABYTE // 4),
+    "openings": "```a\n" * (MEGABYTE // 5),
+    "growing fences": "\n".join("`" * (3 + number) for number in range(1400)),
+    "spaces": " " * MEGABYTE,
+    "spaces before fences": "   ```" + " " * MEGABYTE,
+    "tildes": "~" * MEGABYTE,
+    "one line": "```instruction\n" + "x" * MEGABYTE + "\n```",
+    "lines": "```instruction\n" + "x\n" * (MEGABYTE // 2) + "```",
+    "blank lines": "```instruction\n" + "\n" * MEGABYTE + "```",
+    "nearly fences": "```instruction\n" + "``\n" * (MEGABYTE // 3) + "```",
+    "info strings": "```" + "a" * MEGABYTE,
+    "line ends": "```instruction\n" + "\r" * MEGABYTE + "\n```",
+    "bad characters": "```instruction\n" + "x\x00" * (MEGABYTE // 2) + "\n```",
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_megabyte_is_read_in_one_pass(case: str) -> None:
+    refusal = refusal_of(lambda: parse_reply(LONG[case]))
+    assert refusal is None or len(refusal.detail) < 200

@@ -1,0 +1,231 @@
+"""Who becomes a parent, what is mutated, and what it is tried on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
+from promptgraft.optimizers.gepa import GepaMutationProposed
+from promptgraft.optimizers.gepa.pool import Pool, Score, dominates, mean_score
+from promptgraft.optimizers.gepa.selection import Choices, split_examples
+from promptgraft.optimizers.types import Candidate, SectionModule
+from promptgraft.overrides import PromptOverride
+from promptgraft.runtime import Session
+from promptgraft.serde import digest_text
+
+Row = tuple[Score, ...]
+
+MODULES = tuple(SectionModule(path) for path in (RULES, QUESTION, NOTES))
+
+
+def candidate(number: int) -> Candidate:
+    override = PromptOverride(ns="toy", prompt_key="words", tag="latest", sections={})
+    return Candidate(override=override, digest=digest_text(str(number)))
+
+
+def pool_of(rows: Sequence[Row]) -> Pool:
+    pool = Pool(len(rows[0]))
+    for number, row in enumerate(rows):
+        assert pool.add(candidate(number), row) == number
+    return pool
+
+
+def expected_frontier(rows: Sequence[Row]) -> tuple[tuple[int, int], ...]:
+    """Algorithm 2 of GEPA, as it is written: from all scores, every time."""
+    leaders: list[set[int]] = []
+    for column in zip(*rows, strict=True):
+        scored = [score for score in column if score is not None]
+        best = max(scored) if scored else None
+        leaders.append({k for k, score in enumerate(column) if scored and score == best})
+    union = set().union(*leaders)
+    kept = {
+        k
+        for k in union
+        if not any(is_better_everywhere(rows[other], rows[k]) for other in union - {k})
+    }
+    weights = {k: sum(k in group for group in leaders) for k in kept}
+    return tuple(sorted(weights.items())) or ((0, 1),)
+
+
+def is_better_everywhere(first: Row, second: Row) -> bool:
+    numbers = [
+        (float("-inf") if one is None else one, float("-inf") if other is None else other)
+        for one, other in zip(first, second, strict=True)
+    ]
+    return all(one >= other for one, other in numbers) and any(
+        one > other for one, other in numbers
+    )
+
+
+def expected_best(rows: Sequence[Row]) -> int:
+    best = 0
+    for k, row in enumerate(rows):
+        higher = mean_or_lowest(row) > mean_or_lowest(rows[best])
+        common = [pair for pair in zip(row, rows[0], strict=True) if None not in pair]
+        ahead = sum((one or 0.0) - (other or 0.0) for one, other in common)
+        if higher and ahead > 0:
+            best = k
+    return best
+
+
+def mean_or_lowest(row: Row) -> float:
+    scored = [score for score in row if score is not None]
+    return sum(scored) / len(scored) if scored else float("-inf")
+
+
+# Quarters have exact sums, so that the order of adding up does not decide a test.
+scores = st.sampled_from((None, 0.0, 0.25, 0.5, 0.5, 0.75, 1.0, 1.0))
+matrices = st.integers(1, 6).flatmap(
+    lambda width: st.lists(st.tuples(*[scores] * width), min_size=1, max_size=14)
+)
+
+
+@given(matrices)
+@settings(max_examples=1500, deadline=None)
+def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list[Row]) -> None:
+    pool = Pool(len(rows[0]))
+    for count, row in enumerate(rows, start=1):
+        pool.add(candidate(count), row)
+        assert pool.frontier() == expected_frontier(rows[:count])
+        assert pool.best == expected_best(rows[:count])
+    assert pool.scores == tuple(rows)
+    assert len(pool) == len(pool.candidates) == len(rows)
+
+
+@given(st.lists(st.tuples(*[st.floats(-10, 10, allow_nan=False)] * 3), min_size=1, max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_ties(
+    rows: list[Row],
+) -> None:
+    pool = pool_of(rows)
+    means = [pool.mean(k) for k in range(len(rows))]
+    assert means == [mean_score(row) for row in rows]
+    known = [mean for mean in means if mean is not None]
+    assert pool.best == known.index(max(known))
+
+
+def test_the_elder_of_two_equals_is_the_best() -> None:
+    assert pool_of([(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)]).best == 0
+    assert pool_of([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]).best == 1
+
+
+def test_a_candidate_that_another_one_dominates_is_no_parent() -> None:
+    # 1 leads on the first example only, together with 2, which is better elsewhere.
+    pool = pool_of([(0.0, 0.0, 0.9), (1.0, 0.0, 0.0), (1.0, 0.5, 0.0)])
+    assert pool.frontier() == ((0, 1), (2, 2))
+
+
+def test_a_specialist_with_a_low_mean_stays_a_parent() -> None:
+    pool = pool_of([(0.9, 0.9, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.1)])
+    assert pool.frontier() == ((1, 2), (2, 1))
+    assert pool.best == 1
+
+
+def test_the_baseline_is_the_only_parent_while_nothing_is_scored() -> None:
+    assert pool_of([(None, None)]).frontier() == ((0, 1),)
+    assert pool_of([(None, None), (None, None)]).frontier() == ((0, 1),)
+    assert pool_of([(None, None)]).mean(0) is None
+
+
+def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -> None:
+    assert dominates((1.0, 0.5), (1.0, 0.0))
+    assert not dominates((1.0, 0.5), (1.0, 0.5))
+    assert not dominates((1.0, 0.0), (0.0, 1.0))
+    assert dominates((1.0, -5.0), (1.0, None))
+    assert not dominates((1.0, None), (0.5, 0.0))
+    assert not dominates((None,), (None,))
+
+
+def test_parents_are_chosen_as_often_as_they_lead() -> None:
+    choices = Choices(7, MODULES)
+    draws = Counter(choices.parent(((0, 1), (3, 5), (4, 2))) for _ in range(8000))
+    assert set(draws) == {0, 3, 4}
+    for parent, share in ((0, 1000), (3, 5000), (4, 2000)):
+        assert abs(draws[parent] - share) < 200
+
+
+def test_modules_take_turns_and_the_first_one_begins() -> None:
+    choices = Choices(7, MODULES)
+    assert [choices.module() for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
+
+
+def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> None:
+    for targets in ((RULES, NOTES), (NOTES, RULES)):
+        session = Session()
+        optimize(config(target_section_paths=targets), session=session)
+        proposed = session.select_all(GepaMutationProposed)
+        names = [f"section {path[0]}" for path in targets]
+        assert [event.module for event in proposed] == [
+            names[(event.step - 1) % 2] for event in proposed
+        ]
+        assert proposed[0].module == names[0]
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
+@settings(max_examples=100, deadline=None)
+def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
+    choices, data = Choices(seed, MODULES), examples(9)
+    for _ in range(5):
+        minibatch = choices.minibatch(data, size)
+        assert len({example.id for example in minibatch}) == len(minibatch) == size
+        assert set(minibatch) <= set(data)
+
+
+def test_minibatches_reach_every_example() -> None:
+    choices, data = Choices(7, MODULES), examples(9)
+    seen = Counter(example.id for _ in range(900) for example in choices.minibatch(data, 3))
+    assert set(seen) == {example.id for example in data}
+    assert all(abs(count - 300) < 60 for count in seen.values())
+
+
+def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:
+    frontier, data = ((0, 1), (1, 1), (2, 1)), examples(9)
+    alone, mixed = Choices(7, MODULES), Choices(7, MODULES)
+    minibatches = [alone.minibatch(data, 3) for _ in range(20)]
+    parents = [alone.parent(frontier) for _ in range(20)]
+    modules = [alone.module() for _ in range(20)]
+    together = []
+    for _ in range(20):
+        parent, module = mixed.parent(frontier), mixed.module()
+        together.append((parent, module, mixed.minibatch(data, 3)))
+    assert together == list(zip(parents, modules, minibatches, strict=True))
+
+
+def test_the_seed_decides_parents_and_minibatches() -> None:
+    frontier, data = tuple((k, 1) for k in range(50)), examples(50)
+
+    def path(seed: int) -> list[object]:
+        choices = Choices(seed, MODULES)
+        return [(choices.parent(frontier), choices.minibatch(data, 3)) for _ in range(5)]
+
+    assert path(1) == path(1)
+    assert path(1) != path(2)
+
+
+def test_the_first_examples_are_those_to_compare_on() -> None:
+    data = examples(10)
+    assert split_examples(data, 4, shuffle_seed=None) == (data[:4], data[4:])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shuffled_examples_are_split_without_loss(seed: int) -> None:
+    data = examples(10)
+    pareto, feedback = split_examples(data, 4, shuffle_seed=seed)
+    assert len(pareto) == 4
+    assert sorted((*pareto, *feedback), key=lambda e: int(e.id[1:])) == list(data)
+    assert (pareto, feedback) != (data[:4], data[4:])
+    assert split_examples(data, 4, shuffle_seed=seed) == (pareto, feedback)
+    assert data == examples(10)
+
+
+def test_candidates_with_equal_overrides_have_equal_digests() -> None:
+    first, second = optimize(), optimize(config(persist=False))
+    assert [c.digest for c in first.candidates] == [c.digest for c in second.candidates]
+    assert len({c.digest for c in first.candidates}) == len(first.candidates)
+    assert attrs.evolve(first.candidates[1], parents=(5,)).digest == first.candidates[1].digest

@@ -1,0 +1,220 @@
+"""Batches of rollouts: recorded as they arrive, used in asking order, paid for once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from optimizers.worlds import PROMPT, RULES, answers, examples, target_of
+from promptgraft.adapters.base import Usage
+from promptgraft.errors import FeedbackError, JournalMismatchError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers.answers import Answers
+from promptgraft.optimizers.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.rollouts import RolloutRunner
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.runtime import Deadline
+from promptgraft.serde import digest_text
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DATA = examples(6)
+BASELINE = target_of(PROMPT, RULES).baseline()
+Made = Callable[[GepaExample], RolloutRecord]
+
+
+def record(example: GepaExample, *, fault: str = "") -> RolloutRecord:
+    return RolloutRecord(
+        example_id=example.id,
+        inputs_repr="in",
+        output_repr=f"out of {example.id}",
+        tool_trace_repr="",
+        feedback=None if fault else RolloutFeedback(score=0.5, feedback="so so"),
+        fault=fault,
+        usage=Usage(input_tokens=10, output_tokens=2),
+    )
+
+
+class Bench:
+    """A runner over a journal, with every call that it made."""
+
+    def __init__(
+        self,
+        make: Made = record,
+        *,
+        journal: MemoryJournal | None = None,
+        workers: Executor | None = None,
+    ) -> None:
+        self.journal = MemoryJournal() if journal is None else journal
+        self.journal.begin({})
+        self.made: list[str] = []
+        self.ledger = Ledger(100)
+        self.answers = Answers(self.journal)
+        self._make = make
+        self._runner = RolloutRunner(
+            self._rollout,
+            answers=self.answers,
+            ledger=self.ledger,
+            executor=workers,
+            deadline=None,
+            example_digests={example.id: digest_text(example.id) for example in DATA},
+        )
+
+    def _rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        self.made.append(example.id)
+        return self._make(example)
+
+    def run(
+        self, position: str = "b", candidate: Candidate = BASELINE, count: int = 6
+    ) -> tuple[RolloutRecord, ...]:
+        return self._runner.run(position, candidate, DATA[:count])
+
+
+def test_records_come_in_the_order_of_the_examples() -> None:
+    bench = Bench()
+    assert bench.run() == tuple(record(example) for example in DATA)
+    assert list(answers(bench.journal)) == [f"b/{index}" for index in range(6)]
+
+
+def test_every_answer_counts_with_its_tokens_whether_it_is_new_or_recorded() -> None:
+    journal = MemoryJournal()
+    for _ in range(2):
+        bench = Bench(journal=journal)
+        bench.run()
+        totals = bench.ledger.totals(Role.TASK)
+        assert totals.calls == 6
+        assert totals.usage == Usage(input_tokens=60, output_tokens=12)
+    assert bench.made == []
+
+
+def test_a_batch_that_is_recorded_in_part_is_completed() -> None:
+    journal = MemoryJournal()
+    Bench(journal=journal).run(count=2)
+    bench = Bench(journal=journal)
+    assert bench.run() == tuple(record(example) for example in DATA)
+    assert bench.made == ["e2", "e3", "e4", "e5"]
+
+
+def test_without_a_journal_nothing_is_remembered() -> None:
+    runner = RolloutRunner(
+        lambda candidate, example, deadline: record(example),
+        answers=Answers(None),
+        ledger=Ledger(100),
+        executor=None,
+        deadline=None,
+        example_digests={example.id: digest_text(example.id) for example in DATA},
+    )
+    assert runner.run("b", BASELINE, DATA) == runner.run("b", BASELINE, DATA)
+
+
+def test_an_answer_to_another_question_is_refused() -> None:
+    store = InMemoryPromptOverridesStore()
+    store.set_section_override(PROMPT, path=RULES, body="Other words:")
+    other = target_of(PROMPT, RULES, store=store).baseline()
+    bench = Bench()
+    bench.run()
+    with pytest.raises(JournalMismatchError, match="another question under `b/0`"):
+        bench.run(candidate=other)
+
+
+def test_after_an_error_nothing_new_is_begun() -> None:
+    def make(example: GepaExample) -> RolloutRecord:
+        if example.id == "e2":
+            raise FeedbackError("no label for e2")
+        return record(example)
+
+    bench = Bench(make)
+    with pytest.raises(FeedbackError, match="e2"):
+        bench.run()
+    assert bench.made == ["e0", "e1", "e2"]
+    assert list(answers(bench.journal)) == ["b/0", "b/1"]
+
+
+def test_side_by_side_the_error_of_the_first_example_is_raised_and_the_rest_recorded() -> None:
+    """All six are under way when the last one fails first, and then the second."""
+    begun = threading.Barrier(6, timeout=60)
+    last_failed = threading.Event()
+
+    def make(example: GepaExample) -> RolloutRecord:
+        begun.wait()
+        if example.id == "e5":
+            last_failed.set()
+            raise FeedbackError("no label for e5")
+        assert last_failed.wait(60)
+        if example.id == "e1":
+            raise FeedbackError("no label for e1")
+        return record(example)
+
+    with ThreadPoolExecutor(6) as workers:
+        bench = Bench(make, workers=workers)
+        with pytest.raises(FeedbackError, match="e1"):
+            bench.run()
+    assert set(answers(bench.journal)) == {"b/0", "b/2", "b/3", "b/4"}
+    assert bench.ledger.totals(Role.TASK).calls == 4
+
+
+class Watched(ThreadPoolExecutor):
+    """One worker, which is busy until the batch is complete."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._left = 6
+        self._complete = threading.Event()
+        self.last_is_done = threading.Event()
+        super().submit(self._complete.wait, 60)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future = super().submit(fn, *args, **kwargs)
+        self._left -= 1
+        if not self._left:
+            future.add_done_callback(lambda _: self.last_is_done.set())
+            self._complete.set()
+        return future
+
+
+def test_side_by_side_nothing_new_is_begun_after_an_error() -> None:
+    workers = Watched()
+
+    def make(example: GepaExample) -> RolloutRecord:
+        if example.id == "e0":
+            raise FeedbackError("no label for e0")
+        assert workers.last_is_done.wait(60)  # so the last one was cancelled, not made
+        return record(example)
+
+    with workers:
+        bench = Bench(make, workers=workers)
+        with pytest.raises(FeedbackError, match="e0"):
+            bench.run()
+    assert bench.made in (["e0"], ["e0", "e1"])
+    assert set(answers(bench.journal)) <= {"b/1"}
+
+
+def test_a_fault_is_an_answer_once_the_run_goes_on() -> None:
+    journal = MemoryJournal()
+    bench = Bench(lambda example: record(example, fault="429"), journal=journal)
+    bench.run(count=2)
+    assert answers(journal) == {}
+    bench.run("c", count=0)
+    assert {found.key: found.kind for found in journal.records()} == {
+        "b/0": "fault",
+        "b/1": "fault",
+    }
+    again = Bench(journal=journal)
+    assert [found.fault for found in again.run(count=2)] == ["429", "429"]
+    assert again.made == []
+
+
+def test_a_fault_that_is_held_back_is_asked_for_again() -> None:
+    journal = MemoryJournal()
+    Bench(lambda example: record(example, fault="429"), journal=journal).run(count=2)
+    again = Bench(journal=journal)
+    assert [found.fault for found in again.run(count=2)] == ["", ""]
+    assert again.made == ["e0", "e1"]

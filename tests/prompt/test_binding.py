@@ -1,0 +1,154 @@
+"""Parameters: bound by class, looked up by name, never guessed."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pytest
+
+from promptgraft.errors import BindingError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.prompt import MarkdownSection, Prompt, PromptRendered, PromptTemplate
+from promptgraft.runtime import Session
+
+
+@attrs.frozen
+class Ticket:
+    subject: str
+    urgent: bool = False
+
+
+@dataclasses.dataclass
+class Customer:
+    name: str
+    subject: str = "the customer's"
+
+
+def prompt_of(template: str, **options: Any) -> Prompt[object]:
+    section = MarkdownSection(title="Rules", key="rules", template=template, **options)
+    return Prompt(PromptTemplate(ns="tests", key="binding", sections=[section]))
+
+
+def body(prompt: Prompt[object]) -> str:
+    return prompt.render().sections[0].text
+
+
+def refusal(prompt: Prompt[object]) -> str:
+    with pytest.raises(BindingError) as caught:
+        prompt.render()
+    return str(caught.value)
+
+
+def test_fields_of_attrs_classes_dataclasses_and_mappings_are_values() -> None:
+    prompt = prompt_of("$subject from $name in $city").bind(Ticket("Lost key"), {"city": "Bern"})
+    with_customer = prompt_of("$urgent $name $city").bind(
+        Ticket("Lost key"), Customer("Ada"), MappingProxyType({"city": "Bern"})
+    )
+    assert body(with_customer) == "False Ada Bern"
+    assert refusal(prompt) == (
+        "section `rules` needs a value for `$name`; bound values: `subject`, `urgent`, `city`; "
+        "bind a parameter with that field"
+    )
+
+
+def test_the_first_missing_value_is_spelled_as_in_the_template() -> None:
+    assert refusal(prompt_of("{{ a }}{{b}}", syntax="jinja")).startswith(
+        "section `rules` needs a value for `{{ a }}`; bound values: nothing;"
+    )
+
+
+def test_the_path_of_a_nested_section_is_in_the_message() -> None:
+    inner = MarkdownSection(title="Refunds", key="refunds", template="$customer")
+    prompt = prompt_of("x", children=[inner])
+    assert refusal(prompt).startswith("section `rules/refunds` needs a value for `$customer`;")
+
+
+@pytest.mark.parametrize(
+    ("template", "syntax"),
+    [("$subject", "dollar"), ("{{ subject }}", "jinja"), ("{{ subject|upper }}", "jinja")],
+)
+def test_a_name_that_two_parameters_have_is_refused_where_it_is_used(
+    template: str, syntax: str
+) -> None:
+    prompt = prompt_of(template, syntax=syntax).bind(Ticket("a"), Customer("b"))
+    assert refusal(prompt) == (
+        "section `rules`: two bound parameters have a field `subject`; "
+        "give the section a params_type"
+    )
+    assert body(prompt_of("$name").bind(Ticket("a"), Customer("b"))) == "b"
+
+
+def test_a_section_with_a_class_sees_the_values_of_that_class_only() -> None:
+    prompt = prompt_of("$subject", params_type=Customer)
+    assert body(prompt.bind(Ticket("a"), Customer("b"))) == "the customer's"
+    assert refusal(prompt.bind(Ticket("a"))) == (
+        "section `rules` needs a bound `Customer`; bound: Ticket"
+    )
+    assert refusal(prompt) == "section `rules` needs a bound `Customer`; bound: nothing"
+
+
+def test_binding_returns_a_new_prompt_and_changes_none() -> None:
+    bare = prompt_of("$subject")
+    one, two = bare.bind(Ticket("one")), bare.bind(Ticket("two"))
+    assert bare.params == ()
+    assert (body(one), body(two)) == ("one", "two")
+    assert "needs a value" in refusal(bare)
+    assert one.bind() == one
+    assert one.template is bare.template
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        one.params = ()  # type: ignore[misc]
+
+
+def test_a_parameter_replaces_the_earlier_one_of_its_class() -> None:
+    prompt = prompt_of("$subject $name").bind(Ticket("one"), Customer("Ada"))
+    with pytest.raises(BindingError, match="two bound parameters have a field `subject`"):
+        prompt.render()
+    replaced = prompt_of("$subject").bind(Ticket("one")).bind({"x": 1}).bind(Ticket("two"))
+    assert body(replaced) == "two"
+    assert replaced.params == (Ticket("two"), {"x": 1})
+    assert body(replaced.bind(Ticket("three"), Ticket("four"))) == "four"
+    assert body(prompt_of("$a").bind({"a": 1, "b": 2}).bind({"a": 3})) == "3"
+
+
+@pytest.mark.parametrize("param", [5, "subject", None, ["subject"], Ticket, {1: "x"}, object()])
+def test_what_has_no_named_fields_cannot_be_bound(param: object) -> None:
+    with pytest.raises(BindingError, match="bind: expected attrs or dataclass instances, or map"):
+        prompt_of("").bind(param)
+
+
+def test_values_are_shown_as_text_and_not_rendered_again() -> None:
+    values = {"a": "$b {{ b }} {% if b %}", "b": None, "c": 1.5, "d": ["x"]}
+    assert body(prompt_of("$a|$b|$c|$d").bind(values)) == "$b {{ b }} {% if b %}|None|1.5|['x']"
+    jinja = prompt_of("{{ a }}|{{ b }}|{{ c }}|{{ d }}", syntax="jinja").bind(values)
+    assert body(jinja) == "$b {{ b }} {% if b %}|None|1.5|['x']"
+
+
+def test_values_that_no_section_uses_are_no_fault() -> None:
+    assert body(prompt_of("x").bind(FrozenMap({"a": 1}), Customer("Ada"))) == "x"
+
+
+def test_store_and_tag_stay_with_a_bound_prompt() -> None:
+    template = prompt_of("$subject").template
+    store = InMemoryPromptOverridesStore()
+    prompt = Prompt(template, overrides_store=store, overrides_tag="v2").bind(Ticket("a"))
+    assert prompt.overrides_store is store
+    assert prompt.overrides_tag == "v2"
+
+
+def test_rendering_tells_the_session_what_the_model_will_see() -> None:
+    session = Session()
+    prompt = prompt_of("$subject").bind(Ticket("a"))
+    first, second = prompt.render(session), prompt.render(session)
+    assert first == second == prompt.render()
+    assert session.select_all(PromptRendered) == (PromptRendered(first), PromptRendered(second))
+
+
+def test_a_prompt_that_does_not_render_tells_the_session_nothing() -> None:
+    session = Session()
+    with pytest.raises(BindingError):
+        prompt_of("$subject").render(session)
+    assert session.select_all(object) == ()

@@ -1,0 +1,67 @@
+"""A deadline is a moment on a clock that can be moved by hand."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import pytest
+
+from promptgraft.clock import FakeClock
+from promptgraft.errors import ConfigError, DeadlineExceededError
+from promptgraft.runtime import Deadline
+
+
+def test_time_runs_down_to_zero_and_no_further() -> None:
+    clock = FakeClock()
+    clock.advance(100)
+    deadline = Deadline.after(10, clock=clock)
+    assert (deadline.remaining, deadline.expired) == (10.0, False)
+    deadline.check()
+
+    clock.advance(9.5)
+    assert (deadline.remaining, deadline.expired) == (0.5, False)
+    deadline.check()
+
+    clock.advance(0.5)
+    assert (deadline.remaining, deadline.expired) == (0.0, True)
+    clock.advance(1000)
+    assert (deadline.remaining, deadline.expired) == (0.0, True)
+
+
+def test_a_deadline_that_has_passed_stops_what_asks() -> None:
+    clock = FakeClock()
+    deadline = Deadline.after(1, clock=clock)
+    clock.advance(1)
+    with pytest.raises(DeadlineExceededError, match="^the deadline of the run has passed"):
+        deadline.check()
+    with pytest.raises(TimeoutError):
+        deadline.check()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, -0.0, math.nan, -math.inf])
+def test_a_deadline_is_in_the_future(seconds: float) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Deadline.after(seconds)
+    assert str(caught.value) == f"deadline: expected seconds > 0, found {seconds!r}"
+
+
+def test_a_deadline_may_be_never() -> None:
+    clock = FakeClock()
+    deadline = Deadline.after(math.inf, clock=clock)
+    clock.advance(10**9)
+    assert deadline.remaining == math.inf
+    deadline.check()
+
+
+def test_the_clock_of_the_machine_is_used_without_another() -> None:
+    deadline = Deadline.after(1_000_000)
+    assert 0 < deadline.remaining <= 1_000_000
+    assert not deadline.expired
+
+
+def test_a_deadline_does_not_change() -> None:
+    deadline = Deadline(clock=FakeClock(), expires_at=5.0)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        deadline.expires_at = 6.0  # type: ignore[misc]
+    assert deadline.remaining == 5.0

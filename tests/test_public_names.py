@@ -1,0 +1,125 @@
+"""What is offered is really there, in order, explained, and cheap to ask for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import promptgraft
+
+HEAVY = ("anthropic", "cattrs", "click", "filelock", "jinja2", "openai", "rich", "yaml")
+
+
+def packages() -> list[str]:
+    """Return every module of the library that says what it offers."""
+    found = pkgutil.walk_packages(promptgraft.__path__, "promptgraft.")
+    names = [name for _, name, is_package in found if is_package]
+    return [name for name in ["promptgraft", *names] if hasattr(import_(name), "__all__")]
+
+
+def import_(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def offered(module: ModuleType) -> list[str]:
+    names: list[str] = module.__all__
+    return names
+
+
+def house_order(name: str) -> tuple[int, str]:
+    """Sort as ruff does: constants, then classes, then the others."""
+    rank = 0 if name.isupper() else 1 if name[:1].isupper() else 2
+    return rank, name
+
+
+PACKAGES = packages()
+
+
+def test_every_package_that_hands_on_names_is_checked() -> None:
+    assert {"promptgraft", "promptgraft.prompt", "promptgraft.overrides"} <= set(PACKAGES)
+    for path in Path(promptgraft.__path__[0]).rglob("__init__.py"):
+        parts = path.parent.relative_to(promptgraft.__path__[0]).parts
+        hands_on = re.search(r"^from promptgraft\.", path.read_text("utf-8"), re.MULTILINE)
+        assert not hands_on or ".".join(("promptgraft", *parts)) in PACKAGES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_offered_name_is_there_once_and_in_order(package: str) -> None:
+    module = import_(package)
+    names = offered(module)
+    assert names == sorted(set(names), key=house_order)
+    for name in names:
+        assert getattr(module, name) is not None, name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_offered_class_and_function_has_a_docstring_of_its_own(package: str) -> None:
+    module = import_(package)
+    for name in offered(module):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            docstring = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+            assert docstring, f"{package}.{name}"
+
+
+def test_the_names_of_promptgraft_are_those_that_it_finds() -> None:
+    homes = promptgraft._HOMES
+    assert sorted(promptgraft.__all__) == sorted([*homes, "__version__"])
+    assert dir(promptgraft) == sorted(promptgraft.__all__)
+    for name, home in homes.items():
+        assert getattr(promptgraft, name) is getattr(import_(home), name)
+        assert not home.rsplit(".", 1)[-1].startswith("_")
+
+
+def test_the_names_that_type_checkers_see_are_the_same() -> None:
+    tree = ast.parse(Path(promptgraft.__file__).read_text("utf-8"))
+    seen = {
+        alias.name: statement.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert seen == promptgraft._HOMES
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'promptgraft' has no attribute 'Promt'"):
+        getattr(promptgraft, "Promt")  # noqa: B009 - mypy knows that it is not there
+
+
+def test_all_names_can_be_imported_at_once() -> None:
+    code = "from promptgraft import *; print(len([Prompt, GepaOptimizer, Session]))"
+    assert run(code) == "3"
+
+
+def test_importing_promptgraft_loads_no_heavy_library() -> None:
+    code = f"import promptgraft, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    assert run(code) == "[]"
+
+
+def test_a_prompt_of_plain_text_renders_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys\n"
+        "from promptgraft import MarkdownSection, Prompt, PromptTemplate\n"
+        "section = MarkdownSection(title='A', key='a', template='Hello $name.')\n"
+        "template = PromptTemplate(ns='n', key='k', sections=[section])\n"
+        "assert 'Hello you.' in Prompt(template).bind({'name': 'you'}).render().text\n"
+        f"print([m for m in {HEAVY} if m in sys.modules])"
+    )
+    assert run(code) == "[]"
+
+
+def run(code: str) -> str:
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return ended.stdout.strip()
