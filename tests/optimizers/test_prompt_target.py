@@ -30,7 +30,8 @@ from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.target import InvalidProposalError
 from promptgraft.optimizers.types import Candidate, GepaExample, SectionModule
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.overrides.types import Provenance, SectionPath
+from promptgraft.overrides.types import Provenance
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 

@@ -33,9 +33,10 @@ from promptgraft.optimizers.target import InvalidProposalError
 from promptgraft.optimizers.types import Candidate, SectionModule
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.overrides.store import Change, OverrideAddress, PromptOverridesStore
-from promptgraft.overrides.types import Provenance, SectionPath
+from promptgraft.overrides.types import Provenance
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
-from promptgraft.prompt.rendering import RenderedSection
+from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.serde import Json
 

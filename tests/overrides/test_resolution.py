@@ -7,7 +7,8 @@ import pytest
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionPath, SkipReason
-from promptgraft.overrides.validation import is_fresh, resolve_override
+from promptgraft.overrides.checks import is_fresh
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.testing import FakePrompt
 from promptgraft.testing.samples import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
 

@@ -7,8 +7,7 @@ from typing import Generic, Protocol, TypeVar
 import attrs
 
 from promptgraft.errors import OutputError
-from promptgraft.prompt.output import parse_output
-from promptgraft.prompt.rendering import RenderedPrompt
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -59,6 +58,23 @@ class PromptExecuted:
     response: PromptResponse[object]
 
 
+@attrs.frozen(kw_only=True)
+class ToolInvoked:
+    """A tool was called during an evaluation.
+
+    Attributes:
+        name: the tool.
+        params: its parameters, as an instance of its type where they fitted it.
+        result: what it returned; None when it failed.
+        error: why it failed, in one line; empty when it did not.
+    """
+
+    name: str
+    params: object
+    result: object
+    error: str = ""
+
+
 class ProviderAdapter(Protocol):
     """Evaluates prompts. Implementations may be called from several threads at once."""
 
@@ -105,7 +121,7 @@ def answered(
         OutputError: the text does not fit the output type.
     """
     try:
-        output = parse_output(rendered.output_type, text)
+        output = rendered.parse(text)
     except OutputError:
         unparsed = PromptResponse[object](text=text, usage=usage, finish_reason=finish_reason)
         session.dispatch(PromptExecuted(response=unparsed))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.errors import ConfigError
-from promptgraft.prompt.rendering import RenderedPrompt
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol

@@ -31,8 +31,9 @@ from promptgraft.cli.stored import (
 from promptgraft.cli.text import counted, moment
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, SectionOverride, SkippedOverride
-from promptgraft.overrides.types import section_part
-from promptgraft.overrides.validation import resolve_override, shown_hash
+from promptgraft.overrides.entries import section_part
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.validation import shown_hash
 
 
 @click.command(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
-from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
 from promptgraft.optimizers.types import GepaExample
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import unstructure
+
+_MAX_CALL_CHARS = 1_000
 
 
 def clip(text: str, limit: int) -> str:
@@ -40,9 +43,22 @@ def default_example_formatter(
     return show_value(params), response.text or "<empty>"
 
 
-def show_value(value: object) -> str:
-    """Return a value as indented JSON, or as its ``repr`` where JSON has no form for it."""
+def default_trace_formatter(session: SessionProtocol) -> str:
+    """Show each tool call with its parameters and its result."""
+    lines: list[str] = []
+    for call in session.select_all(ToolInvoked):
+        outcome = f"error: {call.error}" if call.error else f"result: {_line(call.result)}"
+        lines += [f"[{call.name}]", f"  params: {_line(call.params)}", f"  {outcome}"]
+    return "\n".join(lines)
+
+
+def _line(value: object) -> str:
+    return clip(show_value(value, indent=None), _MAX_CALL_CHARS)
+
+
+def show_value(value: object, *, indent: int | None = 2) -> str:
+    """Return a value as JSON, or as its ``repr`` where JSON has no form for it."""
     try:
-        return json.dumps(unstructure(value), indent=2, ensure_ascii=False)
+        return json.dumps(unstructure(value), indent=indent, ensure_ascii=False)
     except DataFormatError:
         return repr(value)

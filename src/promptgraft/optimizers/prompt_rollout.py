@@ -15,7 +15,11 @@ from promptgraft.errors import (
     PermanentProviderError,
     ProviderError,
 )
-from promptgraft.optimizers.formatting import clip, default_example_formatter
+from promptgraft.optimizers.formatting import (
+    clip,
+    default_example_formatter,
+    default_trace_formatter,
+)
 from promptgraft.optimizers.snapshot import store_of
 from promptgraft.optimizers.types import (
     Candidate,
@@ -26,8 +30,11 @@ from promptgraft.optimizers.types import (
     RolloutRecord,
     TraceFormatter,
 )
+from promptgraft.overrides.entries import section_part
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
@@ -45,7 +52,7 @@ class Scoring:
     Attributes:
         feedback_fn: the user's.
         example_formatter: shows input and answer.
-        trace_formatter: shows what happened; None for nothing.
+        trace_formatter: shows what happened.
         max_example_chars: longest input or answer that is shown.
         max_trace_chars: longest trace or evaluation log that is shown.
         on_error: what a provider's fault becomes.
@@ -53,7 +60,7 @@ class Scoring:
 
     feedback_fn: FeedbackFn
     example_formatter: ExampleFormatter = default_example_formatter
-    trace_formatter: TraceFormatter | None = None
+    trace_formatter: TraceFormatter = default_trace_formatter
     max_example_chars: int
     max_trace_chars: int
     on_error: OnError = "unscored"
@@ -173,6 +180,7 @@ class PromptRollout:
             tool_trace_repr=clip(trace, scoring.max_trace_chars),
             feedback=feedback,
             fault=fault,
+            hidden=_hidden(self.prompt.descriptor, session),
         )
         return attrs.evolve(record, usage=executed.response.usage) if executed else record
 
@@ -185,7 +193,7 @@ class PromptRollout:
         try:
             texts: object = (
                 *scoring.example_formatter(example, response),
-                scoring.trace_formatter(session) if scoring.trace_formatter else "",
+                scoring.trace_formatter(session),
             )
         except Exception as error:
             raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error
@@ -196,6 +204,23 @@ class PromptRollout:
             f"{where}: expected input and answer as two texts, and the trace as one, "
             f"found {shown(texts)}"
         )
+
+
+def _hidden(descriptor: PromptDescriptor, session: Session) -> tuple[str, ...]:
+    """Return the sections and tools that the model was not shown."""
+    rendered = session.latest(PromptRendered)
+    if rendered is None:
+        return ()
+    prompt = rendered.prompt
+    shown = {section.path for section in prompt.sections if not section.summarized}
+    offered = {tool.name for tool in prompt.tools}
+    sections = [
+        section_part(section.path) for section in descriptor.sections if section.path not in shown
+    ]
+    return (
+        *sections,
+        *(f"tool {tool.name}" for tool in descriptor.tools if tool.name not in offered),
+    )
 
 
 def _last_response(session: Session) -> PromptResponse[object] | None:

@@ -2,67 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.errors import (
-    BindingError,
-    ConfigError,
-    InvalidOverrideError,
-    PromptgraftError,
-    PromptRenderError,
-)
-from promptgraft.optimizers.formatting import clip
+from promptgraft.errors import BindingError, ConfigError, PromptgraftError, PromptRenderError
+from promptgraft.optimizers.editing.dispatch import describe_module, edit_module, require_module
+from promptgraft.optimizers.editing.view import View
+from promptgraft.optimizers.modules import GenerationModule, Module
 from promptgraft.optimizers.prompt_rollout import PromptRollout
-from promptgraft.optimizers.snapshot import override_to_plain
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
-from promptgraft.optimizers.types import (
-    Candidate,
-    GepaExample,
-    Module,
-    ModuleDescription,
-)
-from promptgraft.overrides.body import marker_names, parse_body, spell, write_body
+from promptgraft.optimizers.types import Candidate, GepaExample, ModuleDescription
+from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.entries import Entry, show_path
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import PromptOverridesStore
-from promptgraft.overrides.types import (
-    PromptDescriptor,
-    Provenance,
-    SectionDescriptor,
-    SectionOverride,
-    SectionPath,
-    show_path,
-)
-from promptgraft.overrides.validation import (
-    check_text,
-    lost_placeholders,
-    require_section,
-    resolve_override,
-)
-from promptgraft.prompt.output import choices_of
+from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest
 
 
 @attrs.frozen(kw_only=True)
 class PromptTarget:
-    """Improves sections of one prompt.
+    """Improves parts of one prompt.
 
     Attributes:
         rollout: tries candidates; holds the prompt and the overrides that lie under them.
         modules: what may be mutated.
         max_part_chars: how long a new text may be.
+        max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
+
+    Raises:
+        UnknownPartError: a module is no overridable part of the prompt.
+        ConfigError: a part is longer now than a new text may be.
     """
 
     rollout: PromptRollout
     modules: tuple[Module, ...]
     max_part_chars: int
+    max_task_examples: int
     store: PromptOverridesStore | None
 
     def __attrs_post_init__(self) -> None:
+        view = self._view(self.rollout.base)
         for module in self.modules:
-            require_section(self.descriptor, module.path)
-            length = len(self._body(self.baseline(), module.path))
+            require_module(self.descriptor, module)
+            length = len(describe_module(view, module).text)
             if length > self.max_part_chars:
                 raise ConfigError(
                     f"max_part_chars: {module.name} is {length} characters long now, more than "
@@ -75,32 +61,33 @@ class PromptTarget:
         return self.rollout.prompt.descriptor
 
     def baseline(self) -> Candidate:
-        return self._candidate({}, parents=(), module=None)
+        return self._candidate((), parents=(), module=None)
+
+    def combine(
+        self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
+    ) -> Candidate:
+        merged = self._candidate(entries, parents=parents, module=None)
+        view = self._view(merged.override)
+        for container in self.descriptor.containers:
+            held = len(view.task_examples(container.path))
+            before = len(self._view(self.rollout.base).task_examples(container.path))
+            if held > max(before, self.max_task_examples):
+                raise InvalidProposalError(
+                    RejectionReason.DOES_NOT_FIT,
+                    f"section {show_path(container.path)} would hold {held} task examples; "
+                    f"at most {self.max_task_examples} are allowed",
+                )
+        self._check_renders(merged, examples)
+        return merged
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        section = require_section(self.descriptor, module.path)
-        source = self.rollout.prompt.template.section(module.path)
-        neighbours = [
-            (f"section {show_path(other.path)}", self._body(candidate, other.path))
-            for other in self.descriptor.sections
-            if other.path != module.path
-        ]
-        return ModuleDescription(
-            name=module.name,
-            title=source.title,
-            text=self._body(candidate, module.path),
-            placeholders=tuple(spell(name, section.syntax) for name in section.placeholders),
-            opaque={
-                spell(name, section.syntax): text for name, text in source.source.opaque.items()
-            },
-            max_chars=self.max_part_chars,
-            output=_describe_output(self.rollout.prompt.template.output_type),
-            neighbours=[
-                (name, clip(text, self.rollout.scoring.max_example_chars))
-                for name, text in neighbours
-                if text
-            ],
-        )
+        return describe_module(self._view(candidate.override), module)
+
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        if not isinstance(module, GenerationModule):
+            return True
+        held = self._view(candidate.override).task_examples(module.container_path)
+        return len(held) < self.max_task_examples
 
     def graft(
         self,
@@ -111,14 +98,17 @@ class PromptTarget:
         parents: tuple[int, ...],
         examples: Sequence[GepaExample],
     ) -> Candidate:
-        section = require_section(self.descriptor, module.path)
-        current = self._body(candidate, module.path)
-        body = self._checked_body(section, current, proposal)
-        entry = SectionOverride(path=module.path, expected_hash=section.content_hash, body=body)
-        sections = {**candidate.override.sections, module.path: entry}
-        if _reads_as(body, self._body(self.baseline(), module.path)):
-            del sections[module.path]  # back where the run began: nothing to override
-        child = self._candidate(sections, parents=parents, module=module)
+        entry = edit_module(self._view(candidate.override), module, proposal)
+        override = candidate.override.merged_with(candidate.override.holding([entry]))
+        if not isinstance(module, GenerationModule):
+            text = self._text(module, override)
+            if text == self._text(module, candidate.override):
+                raise InvalidProposalError(
+                    RejectionReason.UNCHANGED, "the text is the same as the current one"
+                )
+            if text == self._text(module, self.rollout.base):
+                override = override.without(entry)  # back where the run began
+        child = self._candidate(override.entries(), parents=parents, module=module)
         self._check_renders(child, examples)
         return child
 
@@ -141,60 +131,29 @@ class PromptTarget:
         return True
 
     def _candidate(
-        self,
-        sections: Mapping[SectionPath, SectionOverride],
-        *,
-        parents: tuple[int, ...],
-        module: Module | None,
+        self, entries: Sequence[Entry], *, parents: tuple[int, ...], module: Module | None
     ) -> Candidate:
-        override = attrs.evolve(self.rollout.base, sections=sections)
+        override = self.rollout.base.holding(entries)
         return Candidate(
             override=override,
             parents=parents,
             module=module,
-            digest=digest(override_to_plain(self.rollout.base.merged_with(override))),
+            digest=digest(plain_entries(self.rollout.base.merged_with(override))),
         )
 
-    def _body(self, candidate: Candidate, path: SectionPath) -> str:
-        """Return the text of a section as the candidate has it."""
-        merged = resolve_override(
-            self.descriptor, self.rollout.base.merged_with(candidate.override)
-        ).sections
-        return merged[path].body if path in merged else self.rollout.prompt.section_body(path)
+    def _view(self, override: PromptOverride) -> View:
+        merged = self.rollout.base.merged_with(override)
+        return View(
+            template=self.rollout.prompt.template,
+            fresh=resolve_override(self.descriptor, merged).fresh,
+            max_part_chars=self.max_part_chars,
+            max_shown_chars=self.rollout.scoring.max_example_chars,
+            max_task_examples=self.max_task_examples,
+        )
 
-    def _checked_body(self, section: SectionDescriptor, current: str, proposal: str) -> str:
-        names = frozenset(section.placeholders)
-        self._check_text(proposal)
-        body = write_body(parse_body(proposal, section.syntax, names), section.syntax, names)
-        self._check_text(body)
-        if lost := lost_placeholders(section, body):
-            markers = ", ".join(spell(name, section.syntax) for name in lost)
-            raise InvalidProposalError(
-                RejectionReason.LOST_PLACEHOLDER, f"the text lost the placeholders {markers}"
-            )
-        known = names | marker_names(current, section.syntax)
-        if invented := sorted(marker_names(body, section.syntax) - known):
-            markers = ", ".join(spell(name, section.syntax) for name in invented)
-            raise InvalidProposalError(
-                RejectionReason.INVENTED_PLACEHOLDER,
-                f"the text uses {markers}, which nothing will replace; leave that out",
-            )
-        if _reads_as(body, current):
-            raise InvalidProposalError(
-                RejectionReason.UNCHANGED, "the text is the same as the current one"
-            )
-        return body
-
-    def _check_text(self, text: str) -> None:
-        if len(text) > self.max_part_chars:
-            raise InvalidProposalError(
-                RejectionReason.TOO_LONG,
-                f"the text has {len(text)} characters; at most {self.max_part_chars} are allowed",
-            )
-        try:
-            check_text(text, "the text")
-        except InvalidOverrideError as error:
-            raise InvalidProposalError(RejectionReason.UNUSABLE_TEXT, str(error)) from None
+    def _text(self, module: Module, override: PromptOverride) -> str:
+        """Return the text of a module, without the blank lines around it that nobody is shown."""
+        return describe_module(self._view(override), module).text.strip("\n")
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         for example in examples:
@@ -204,17 +163,3 @@ class PromptTarget:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
                 ) from None
-
-
-def _reads_as(text: str, other: str) -> bool:
-    """Tell whether a prompt shows both texts alike: it shows no blank lines around them."""
-    return text.strip("\n") == other.strip("\n")
-
-
-def _describe_output(output_type: type | None) -> str:
-    choices = choices_of(output_type)
-    if choices is not None:
-        return f"One of: {', '.join(choices)}"
-    if output_type is None or output_type is str:
-        return "Text."
-    return f"A JSON object of type {output_type.__name__}."

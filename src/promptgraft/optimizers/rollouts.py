@@ -149,6 +149,7 @@ def record_to_json(record: RolloutRecord) -> Json:
         "feedback": "" if feedback is None else feedback.feedback,
         "eval_trace": None if feedback is None else feedback.eval_trace,
         "fault": record.fault,
+        "hidden": list(record.hidden),
         "usage": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
     }
 
@@ -170,6 +171,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
             "feedback": str(feedback),
             "eval_trace": None | str() as eval_trace,
             "fault": str(fault),
+            "hidden": list(hidden),
             "usage": [int(sent), int(received), int(cached)],
         }:
             return RolloutRecord(
@@ -181,6 +183,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
                 if score is None
                 else RolloutFeedback(score=score, feedback=feedback, eval_trace=eval_trace),
                 fault=fault,
+                hidden=tuple(str(part) for part in hidden),
                 usage=Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
             )
     raise JournalCorruptError(f"the journal's record `{key}` is no rollout; restore the journal")

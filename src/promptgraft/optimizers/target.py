@@ -7,13 +7,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from promptgraft.errors import PromptgraftError
+from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.types import (
     Candidate,
     GepaExample,
-    Module,
     ModuleDescription,
     RolloutRecord,
 )
+from promptgraft.overrides.entries import Entry
 from promptgraft.overrides.types import Provenance
 from promptgraft.runtime.deadline import Deadline
 
@@ -29,6 +30,7 @@ class RejectionReason(StrEnum):
     TOO_LONG = "too long"
     UNCHANGED = "unchanged"
     DUPLICATE = "tried before"
+    DOES_NOT_FIT = "does not fit the part"
     DOES_NOT_RENDER = "does not render"
     REFLECTION_FAILED = "reflection failed"
     NOT_BETTER = "not better"
@@ -66,6 +68,20 @@ class Target(Protocol):
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
         """Return what a reflector may know of ``module`` as ``candidate`` has it."""
+        ...
+
+    def combine(
+        self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
+    ) -> Candidate:
+        """Return the candidate that holds just ``entries``, taken from ``parents``.
+
+        Raises:
+            InvalidProposalError: they cannot stand together.
+        """
+        ...
+
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        """Tell whether ``module`` may be tried: a section of examples can be full."""
         ...
 
     def graft(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import attrs
@@ -11,8 +12,10 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, PromptResponse, Usage
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.text import joined
-from promptgraft.overrides.types import PromptOverride, SectionPath, show_path
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, shown
 
@@ -131,6 +134,7 @@ class RolloutRecord:
         feedback: score and reason; None when the provider failed: the rollout is unscored.
         fault: what failed, in one line; empty when nothing did.
         usage: tokens that the rollout took.
+        hidden: sections and tools of the prompt that the model was not shown.
     """
 
     example_id: str = attrs.field(converter=joined)
@@ -140,27 +144,12 @@ class RolloutRecord:
     feedback: RolloutFeedback | None
     fault: str = attrs.field(default="", converter=joined)
     usage: Usage = NO_USAGE
+    hidden: tuple[str, ...] = ()
 
     @property
     def score(self) -> float | None:
         """The score; None for an unscored rollout."""
         return None if self.feedback is None else self.feedback.score
-
-
-@attrs.frozen
-class SectionModule:
-    """The body of one section, as something that an optimizer may mutate."""
-
-    path: SectionPath
-
-    @property
-    def name(self) -> str:
-        """How messages and meta-prompts name it."""
-        return f"section {show_path(self.path)}"
-
-
-Module = SectionModule
-"""What an optimizer may mutate."""
 
 
 @attrs.frozen(kw_only=True)
@@ -185,12 +174,24 @@ class Candidate:
         return FrozenMap((path, section.body) for path, section in self.override.sections.items())
 
 
+class MetaPrompt(StrEnum):
+    """The question that a reflector is asked; the key of its meta-prompt."""
+
+    SECTION = "reflect-section"
+    TOOL = "reflect-tool"
+    TOOL_EXAMPLE = "reflect-tool-example"
+    TASK_EXAMPLE = "reflect-task-example"
+    GENERATION = "generate-task-example"
+    OUTPUT_FIELD = "reflect-output-field"
+
+
 @attrs.frozen(kw_only=True)
 class ModuleDescription:
     """Everything that a reflector may know about a module of a candidate.
 
     Attributes:
         name: the module, such as ``section policies/refunds``.
+        meta_prompt: the question that is asked about it.
         title: its heading.
         text: its present text, in the language that the reply must use.
         placeholders: markers that the text must keep.
@@ -198,13 +199,18 @@ class ModuleDescription:
         max_chars: how long a new text may be.
         output: what the prompt's answers must look like.
         neighbours: name and present text of the other parts of the prompt.
+        schema: types that the reply must fit; empty for free text.
+        siblings: other examples of the same kind, as texts.
     """
 
     name: str
+    meta_prompt: MetaPrompt
     title: str
     text: str
-    placeholders: tuple[str, ...]
-    opaque: Mapping[str, str]
+    placeholders: tuple[str, ...] = ()
+    opaque: Mapping[str, str] = attrs.field(factory=dict)
     max_chars: int
     output: str
     neighbours: Sequence[tuple[str, str]]
+    schema: str = ""
+    siblings: Sequence[str] = ()

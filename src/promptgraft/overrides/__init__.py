@@ -1,9 +1,21 @@
 """What may replace the parts of a prompt, and the stores that keep it."""
 
 from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    OutputFieldOverride,
+    RemovedTaskExample,
+    SectionOverride,
+    SectionPath,
+    TaskExampleOverride,
+    TaskStepOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.parts import PromptDescriptor, SectionDescriptor
 from promptgraft.overrides.store import (
     BasePromptOverridesStore,
     OverrideAddress,
@@ -12,23 +24,21 @@ from promptgraft.overrides.store import (
 )
 from promptgraft.overrides.types import (
     AppliedOverride,
-    PromptDescriptor,
     PromptLike,
     PromptOverride,
     Provenance,
     Revision,
-    SectionDescriptor,
-    SectionOverride,
-    SectionPath,
     SkippedOverride,
     SkipReason,
 )
 
 __all__ = [
+    "AddedTaskExample",
     "AppliedOverride",
     "BasePromptOverridesStore",
     "InMemoryPromptOverridesStore",
     "LocalPromptOverridesStore",
+    "OutputFieldOverride",
     "OverlayPromptOverridesStore",
     "OverrideAddress",
     "PartDiff",
@@ -37,6 +47,7 @@ __all__ = [
     "PromptOverride",
     "PromptOverridesStore",
     "Provenance",
+    "RemovedTaskExample",
     "Revision",
     "RevisionedPromptOverridesStore",
     "SectionDescriptor",
@@ -44,6 +55,10 @@ __all__ = [
     "SectionPath",
     "SkipReason",
     "SkippedOverride",
+    "TaskExampleOverride",
+    "TaskStepOverride",
+    "ToolExampleOverride",
+    "ToolOverride",
     "diff_bodies",
     "diff_override",
     "diff_revisions",

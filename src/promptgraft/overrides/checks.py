@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
@@ -20,15 +21,39 @@ from promptgraft.overrides.entries import (
     OutputFieldOverride,
     RemovedTaskExample,
     SectionOverride,
+    SectionPath,
     TaskExampleOverride,
+    TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
     show_path,
 )
-from promptgraft.overrides.parts import PromptDescriptor, find_tool, read_steps, typed_json
+from promptgraft.overrides.parts import (
+    ContainerDescriptor,
+    OutputFieldDescriptor,
+    PromptDescriptor,
+    SectionDescriptor,
+    TaskExampleDescriptor,
+    ToolCall,
+    ToolDescriptor,
+    find_tool,
+    read_steps,
+    show_steps,
+    typed_json,
+)
 from promptgraft.overrides.types import SkipReason
-from promptgraft.overrides.validation import check_key, check_text, lost_placeholders, shown_hash
+from promptgraft.overrides.validation import (
+    check_key,
+    check_text,
+    lost_placeholders,
+    shown_hash,
+)
 from promptgraft.serde import HexDigest, did_you_mean, shown
+
+P = TypeVar("P")
+
+UNBOUND = HexDigest("")
+"""The expected hash of an entry that is not bound to a source yet."""
 
 
 @attrs.frozen
@@ -115,8 +140,17 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> PartSource:
     )
 
 
-def check_entry(descriptor: PromptDescriptor, entry: Entry) -> None:
-    """Refuse an override that would not apply as it stands.
+def bound_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
+    """Return ``entry`` bound to the present source of the part that it replaces.
+
+    Raises:
+        UnknownPartError: there is no such part, or it may not be overridden.
+    """
+    return attrs.evolve(entry, expected_hash=require_source(descriptor, entry).content_hash)
+
+
+def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
+    """Return ``entry`` in the form that stores keep: its JSON in one line, defaults filled in.
 
     Raises:
         UnknownPartError: there is no such part, or it may not be overridden.
@@ -132,7 +166,7 @@ def check_entry(descriptor: PromptDescriptor, entry: Entry) -> None:
             f"{shown_hash(source.content_hash)}; write it again for this source"
         )
     try:
-        _check_content(descriptor, entry)
+        return _checked_content(descriptor, entry)
     except DataFormatError as error:
         raise InvalidOverrideError(str(error)) from None
 
@@ -162,140 +196,54 @@ def is_fresh(descriptor: PromptDescriptor, entry: Entry) -> bool:
     return skip_reason(descriptor, entry) is None
 
 
-def _check_content(descriptor: PromptDescriptor, entry: Entry) -> None:
-    match entry:
-        case SectionOverride():
-            _check_section(descriptor, entry)
-        case ToolOverride():
-            _check_tool(descriptor, entry)
-        case ToolExampleOverride():
-            _check_tool_example(descriptor, entry)
-        case TaskExampleOverride():
-            _check_task_example(descriptor, entry)
-        case AddedTaskExample():
-            _check_added(descriptor, entry)
-        case OutputFieldOverride():
-            _check_output_field(descriptor, entry)
-        case RemovedTaskExample():
-            pass
+def require_section(descriptor: PromptDescriptor, path: SectionPath) -> SectionDescriptor:
+    """Return an overridable section; raises as :func:`require_source`."""
+    require_source(descriptor, SectionOverride(path=path, expected_hash=UNBOUND, body=""))
+    return _found(descriptor.section(path))
 
 
-def _check_section(descriptor: PromptDescriptor, entry: SectionOverride) -> None:
-    check_text(entry.body, entry.part)
-    section = descriptor.section(entry.path)
-    lost = lost_placeholders(section, entry.body) if section else ()
-    if section and lost:
-        names = ", ".join(f"`{spell(name, section.syntax)}`" for name in lost)
-        raise InvalidOverrideError(f"{entry.part} lost the placeholder {names}; keep it in the body")
+def require_tool(descriptor: PromptDescriptor, name: str) -> ToolDescriptor:
+    """Return an overridable tool; raises as :func:`require_source`."""
+    require_source(descriptor, ToolOverride(name=name, expected_hash=UNBOUND))
+    return _found(descriptor.tool(name))
 
 
-def _check_tool(descriptor: PromptDescriptor, entry: ToolOverride) -> None:
-    tool = find_tool(descriptor.tools_by_name, entry.name, where=entry.part)
-    if entry.description is None and not entry.param_descriptions:
-        raise InvalidOverrideError(f"{entry.part}: replaces nothing; give a description")
-    if entry.description is not None:
-        _check_said(entry.description, f"{entry.part}: description")
-    for name, text in entry.param_descriptions.items():
-        if name not in tool.param_descriptions:
-            known = ", ".join(f"`{param}`" for param in tool.param_descriptions)
-            raise InvalidOverrideError(
-                f"{entry.part}: there is no parameter {shown(name)}; parameters: {known}"
-            )
-        _check_said(text, f"{entry.part}: parameter `{name}`")
+def require_tool_example(descriptor: PromptDescriptor, name: str, index: int) -> ToolCall:
+    """Return an example of an overridable tool; raises as :func:`require_source`."""
+    entry = ToolExampleOverride(tool_name=name, example_index=index, expected_hash=UNBOUND)
+    require_source(descriptor, entry)
+    return _found(descriptor.tool_example(name, index))
 
 
-def _check_tool_example(descriptor: PromptDescriptor, entry: ToolExampleOverride) -> None:
-    tool = find_tool(descriptor.tools_by_name, entry.tool_name, where=entry.part)
-    if entry.description is None and entry.input_json is None and entry.output_json is None:
-        raise InvalidOverrideError(f"{entry.part}: replaces nothing; give a field")
-    _check_texts(entry.part, entry.description, entry.input_json, entry.output_json)
-    if entry.input_json is not None:
-        typed_json(entry.input_json, tool.params_type, where=f"{entry.part}: input")
-    if entry.output_json is not None:
-        typed_json(entry.output_json, tool.result_type, where=f"{entry.part}: output")
+def require_task_example(descriptor: PromptDescriptor, path: SectionPath) -> TaskExampleDescriptor:
+    """Return an overridable task example of the source; raises as :func:`require_source`."""
+    require_source(descriptor, TaskExampleOverride(path=path, expected_hash=UNBOUND))
+    return _found(descriptor.task_example(path))
 
 
-def _check_task_example(descriptor: PromptDescriptor, entry: TaskExampleOverride) -> None:
-    found = descriptor.task_example(entry.path)
-    steps = found.example.steps if found else ()
-    if entry.steps_json is not None and entry.step_overrides:
-        raise InvalidOverrideError(f"{entry.part}: give steps_json or step_overrides, not both")
-    if (entry.objective, entry.outcome_json, entry.steps_json) == (None, None, None):
-        if not entry.step_overrides:
-            raise InvalidOverrideError(f"{entry.part}: replaces nothing; give a field")
-    _check_texts(entry.part, entry.objective, entry.outcome_json, entry.steps_json)
-    if entry.outcome_json is not None:
-        check_outcome(descriptor, entry.outcome_json, where=entry.part)
-    if entry.steps_json is not None:
-        read_steps(entry.steps_json, descriptor.tools_by_name, where=entry.part)
-    for index, override in entry.step_overrides.items():
-        where = f"{entry.part}: step {index}"
-        if override.step_index != index or not 0 <= index < len(steps):
-            raise InvalidOverrideError(
-                f"{where}: expected the index of one of {len(steps)} steps, under that index"
-            )
-        _check_texts(where, override.description, override.input_json, override.output_json)
-        step = effective_call(steps[index], override)
-        tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
-        tool.call(step.description, step.input_json, step.output_json, where=where)
+def require_container(descriptor: PromptDescriptor, path: SectionPath) -> ContainerDescriptor:
+    """Return a section that takes task examples; raises as :func:`require_source`."""
+    require_source(descriptor, _addition_to(path))
+    return _found(descriptor.container(path))
 
 
-def _check_added(descriptor: PromptDescriptor, entry: AddedTaskExample) -> None:
-    check_key(entry.example_key, "task example key")
-    container = descriptor.container(entry.container_path)
-    if container is not None and entry.example_key in container.taken:
-        raise InvalidOverrideError(f"{entry.part}: the source has a part of that key; use another")
-    _check_said(entry.objective, f"{entry.part}: objective")
-    _check_texts(entry.part, entry.outcome_json, entry.steps_json)
-    check_outcome(descriptor, entry.outcome_json, where=entry.part)
-    read_steps(entry.steps_json, descriptor.tools_by_name, where=entry.part)
+def require_output_field(descriptor: PromptDescriptor, field: str) -> OutputFieldDescriptor:
+    """Return a field of the answer; raises as :func:`require_source`."""
+    require_source(descriptor, OutputFieldOverride(field=field, expected_hash=UNBOUND))
+    return _found(descriptor.output_field(field))
 
 
-def check_outcome(descriptor: PromptDescriptor, outcome_json: str, *, where: str) -> str:
-    """Return the outcome of a task example in one line, if it is of the prompt's output type.
-
-    Raises:
-        DataFormatError: it is not.
-    """
-    kind = str if descriptor.output_type is None else descriptor.output_type
-    return typed_json(outcome_json, kind, where=f"{where}: outcome")
-
-
-def _check_output_field(descriptor: PromptDescriptor, entry: OutputFieldOverride) -> None:
-    field = descriptor.output_field(entry.field)
-    if field is None:
-        return
-    if (entry.description, entry.aliases) == (None, None) and not entry.value_descriptions:
-        raise InvalidOverrideError(f"{entry.part}: replaces nothing; give a description")
-    if entry.description is not None:
-        _check_said(entry.description, f"{entry.part}: description")
-    _check_options(entry.part, entry.value_descriptions, field.options)
-    seen = set(field.siblings)
-    for alias in entry.aliases or ():
-        _check_said(alias, f"{entry.part}: alias")
-        if not field.name:
-            raise InvalidOverrideError(f"{entry.part}: an answer that is a choice has no aliases")
-        if alias in seen or alias == field.name:
-            raise InvalidOverrideError(f"{entry.part}: the name {shown(alias)} is taken")
-        seen.add(alias)
+def _addition_to(path: SectionPath) -> AddedTaskExample:
+    return AddedTaskExample(
+        container_path=path,
+        example_key="new",
+        expected_hash=UNBOUND,
+        objective="",
+        outcome_json="",
+        steps_json="",
+    )
 
 
-def _check_options(part: str, values: Mapping[str, str], options: tuple[str, ...]) -> None:
-    for option, text in values.items():
-        if option not in options:
-            raise InvalidOverrideError(
-                f"{part}: there is no option {shown(option)}; options: "
-                + (", ".join(options) or "none")
-            )
-        _check_said(text, f"{part}: option `{option}`")
-
-
-def _check_said(text: object, where: str) -> None:
-    if not check_text(text, where).strip():
-        raise InvalidOverrideError(f"{where}: expected a text, found nothing")
-
-
-def _check_texts(part: str, *texts: object) -> None:
-    for text in texts:
-        if text is not None:
-            check_text(text, part)
+def _found(part: P | None) -> P:
+    assert part is not None  # noqa: S101 - require_source has looked
+    return part

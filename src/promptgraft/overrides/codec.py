@@ -9,15 +9,10 @@ from datetime import UTC, datetime
 import attrs
 
 from promptgraft.errors import DataFormatError, StoreError
+from promptgraft.overrides.documents import EntriesDocument, entries_of, plain_entries
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import (
-    PromptOverride,
-    Provenance,
-    Revision,
-    SectionOverride,
-    show_path,
-)
-from promptgraft.overrides.validation import check_text, shown_hash
+from promptgraft.overrides.types import PromptOverride, Provenance, Revision
+from promptgraft.overrides.validation import shown_hash
 from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, structure
 
 VERSION = 1
@@ -29,17 +24,8 @@ _MEND = (
 
 
 @attrs.frozen(kw_only=True)
-class SectionDocument:
-    """One section override as it stands in a file."""
-
-    path: tuple[str, ...]
-    expected_hash: str
-    body: str
-
-
-@attrs.frozen(kw_only=True)
-class RevisionDocument:
-    """One revision as it stands in a file, in the order of its keys there."""
+class RevisionDocument(EntriesDocument):
+    """One revision as it stands in a file."""
 
     version: int
     id: str
@@ -50,7 +36,6 @@ class RevisionDocument:
     prompt_key: str
     tag: str
     provenance: Provenance
-    sections: tuple[SectionDocument, ...]
 
 
 def make_revision(
@@ -74,7 +59,7 @@ def make_revision(
 
 
 def encode_revision(revision: Revision) -> bytes:
-    """Return the document of ``revision``: indented, in a fixed order, sections by path."""
+    """Return the document of ``revision``: indented, in a fixed order, entries by kind and part."""
     return f"{json.dumps(_plain(revision), indent=2, ensure_ascii=False)}\n".encode()
 
 
@@ -98,7 +83,6 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 
 def _plain(revision: Revision) -> dict[str, Json]:
     override = revision.override
-    sections = sorted(override.sections.values(), key=lambda section: section.path)
     scores = sorted(revision.provenance.scores.items())
     return {
         "version": VERSION,
@@ -114,14 +98,7 @@ def _plain(revision: Revision) -> dict[str, Json]:
             "note": revision.provenance.note,
             "scores": {name: float(score) for name, score in scores},
         },
-        "sections": [
-            {
-                "path": list(section.path),
-                "expected_hash": section.expected_hash,
-                "body": section.body,
-            }
-            for section in sections
-        ],
+        **plain_entries(override),
     }
 
 
@@ -155,31 +132,14 @@ def _check_address(document: RevisionDocument, address: OverrideAddress, where: 
 
 
 def _revision(document: RevisionDocument, where: str) -> Revision:
-    sections = tuple(
-        _section(section, f"{where}: sections[{index}]")
-        for index, section in enumerate(document.sections)
-    )
     if document.number < 1:
         raise DataFormatError(f"{where}: number: expected at least 1, found {document.number}")
-    by_path = {section.path: section for section in sections}
-    if len(by_path) != len(sections):
-        raise DataFormatError(f"{where}: sections: one path occurs twice")
+    address = PromptOverride(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
     return Revision(
         id=HexDigest(document.id),
         number=document.number,
         parent=None if document.parent is None else HexDigest(document.parent),
         time=document.time,
         provenance=document.provenance,
-        override=PromptOverride(
-            ns=document.ns, prompt_key=document.prompt_key, tag=document.tag, sections=by_path
-        ),
-    )
-
-
-def _section(document: SectionDocument, where: str) -> SectionOverride:
-    if not document.path:
-        raise DataFormatError(f"{where}: path: expected at least one section key, found none")
-    body = check_text(document.body, f"{where} `{show_path(document.path)}`")
-    return SectionOverride(
-        path=document.path, expected_hash=HexDigest(document.expected_hash), body=body
+        override=entries_of(document, address, where=where),
     )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
-from promptgraft.overrides.types import (
-    PromptLike,
-    PromptOverride,
-    SectionOverride,
-    SectionPath,
-    SkipReason,
-    section_part,
-)
-from promptgraft.overrides.validation import skip_reason
+from promptgraft.overrides.checks import skip_reason
+from promptgraft.overrides.entries import Entry, SectionOverride
+from promptgraft.overrides.parts import one_line
+from promptgraft.overrides.sources import source_entries
+from promptgraft.overrides.types import PromptLike, PromptOverride, SkipReason
+from promptgraft.serde import parse_json
 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"
 
@@ -64,42 +62,96 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
-    known = [section.path for section in descriptor.sections]
-    gone = sorted(path for path in override.sections if path not in known)
+    order = {entry.part: position for position, entry in enumerate(source_entries(prompt))}
+    entries = sorted(override.entries(), key=lambda entry: order.get(entry.part, len(order)))
     return tuple(
-        _section_diff(
-            path,
-            prompt.section_body(path) if path in known else None,
-            override.sections[path].body,
-            skip_reason(descriptor, override.sections[path]),
+        _diff(
+            entry.part,
+            _source_text(prompt, entry),
+            show_entry(entry),
+            skip_reason(descriptor, entry),
         )
-        for path in [*known, *gone]
-        if path in override.sections
+        for entry in entries
     )
 
 
 def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartDiff, ...]:
-    """Compare the entries of two overrides, by path; entries that are equal are left out.
+    """Compare the entries of two overrides, by part; entries that are equal are left out.
 
-    An entry whose body is the same but was written for another source has an empty text.
+    An entry whose text is the same but was written for another source has an empty text.
     """
+    older = {entry.part: entry for entry in before.entries()}
+    newer = {entry.part: entry for entry in after.entries()}
     return tuple(
-        _section_diff(path, _body(before.sections.get(path)), _body(after.sections.get(path)), None)
-        for path in sorted({*before.sections, *after.sections})
-        if before.sections.get(path) != after.sections.get(path)
+        _diff(part, _shown(older.get(part)), _shown(newer.get(part)), None)
+        for part in sorted({*older, *newer})
+        if older.get(part) != newer.get(part)
     )
 
 
-def _section_diff(
-    path: SectionPath, before: str | None, after: str | None, state: SkipReason | None
-) -> PartDiff:
-    part = section_part(path)
+def show_entry(entry: Entry) -> str:
+    """Return what an override says, as text for people: a body, or its fields line by line."""
+    if isinstance(entry, SectionOverride):
+        return entry.body
+    said = {
+        name: value
+        for name, value in attrs.asdict(entry, recurse=False).items()
+        if name not in _IDENTIFYING and value not in (None, {}, ())
+    }
+    return "\n".join(f"{name}: {_show_value(name, value)}" for name, value in said.items())
+
+
+_IDENTIFYING = {
+    "path",
+    "name",
+    "tool_name",
+    "example_index",
+    "expected_hash",
+    "container_path",
+    "example_key",
+    "field",
+}
+
+
+def _show_value(name: str, value: object) -> str:
+    if name == "steps_json" and isinstance(value, str):
+        return json.dumps(parse_json(value, where=name), indent=2, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "".join(
+            f"\n  {key}: {text if isinstance(text, str) else one_line(text)}"
+            for key, text in value.items()
+        )
+    return one_line(value)
+
+
+def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
+    """Return the source of what an entry replaces, limited to the fields that it replaces."""
+    for source in source_entries(prompt):
+        if source.part == entry.part:
+            return show_entry(_limited(source, entry))
+    return None
+
+
+def _limited(source: Entry, entry: Entry) -> Entry:
+    kept = attrs.asdict(entry, recurse=False)
+    return attrs.evolve(
+        source,
+        **{
+            name: value if kept[name] not in (None, {}, ()) else kept[name]
+            for name, value in attrs.asdict(source, recurse=False).items()
+        },
+    )
+
+
+def _diff(part: str, before: str | None, after: str | None, state: SkipReason | None) -> PartDiff:
     text = diff_bodies(before or "", after or "", part=part)
     return PartDiff(part=part, before=before, after=after, text=text, state=state)
 
 
-def _body(override: SectionOverride | None) -> str | None:
-    return None if override is None else override.body
+def _shown(entry: Entry | None) -> str | None:
+    return None if entry is None else show_entry(entry)
 
 
 def _lines(text: str) -> list[str]:

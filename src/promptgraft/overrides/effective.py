@@ -13,7 +13,6 @@ from promptgraft.overrides.entries import (
     TaskExampleOverride,
     TaskStepOverride,
     ToolExampleOverride,
-    ToolOverride,
 )
 from promptgraft.overrides.parts import (
     OutputFieldDescriptor,
@@ -24,7 +23,7 @@ from promptgraft.overrides.parts import (
     one_line,
 )
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.serde import Json, parse_json
+from promptgraft.serde import parse_json
 
 
 @attrs.frozen(kw_only=True)
@@ -155,17 +154,18 @@ def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
     data = parse_json(steps_json, where="steps")
     for entry in data if isinstance(data, list) else []:
         match entry:
-            case {"tool_name": str(name), "description": str(description)}:
+            case {
+                "tool_name": str(name),
+                "description": str(description),
+                "input": given,
+                "output": result,
+            }:
                 steps.append(
                     ToolCall(
                         tool_name=name,
                         description=description,
-                        input_json=one_line(_value(entry, "input")),
-                        output_json=one_line(_value(entry, "output")),
+                        input_json=one_line(given),
+                        output_json=one_line(result),
                     )
                 )
     return tuple(steps)
-
-
-def _value(entry: dict[str, Json], key: str) -> Json:
-    return entry.get(key)

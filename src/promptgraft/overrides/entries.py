@@ -18,6 +18,11 @@ def show_path(path: SectionPath) -> str:
     return "/".join(path)
 
 
+def section_part(path: SectionPath) -> str:
+    """Return a section as messages name it: ``section policies/refunds``."""
+    return f"section {show_path(path)}"
+
+
 def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
     return FrozenMap(values)
 
@@ -50,7 +55,7 @@ class SectionOverride:
 
     @property
     def part(self) -> str:
-        return f"section {show_path(self.path)}"
+        return section_part(self.path)
 
     @property
     def target(self) -> str:

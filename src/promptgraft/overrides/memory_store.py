@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 
+from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import (
     DEFAULT_TAG,
     BasePromptOverridesStore,
     Change,
     OverrideAddress,
 )
-from promptgraft.overrides.types import PromptDescriptor, PromptOverride, Provenance
+from promptgraft.overrides.types import PromptOverride, Provenance
 
 
 class InMemoryPromptOverridesStore(BasePromptOverridesStore):

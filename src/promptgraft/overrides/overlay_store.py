@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
-
+from promptgraft.overrides.checks import is_fresh
+from promptgraft.overrides.entries import Entry
+from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import (
     DEFAULT_TAG,
     BasePromptOverridesStore,
@@ -11,8 +12,7 @@ from promptgraft.overrides.store import (
     OverrideAddress,
     PromptOverridesStore,
 )
-from promptgraft.overrides.types import PromptDescriptor, PromptOverride, Provenance
-from promptgraft.overrides.validation import is_fresh
+from promptgraft.overrides.types import PromptOverride, Provenance
 
 
 class OverlayPromptOverridesStore(BasePromptOverridesStore):
@@ -55,11 +55,9 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
 def _overlaid(
     descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
 ) -> PromptOverride:
-    winning = {
-        path: section
-        for path, section in above.sections.items()
-        if path not in below.sections
-        or is_fresh(descriptor, section)
-        or not is_fresh(descriptor, below.sections[path])
-    }
-    return below.merged_with(attrs.evolve(above, sections=winning))
+    winning = [entry for entry in above.entries() if _wins(descriptor, entry, below.find(entry))]
+    return below.merged_with(above.holding(winning))
+
+
+def _wins(descriptor: PromptDescriptor, entry: Entry, other: Entry | None) -> bool:
+    return other is None or is_fresh(descriptor, entry) or not is_fresh(descriptor, other)

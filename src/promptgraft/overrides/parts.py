@@ -7,7 +7,7 @@ overriding and rendering need no types; types are asked only when something is w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,7 +17,6 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.body import BodySyntax
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, structure, unstructure
-
 
 NO_INTERFACE = HexDigest("")
 
@@ -75,6 +74,11 @@ class WorkedExample:
     def steps_json(self) -> str:
         """The steps in the form that overrides keep them in."""
         return one_line([{"tool_name": step.tool_name, **_plain_call(step)} for step in self.steps])
+
+
+def show_steps(steps: Sequence[ToolCall]) -> str:
+    """Return steps in the form that overrides keep them in."""
+    return one_line([{"tool_name": step.tool_name, **_plain_call(step)} for step in steps])
 
 
 def _plain_call(call: ToolCall) -> dict[str, Json]:

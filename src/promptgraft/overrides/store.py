@@ -8,32 +8,29 @@ where it is, is returned, and is skipped and reported by the prompt that renders
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import attrs
 
 from promptgraft.errors import InvalidOverrideError, UnknownPartError
-from promptgraft.overrides.types import (
-    PromptDescriptor,
-    PromptLike,
-    PromptOverride,
-    Provenance,
-    Revision,
+from promptgraft.overrides.checks import UNBOUND, bound_entry, checked_entry
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    Entry,
+    OutputFieldOverride,
+    RemovedTaskExample,
     SectionOverride,
     SectionPath,
-    show_path,
+    TaskExampleOverride,
+    TaskStepOverride,
+    ToolExampleOverride,
+    ToolOverride,
 )
-from promptgraft.overrides.validation import (
-    check_key,
-    check_ns,
-    check_provenance,
-    check_section_override,
-    check_tag,
-    check_text,
-    is_fresh,
-    require_section,
-)
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.sources import is_replaced, source_entries
+from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance, Revision
+from promptgraft.overrides.validation import check_key, check_ns, check_provenance, check_tag
 from promptgraft.serde import shown
 
 Change = Callable[[PromptOverride], PromptOverride]
@@ -111,19 +108,108 @@ class PromptOverridesStore(Protocol):
         """Replace the body of one section; raises as :meth:`upsert`."""
         ...
 
-    def remove_section_override(
-        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
+    def set_tool_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        name: str,
+        description: str | None = None,
+        param_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        """Forget the override of one section, stale or not, and return what remains.
+        """Replace what is said of a tool and its parameters; None keeps what is there.
+
+        Raises as :meth:`upsert`.
+        """
+        ...
+
+    def set_tool_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        tool_name: str,
+        example_index: int,
+        description: str | None = None,
+        input_json: str | None = None,
+        output_json: str | None = None,
+    ) -> PromptOverride:
+        """Replace an example of a tool; None keeps the source's. Raises as :meth:`upsert`."""
+        ...
+
+    def set_task_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        path: SectionPath,
+        objective: str | None = None,
+        outcome_json: str | None = None,
+        step_overrides: Mapping[int, TaskStepOverride] | None = None,
+        steps_json: str | None = None,
+    ) -> PromptOverride:
+        """Replace single fields and steps of a task example, or all its steps.
+
+        None keeps the source's. Raises as :meth:`upsert`.
+        """
+        ...
+
+    def add_task_example(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        container_path: SectionPath,
+        key: str,
+        objective: str,
+        outcome_json: str,
+        steps_json: str,
+    ) -> PromptOverride:
+        """Append a task example to a section, or replace one that was added under that key.
+
+        Raises as :meth:`upsert`.
+        """
+        ...
+
+    def remove_task_example(
+        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        """Hide a task example of the source, or forget one that was added.
+
+        Raises as :meth:`upsert`.
+        """
+        ...
+
+    def set_output_field_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        field: str,
+        description: str | None = None,
+        aliases: Iterable[str] | None = None,
+        value_descriptions: Mapping[str, str] | None = None,
+    ) -> PromptOverride:
+        """Replace what is said of a field of the answer; None keeps the source's.
+
+        Raises as :meth:`upsert`.
+        """
+        ...
+
+    def remove_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
+    ) -> PromptOverride:
+        """Forget the override of one part, stale or not, and return what remains.
+
+        ``part`` is the part as messages name it: ``section policies/refunds``.
 
         Raises:
-            UnknownPartError: nothing is kept for that section.
-            InvalidOverrideError: ``path`` is no tuple of section keys.
+            UnknownPartError: nothing is kept for that part.
         """
         ...
 
     def seed(self, prompt: PromptLike, *, tag: str = DEFAULT_TAG) -> PromptOverride:
-        """Write the source of every overridable section that has no fresh override yet.
+        """Write the source of every overridable part that has no fresh override yet.
 
         What is seeded renders like the source; it is a start for editing.
 
@@ -202,41 +288,150 @@ class BasePromptOverridesStore(ABC):
                 f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
             )
 
-        for path in override.sections:
-            _checked_path(path)
         if provenance is not None:
             check_provenance(provenance)
 
         def change(present: PromptOverride) -> PromptOverride:
-            for path, section in override.sections.items():
-                if present.sections.get(path) != section:
-                    check_section_override(descriptor, section)
-            return present.merged_with(override)
+            return present.merged_with(
+                override.holding(
+                    entry if present.find(entry) == entry else checked_entry(descriptor, entry)
+                    for entry in override.entries()
+                )
+            )
 
         return self.mutate(address, change, provenance=provenance)
 
     def set_section_override(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
     ) -> PromptOverride:
-        descriptor = prompt.descriptor
-        section = require_section(descriptor, _checked_path(path))
-        check_text(body, f"section `{show_path(section.path)}`")
-        entry = SectionOverride(path=section.path, expected_hash=section.content_hash, body=body)
-        return self.upsert(descriptor, _override_of(descriptor, tag, [entry]))
+        entry = SectionOverride(path=_checked_path(path), expected_hash=UNBOUND, body=body)
+        return self._set(prompt, tag, entry)
 
-    def remove_section_override(
-        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
+    def set_tool_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        name: str,
+        description: str | None = None,
+        param_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        _checked_path(path)
+        entry = ToolOverride(
+            name=name,
+            expected_hash=UNBOUND,
+            description=description,
+            param_descriptions=param_descriptions or {},
+        )
+        return self._set(prompt, tag, entry)
+
+    def set_tool_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        tool_name: str,
+        example_index: int,
+        description: str | None = None,
+        input_json: str | None = None,
+        output_json: str | None = None,
+    ) -> PromptOverride:
+        entry = ToolExampleOverride(
+            tool_name=tool_name,
+            example_index=example_index,
+            expected_hash=UNBOUND,
+            description=description,
+            input_json=input_json,
+            output_json=output_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def set_task_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        path: SectionPath,
+        objective: str | None = None,
+        outcome_json: str | None = None,
+        step_overrides: Mapping[int, TaskStepOverride] | None = None,
+        steps_json: str | None = None,
+    ) -> PromptOverride:
+        entry = TaskExampleOverride(
+            path=_checked_path(path),
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            step_overrides=step_overrides or {},
+            steps_json=steps_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def add_task_example(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        container_path: SectionPath,
+        key: str,
+        objective: str,
+        outcome_json: str,
+        steps_json: str,
+    ) -> PromptOverride:
+        entry = AddedTaskExample(
+            container_path=_checked_path(container_path),
+            example_key=key,
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            steps_json=steps_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def remove_task_example(
+        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        descriptor = prompt.descriptor
+        removed = RemovedTaskExample(path=_checked_path(path), expected_hash=UNBOUND)
 
         def change(present: PromptOverride) -> PromptOverride:
-            if path not in present.sections:
-                kept = ", ".join(f"`{show_path(kept)}`" for kept in present.sections) or "none"
-                raise UnknownPartError(
-                    f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of section "
-                    f"`{show_path(path)}`; kept: {kept}"
-                )
-            return present.without_section(path)
+            if path in present.added_task_examples:
+                return present.without(present.added_task_examples[path])
+            entry = checked_entry(descriptor, bound_entry(descriptor, removed))
+            return present.merged_with(present.holding([entry]))
+
+        return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
+
+    def set_output_field_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        field: str,
+        description: str | None = None,
+        aliases: Iterable[str] | None = None,
+        value_descriptions: Mapping[str, str] | None = None,
+    ) -> PromptOverride:
+        entry = OutputFieldOverride(
+            field=field,
+            expected_hash=UNBOUND,
+            description=description,
+            aliases=aliases,
+            value_descriptions=value_descriptions or {},
+        )
+        return self._set(prompt, tag, entry)
+
+    def remove_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
+    ) -> PromptOverride:
+        def change(present: PromptOverride) -> PromptOverride:
+            for entry in present.entries():
+                if entry.part == part:
+                    return present.without(entry)
+            kept = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
+            raise UnknownPartError(
+                f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of {shown(part)}; "
+                f"kept: {kept}"
+            )
 
         return self.mutate(OverrideAddress(ns, prompt_key, tag), change)
 
@@ -244,25 +439,22 @@ class BasePromptOverridesStore(ABC):
         descriptor = prompt.descriptor
 
         def change(present: PromptOverride) -> PromptOverride:
-            kept = self._visible(descriptor, tag, present)
+            visible = self._visible(descriptor, tag, present)
             missing = [
-                SectionOverride(
-                    path=section.path,
-                    expected_hash=section.content_hash,
-                    body=prompt.section_body(section.path),
-                )
-                for section in descriptor.sections
-                if section.overridable
-                and not (
-                    section.path in kept.sections
-                    and is_fresh(descriptor, kept.sections[section.path])
-                )
+                checked_entry(descriptor, entry)
+                for entry in source_entries(prompt)
+                if not is_replaced(descriptor, visible, entry)
             ]
-            for section_override in missing:
-                check_section_override(descriptor, section_override)
-            return present.merged_with(_override_of(descriptor, tag, missing))
+            return present.merged_with(present.holding(missing))
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
+
+    def _set(self, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
+        """Write one entry, bound to the present source."""
+        descriptor = prompt.descriptor
+        address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+        bound = bound_entry(descriptor, entry)
+        return self.upsert(descriptor, address.empty().holding([bound]))
 
     def _visible(
         self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
@@ -270,17 +462,6 @@ class BasePromptOverridesStore(ABC):
         """Return what a reader would see; a store over another one sees that one's too."""
         del descriptor, tag
         return present
-
-
-def _override_of(
-    descriptor: PromptDescriptor, tag: str, sections: Iterable[SectionOverride]
-) -> PromptOverride:
-    return PromptOverride(
-        ns=descriptor.ns,
-        prompt_key=descriptor.key,
-        tag=tag,
-        sections={section.path: section for section in sections},
-    )
 
 
 def _checked_path(path: object) -> SectionPath:

@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol
 
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.body import BodySyntax
-from promptgraft.serde import HexDigest
-
-SectionPath = tuple[str, ...]
-"""Keys from the outermost section to the section itself; written `policies/refunds`."""
-
-
-def show_path(path: SectionPath) -> str:
-    """Return the path as messages write it: ``policies/refunds``."""
-    return "/".join(path)
-
-
-def section_part(path: SectionPath) -> str:
-    """Return the name of a section among the parts of a prompt: ``section policies/refunds``."""
-    return f"section {show_path(path)}"
-
-
-@attrs.frozen(kw_only=True)
-class SectionDescriptor:
-    """What a store needs to know of a section.
-
-    Attributes:
-        path: where the section stands.
-        content_hash: SHA-256 over the source template and its syntax.
-        syntax: how placeholders are spelled in the source and in override bodies.
-        placeholders: names that an override body must keep, in order of appearance.
-        overridable: whether the author allows overrides.
-    """
-
-    path: SectionPath
-    content_hash: HexDigest
-    syntax: BodySyntax
-    placeholders: tuple[str, ...] = ()
-    overridable: bool = True
-
-
-@attrs.frozen(kw_only=True)
-class PromptDescriptor:
-    """The identity of a prompt and the hashes of its parts."""
-
-    ns: str
-    key: str
-    sections: tuple[SectionDescriptor, ...]
-    _by_path: Mapping[SectionPath, SectionDescriptor] = attrs.field(
-        init=False, repr=False, eq=False
-    )
-
-    def __attrs_post_init__(self) -> None:
-        by_path = FrozenMap((section.path, section) for section in self.sections)
-        object.__setattr__(self, "_by_path", by_path)
-
-    def section(self, path: SectionPath) -> SectionDescriptor | None:
-        """Return the section at ``path``, or None."""
-        return self._by_path.get(path)
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    Entry,
+    OutputFieldOverride,
+    RemovedTaskExample,
+    SectionOverride,
+    SectionPath,
+    TaskExampleOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.serde import HexDigest, shown
 
 
 class PromptLike(Protocol):
@@ -84,57 +43,162 @@ class PromptLike(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
-class SectionOverride:
-    """A body that replaces the body of one section.
-
-    Attributes:
-        path: the section.
-        expected_hash: the content hash of the source that the body was written for.
-        body: text in the language of :mod:`promptgraft.overrides.body`.
-    """
-
-    path: SectionPath
-    expected_hash: HexDigest
-    body: str
-
-
-def _frozen_sections(
-    sections: Mapping[SectionPath, SectionOverride],
+def _sections(
+    entries: Mapping[SectionPath, SectionOverride],
 ) -> Mapping[SectionPath, SectionOverride]:
-    return FrozenMap(sections)
+    return FrozenMap(entries)
+
+
+def _tools(
+    entries: Mapping[str, ToolOverride],
+) -> Mapping[str, ToolOverride]:
+    return FrozenMap(entries)
+
+
+def _tool_examples(
+    entries: Mapping[tuple[str, int], ToolExampleOverride],
+) -> Mapping[tuple[str, int], ToolExampleOverride]:
+    return FrozenMap(entries)
+
+
+def _task_examples(
+    entries: Mapping[SectionPath, TaskExampleOverride],
+) -> Mapping[SectionPath, TaskExampleOverride]:
+    return FrozenMap(entries)
+
+
+def _added(
+    entries: Mapping[SectionPath, AddedTaskExample],
+) -> Mapping[SectionPath, AddedTaskExample]:
+    return FrozenMap(entries)
+
+
+def _removed(
+    entries: Mapping[SectionPath, RemovedTaskExample],
+) -> Mapping[SectionPath, RemovedTaskExample]:
+    return FrozenMap(entries)
+
+
+def _fields(
+    entries: Mapping[str, OutputFieldOverride],
+) -> Mapping[str, OutputFieldOverride]:
+    return FrozenMap(entries)
 
 
 @attrs.frozen(kw_only=True)
 class PromptOverride:
-    """Every override that is kept for one prompt under one tag."""
+    """Every override that is kept for one prompt under one tag, by kind and key.
+
+    Attributes:
+        ns: namespace of the prompt.
+        prompt_key: key of the prompt.
+        tag: the tag.
+        sections: section bodies, by path.
+        tool_overrides: what is said of tools, by name.
+        tool_example_overrides: examples of tools, by tool and position.
+        task_example_overrides: task examples of the source, by path.
+        added_task_examples: task examples that the source does not have, by path.
+        removed_task_examples: task examples of the source that are not shown, by path.
+        output_overrides: what is said of fields of the answer, by field.
+
+    Raises:
+        InvalidOverrideError: an entry is filed under a key that is not its own.
+    """
 
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = attrs.field(
-        factory=dict, converter=_frozen_sections
+    sections: Mapping[SectionPath, SectionOverride] = attrs.field(factory=dict, converter=_sections)
+    tool_overrides: Mapping[str, ToolOverride] = attrs.field(factory=dict, converter=_tools)
+    tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = attrs.field(
+        factory=dict, converter=_tool_examples
+    )
+    task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = attrs.field(
+        factory=dict, converter=_task_examples
+    )
+    added_task_examples: Mapping[SectionPath, AddedTaskExample] = attrs.field(
+        factory=dict, converter=_added
+    )
+    removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = attrs.field(
+        factory=dict, converter=_removed
+    )
+    output_overrides: Mapping[str, OutputFieldOverride] = attrs.field(
+        factory=dict, converter=_fields
     )
 
     def __attrs_post_init__(self) -> None:
-        for path, section in self.sections.items():
-            if path != section.path:
+        for entry_key, entry in self._filed():
+            if entry_key != entry.key:
                 raise InvalidOverrideError(
-                    f"the override of section `{show_path(section.path)}` is filed under "
-                    f"`{show_path(path)}`; file it under its own path"
+                    f"{entry.part} is filed under {shown(entry_key)}; file it under its own key "
+                    f"{shown(entry.key)}"
                 )
 
     def __bool__(self) -> bool:
-        return bool(self.sections)
+        return any(getattr(self, kind) for kind in KINDS)
+
+    def _filed(self) -> Iterator[tuple[Hashable, Entry]]:
+        for kind in KINDS:
+            yield from getattr(self, kind).items()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every entry: kind by kind, in their order."""
+        return tuple(entry for _, entry in self._filed())
+
+    def find(self, like: Entry) -> Entry | None:
+        """Return the entry of the kind and key of ``like``, or None."""
+        found: Entry | None = getattr(self, KIND_OF[type(like)]).get(like.key)
+        return found
+
+    def holding(self, entries: Iterable[Entry]) -> PromptOverride:
+        """Return an override for the same prompt and tag that holds just ``entries``."""
+        kinds: dict[str, Any] = {kind: {} for kind in KINDS}
+        for entry in entries:
+            kinds[KIND_OF[type(entry)]][entry.key] = entry
+        return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
-        """Return both; where both replace the same part, ``newer`` wins."""
-        return attrs.evolve(self, sections={**self.sections, **newer.sections})
+        """Return both; where both replace the same part, ``newer`` wins.
 
-    def without_section(self, path: SectionPath) -> Self:
-        """Return the override without the section at ``path``."""
-        kept = {key: value for key, value in self.sections.items() if key != path}
-        return attrs.evolve(self, sections=kept)
+        What is said of a tool is merged by field as long as both were written for the same
+        source.
+        """
+        merged = {(type(entry), entry.key): entry for entry in self.entries()}
+        for entry in newer.entries():
+            key = (type(entry), entry.key)
+            merged[key] = _merged(merged.get(key), entry)
+        return self.holding(merged.values())
+
+    def without(self, entry: Entry) -> PromptOverride:
+        """Return the override without the entry of that kind and key."""
+        key = (type(entry), entry.key)
+        return self.holding(kept for kept in self.entries() if (type(kept), kept.key) != key)
+
+
+KIND_OF: Mapping[type[Entry], str] = {
+    SectionOverride: "sections",
+    ToolOverride: "tool_overrides",
+    ToolExampleOverride: "tool_example_overrides",
+    TaskExampleOverride: "task_example_overrides",
+    AddedTaskExample: "added_task_examples",
+    RemovedTaskExample: "removed_task_examples",
+    OutputFieldOverride: "output_overrides",
+}
+"""For each kind of entry, the field of ``PromptOverride`` that holds it."""
+
+KINDS = tuple(KIND_OF.values())
+
+
+def _merged(older: Entry | None, newer: Entry) -> Entry:
+    if not isinstance(newer, ToolOverride) or not isinstance(older, ToolOverride):
+        return newer
+    if older.expected_hash != newer.expected_hash:
+        return newer
+    return attrs.evolve(
+        newer,
+        description=older.description if newer.description is None else newer.description,
+        param_descriptions={**older.param_descriptions, **newer.param_descriptions},
+    )
 
 
 class SkipReason(StrEnum):
@@ -144,6 +208,7 @@ class SkipReason(StrEnum):
     UNKNOWN_PART = "unknown part"
     NOT_OVERRIDABLE = "not overridable"
     LOST_PLACEHOLDER = "lost placeholder"
+    KEY_TAKEN = "key taken by the source"
 
 
 @attrs.frozen(kw_only=True)

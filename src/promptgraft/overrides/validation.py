@@ -1,34 +1,15 @@
-"""What may be written to a store, and which of what is stored still applies."""
+"""Identifiers, texts and provenance that stores take."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
 
-import attrs
-
-from promptgraft.errors import (
-    HashMismatchError,
-    InvalidIdentifierError,
-    InvalidOverrideError,
-    UnknownPartError,
-)
-from promptgraft.overrides.body import parse_body, slot_names, spell
-from promptgraft.overrides.types import (
-    AppliedOverride,
-    PromptDescriptor,
-    PromptOverride,
-    Provenance,
-    SectionDescriptor,
-    SectionOverride,
-    SectionPath,
-    SkippedOverride,
-    SkipReason,
-    section_part,
-    show_path,
-)
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
+from promptgraft.overrides.body import parse_body, slot_names
+from promptgraft.overrides.parts import SectionDescriptor
+from promptgraft.overrides.types import Provenance
+from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
 
@@ -78,46 +59,6 @@ def check_ns(ns: object) -> str:
         "ns: expected lower-case identifiers joined by `/`, at most "
         f"{_MAX_NS_CHARS} characters; found {shown(ns)}"
     )
-
-
-def require_section(descriptor: PromptDescriptor, path: SectionPath) -> SectionDescriptor:
-    """Return the overridable section at ``path``.
-
-    Raises:
-        UnknownPartError: when there is none, with a list of those that exist.
-    """
-    found = descriptor.section(path)
-    if found is not None and found.overridable:
-        return found
-    known = [show_path(section.path) for section in descriptor.sections if section.overridable]
-    problem = "has no section" if found is None else "does not allow overrides of section"
-    wanted = show_path(path)
-    raise UnknownPartError(
-        f"prompt `{descriptor.ns}/{descriptor.key}` {problem} `{wanted}`"
-        f"{did_you_mean(wanted, known) if found is None else ''}; overridable sections: "
-        + (", ".join(f"`{name}`" for name in known) or "none")
-    )
-
-
-def check_section_override(descriptor: PromptDescriptor, override: SectionOverride) -> None:
-    """Refuse a section override that would not apply as it stands.
-
-    Raises:
-        UnknownPartError: the section does not exist or is not overridable.
-        HashMismatchError: it was written for another source.
-        InvalidOverrideError: the body is not text, too long, not Unicode, or loses a placeholder.
-    """
-    section = require_section(descriptor, override.path)
-    where = f"section `{show_path(section.path)}`"
-    if override.expected_hash != section.content_hash:
-        raise HashMismatchError(
-            f"{where}: the override was written for source {shown_hash(override.expected_hash)}, "
-            f"the source is now {shown_hash(section.content_hash)}; write it again for this source"
-        )
-    check_text(override.body, where)
-    if lost := lost_placeholders(section, override.body):
-        names = ", ".join(f"`{spell(name, section.syntax)}`" for name in lost)
-        raise InvalidOverrideError(f"{where} lost the placeholder {names}; keep it in the body")
 
 
 def check_text(text: object, where: str) -> str:
@@ -175,60 +116,3 @@ def lost_placeholders(section: SectionDescriptor, body: str) -> tuple[str, ...]:
 def shown_hash(digest: str) -> str:
     """Return the first 12 digits, as messages show hashes."""
     return str(digest)[:12]
-
-
-@attrs.frozen(kw_only=True)
-class Resolution:
-    """Which overrides apply to a prompt as it is now."""
-
-    sections: Mapping[SectionPath, SectionOverride]
-    applied: tuple[AppliedOverride, ...]
-    skipped: tuple[SkippedOverride, ...]
-
-
-NOTHING = Resolution(sections={}, applied=(), skipped=())
-
-
-def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | None) -> Resolution:
-    """Split what a store holds into what applies and what is skipped, and why."""
-    if not override:
-        return NOTHING
-    fresh: dict[SectionPath, SectionOverride] = {}
-    applied: list[AppliedOverride] = []
-    skipped: list[SkippedOverride] = []
-    for path, section_override in override.sections.items():
-        section = descriptor.section(path)
-        reason = skip_reason(descriptor, section_override)
-        part = section_part(path)
-        if reason is None:
-            fresh[path] = section_override
-            applied.append(AppliedOverride(part=part, expected_hash=section_override.expected_hash))
-            continue
-        skipped.append(
-            SkippedOverride(
-                part=part,
-                reason=reason,
-                expected_hash=section_override.expected_hash,
-                found_hash=section.content_hash if section else None,
-            )
-        )
-    return Resolution(sections=fresh, applied=tuple(applied), skipped=tuple(skipped))
-
-
-def is_fresh(descriptor: PromptDescriptor, override: SectionOverride) -> bool:
-    """Tell whether a section override applies to the prompt as it is now."""
-    return skip_reason(descriptor, override) is None
-
-
-def skip_reason(descriptor: PromptDescriptor, override: SectionOverride) -> SkipReason | None:
-    """Return why a section override does not apply to the prompt as it is now; None if it does."""
-    section = descriptor.section(override.path)
-    if section is None:
-        return SkipReason.UNKNOWN_PART
-    if not section.overridable:
-        return SkipReason.NOT_OVERRIDABLE
-    if override.expected_hash != section.content_hash:
-        return SkipReason.STALE
-    if lost_placeholders(section, override.body):
-        return SkipReason.LOST_PLACEHOLDER
-    return None

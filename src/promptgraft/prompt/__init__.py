@@ -1,21 +1,32 @@
-"""What a prompt is: sections, parameters, output type, and the text that a model receives."""
+"""What a prompt is: sections, tools, examples, output type, and what a model receives of them."""
 
-from promptgraft.prompt.rendering import (
+from promptgraft.prompt.fields import Described
+from promptgraft.prompt.rendered import (
     PromptRendered,
     RenderedPrompt,
     RenderedSection,
+    RenderedTool,
     Segment,
 )
 from promptgraft.prompt.sections import MarkdownSection, SectionVisibility
+from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection, TaskStep
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.prompt.tools import Tool, ToolExample
 
 __all__ = [
+    "Described",
     "MarkdownSection",
     "Prompt",
     "PromptRendered",
     "PromptTemplate",
     "RenderedPrompt",
     "RenderedSection",
+    "RenderedTool",
     "SectionVisibility",
     "Segment",
+    "TaskExample",
+    "TaskExamplesSection",
+    "TaskStep",
+    "Tool",
+    "ToolExample",
 ]

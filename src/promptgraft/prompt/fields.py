@@ -139,6 +139,14 @@ def options_of(kind: Any) -> tuple[str, ...]:
     return values if all(isinstance(value, str) for value in values) else ()
 
 
+def options_within(kind: Any) -> tuple[str, ...]:
+    """Return the options of a choice, also of an optional one or a list of them."""
+    own = options_of(kind)
+    if own:
+        return own
+    return next((found for arg in get_args(kind) if (found := options_within(arg))), ())
+
+
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from enum import Enum
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
+from promptgraft.prompt.fields import Described, FieldInfo, fields_of, options_of
 from promptgraft.serde import Json, check_readable, field_names, parse_json, shown, structure
 
 T = TypeVar("T")
@@ -38,20 +41,23 @@ def check_output_type(output_type: Any, where: str) -> None:
 
 def choices_of(output_type: Any) -> tuple[str, ...] | None:
     """Return the answers that a choice allows, in order; None for other types."""
-    if isinstance(output_type, type) and issubclass(output_type, Enum):
-        values = tuple(member.value for member in output_type)
-    elif get_origin(output_type) is Literal:
-        values = get_args(output_type)
-    else:
-        return None
-    return values if values and all(isinstance(value, str) for value in values) else None
+    return options_of(output_type) or None
 
 
-def parse_output(output_type: type[T] | None, text: str) -> T | None:
+def parse_output(
+    output_type: type[T] | None, text: str, described: Mapping[str, Described] | None = None
+) -> T | None:
     """Turn the text of an answer into ``output_type``; None for no type.
 
     A choice may be wrapped in quotes, Markdown or a sentence as long as it names exactly one
-    of the options; a class is read from a JSON object, fenced or not.
+    of the options. A class is read from a JSON object, which may be fenced or stand in other
+    text; its keys may be names or aliases of the fields, in any case and with any of ``_``,
+    ``-`` and spaces; keys that no field has are passed over.
+
+    Args:
+        output_type: the type.
+        text: the answer.
+        described: what is said of fields instead of what their annotations say.
 
     Raises:
         OutputError: the text does not fit; the message says what would.
@@ -64,7 +70,8 @@ def parse_output(output_type: type[T] | None, text: str) -> T | None:
             return structure(_parse_choice(options, text), output_type, where="answer")
         if output_type is str:
             return structure(text, output_type, where="answer")
-        return structure(_parse_json(text), output_type, where="answer")
+        data = _renamed(_parse_json(text), output_type, described or {})
+        return structure(data, output_type, where="answer")
     except DataFormatError as error:
         raise OutputError(str(error)) from None
 
@@ -72,7 +79,71 @@ def parse_output(output_type: type[T] | None, text: str) -> T | None:
 def _parse_json(text: str) -> Json:
     stripped = text.strip()
     fenced = _FENCED_JSON.match(stripped)
-    return parse_json(fenced[1] if fenced else stripped, where="answer")
+    candidate = fenced[1] if fenced else stripped
+    try:
+        return parse_json(candidate, where="answer")
+    except DataFormatError:
+        inner = _first_object(candidate)
+        if inner is None:
+            raise
+        return parse_json(inner, where="answer")
+
+
+def _first_object(text: str) -> str | None:
+    """Return the first JSON object that stands in ``text``, or None."""
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return text[start:end]
+
+
+def _renamed(data: Json, kind: Any, described: Mapping[str, Described]) -> Json:
+    """Return data with the names of the fields of ``kind`` for its keys, at every depth."""
+    fields = fields_of(kind)
+    if fields and isinstance(data, dict):
+        names = _names(fields, described)
+        kinds = {field.name: field.kind for field in fields}
+        found: dict[str, Json] = {}
+        for key, value in data.items():
+            name = names.get(_folded(key))
+            if name is not None and name not in found:
+                found[name] = _renamed(value, kinds[name], described)
+        return found
+    if options := options_of(kind):
+        return _option(data, options)
+    if isinstance(data, list) and get_args(kind):
+        return [_renamed(item, get_args(kind)[0], described) for item in data]
+    if data is not None and get_origin(kind) in (Union, UnionType):
+        for part in get_args(kind):
+            if fields_of(part) or options_of(part):
+                return _renamed(data, part, described)
+    return data
+
+
+def _names(fields: Sequence[FieldInfo], described: Mapping[str, Described]) -> dict[str, str]:
+    """Return the field for each folded name; a field's own name goes before any alias."""
+    names: dict[str, str] = {}
+    for field in fields:
+        for alias in described.get(field.key, field.described).aliases:
+            names.setdefault(_folded(alias), field.name)
+    for field in fields:
+        names[_folded(field.name)] = field.name
+    return names
+
+
+def _folded(key: str) -> str:
+    return re.sub(r"[-_ ]", "", key).casefold()
+
+
+def _option(data: Json, options: tuple[str, ...]) -> Json:
+    if not isinstance(data, str):
+        return data
+    near = [option for option in options if _folded(option) == _folded(data)]
+    return near[0] if len(near) == 1 else data
 
 
 def _parse_choice(options: tuple[str, ...], text: str) -> str:

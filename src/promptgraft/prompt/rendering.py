@@ -1,194 +1,110 @@
-"""From a template, overrides and values to the text that a model receives."""
+"""From a template, overrides and values to what a model receives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.errors import BindingError
-from promptgraft.overrides.body import Piece, Slot, spell
-from promptgraft.overrides.types import (
-    AppliedOverride,
+from promptgraft.overrides.body import Piece, Slot
+from promptgraft.overrides.effective import (
+    effective_field,
+    effective_task_examples,
+    effective_tool,
+)
+from promptgraft.overrides.entries import (
+    Entry,
+    OutputFieldOverride,
     SectionOverride,
     SectionPath,
-    SkippedOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    show_path,
 )
-from promptgraft.overrides.validation import Resolution
-from promptgraft.prompt.sections import MarkdownSection, SectionVisibility, show_section
+from promptgraft.overrides.parts import PromptDescriptor, ToolCall
+from promptgraft.overrides.resolution import Resolution
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.prompt.binding import Bindings
+from promptgraft.prompt.describing import Walked
+from promptgraft.prompt.fields import Described
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
+from promptgraft.prompt.sections import MarkdownSection, SectionVisibility
 from promptgraft.prompt.syntax import Values
-from promptgraft.serde import field_names, shown
+from promptgraft.prompt.task_examples import TaskExamplesSection
+from promptgraft.prompt.tools import Tool
+from promptgraft.serde import parse_json
 
-OutputT_co = TypeVar("OutputT_co", covariant=True)
-
-_DEEPEST_HEADING = 6
-
-
-@attrs.frozen
-class Segment:
-    """A stretch of rendered text.
-
-    Attributes:
-        text: the text.
-        placeholder: the placeholder whose value it is; None for text of the prompt itself.
-    """
-
-    text: str
-    placeholder: str | None = None
+OutputT = TypeVar("OutputT")
 
 
-@attrs.frozen(kw_only=True)
-class RenderedSection:
-    """One section as the model receives it.
-
-    Attributes:
-        path: where it stands.
-        title: its heading.
-        segments: its text without the heading and without its children.
-        overridden: whether the text is an override.
-        summarized: whether the text is the summary.
-    """
-
-    path: SectionPath
-    title: str
-    segments: tuple[Segment, ...]
-    overridden: bool = False
-    summarized: bool = False
-
-    @property
-    def text(self) -> str:
-        """The text of the section, without its heading."""
-        return "".join(segment.text for segment in self.segments)
-
-    @property
-    def heading(self) -> str:
-        """The heading as a Markdown line."""
-        return f"{'#' * min(1 + len(self.path), _DEEPEST_HEADING)} {self.title}"
-
-
-@attrs.frozen(kw_only=True)
-class RenderedPrompt(Generic[OutputT_co]):
-    """What a model receives, and which overrides made it so.
-
-    Attributes:
-        ns: namespace of the prompt.
-        key: key of the prompt.
-        sections: the sections in reading order.
-        output_type: what the answer is parsed into; None for text.
-        applied: overrides that replaced their source.
-        skipped: overrides that are kept but were not applied, and why.
-        text: all sections as one Markdown text.
-    """
-
-    ns: str
-    key: str
-    sections: tuple[RenderedSection, ...]
-    output_type: type[OutputT_co] | None
-    applied: tuple[AppliedOverride, ...]
-    skipped: tuple[SkippedOverride, ...]
-    text: str = attrs.field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        blocks = []
-        for section in self.sections:
-            blocks.append(section.heading)
-            if body := section.text.strip("\n"):
-                blocks.append(body)
-        object.__setattr__(self, "text", "\n\n".join(blocks))
-
-
-@attrs.frozen
-class PromptRendered:
-    """A prompt was rendered for an evaluation."""
-
-    prompt: RenderedPrompt[object]
-
-
-class Bindings:
-    """The bound parameters, looked up by field name.
-
-    Raises:
-        BindingError: a parameter is neither an attrs or dataclass instance nor a mapping.
-    """
-
-    def __init__(self, params: Sequence[object]) -> None:
-        self._by_type: dict[type, Values] = {type(param): values_of(param) for param in params}
-        self._ambiguous: set[str] = set()
-        self._all: dict[str, object] = {}
-        for values in self._by_type.values():
-            self._ambiguous.update(self._all.keys() & values.keys())
-            self._all.update(values)
-
-    @property
-    def all(self) -> Values:
-        """Every value by field name."""
-        return self._all
-
-    def visible_to(self, section: MarkdownSection, path: SectionPath) -> Values:
-        """Return the values that the placeholders of ``section`` are looked up in.
-
-        Raises:
-            BindingError: a value is missing or two parameters offer it.
-        """
-        if section.params_type is not None:
-            return self._of_type(section.params_type, path)
-        for name in section.source.placeholders:
-            if name not in self._all and name not in section.source.opaque:
-                raise self._missing(section, path, name)
-        for name in section.source.reads:
-            if name in self._ambiguous:
-                raise BindingError(
-                    f"{show_section(path)}: two bound parameters have a field `{name}`; "
-                    "give the section a params_type"
-                )
-        return self._all
-
-    def _of_type(self, kind: type, path: SectionPath) -> Values:
-        if kind in self._by_type:
-            return self._by_type[kind]
-        bound = ", ".join(found.__name__ for found in self._by_type) or "nothing"
-        raise BindingError(f"{show_section(path)} needs a bound `{kind.__name__}`; bound: {bound}")
-
-    def _missing(self, section: MarkdownSection, path: SectionPath, name: str) -> BindingError:
-        bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
-        return BindingError(
-            f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`; "
-            f"bound values: {bound}; bind a parameter with that field"
-        )
-
-
-def values_of(param: object) -> Values:
-    """Return the fields of a parameter by name.
-
-    Raises:
-        BindingError: it is neither an attrs or dataclass instance nor a mapping of names.
-    """
-    if isinstance(param, Mapping) and all(isinstance(key, str) for key in param):
-        return param
-    names = field_names(type(param))
-    if names is None or isinstance(param, type):
-        raise BindingError(
-            "bind: expected attrs or dataclass instances, or mappings with string keys; "
-            f"found {shown(param)}"
-        )
-    return {name: getattr(param, name) for name in names}
-
-
-def render_sections(
-    sections: Sequence[tuple[SectionPath, MarkdownSection]],
+def render_prompt(
+    descriptor: PromptDescriptor,
+    walked: Walked,
     bindings: Bindings,
     resolution: Resolution,
-) -> tuple[RenderedSection, ...]:
-    """Render the sections that are enabled, parents before children.
+    *,
+    output_type: type[OutputT] | None,
+) -> RenderedPrompt[OutputT]:
+    """Render the sections that are enabled, parents before children, with tools and examples.
 
     Raises:
         BindingError: a placeholder has no value.
         PromptRenderError: an opaque Jinja block does not render.
     """
-    rendered: list[RenderedSection] = []
+    sections: list[RenderedSection] = []
+    tools: list[RenderedTool] = []
+    fresh = resolution.fresh
+    shown: set[str] = set()
+    for path, section in _visible(walked, bindings):
+        if _visibility(section, bindings.all) is SectionVisibility.SUMMARY:
+            sections.append(_summary(path, section))
+            continue
+        tools_here = [_tool(descriptor, tool, fresh) for tool in section.tools]
+        body = _full(path, section, bindings, fresh)
+        sections.append(_with_calls(body, tools_here))
+        tools.extend(tools_here)
+        if isinstance(section, TaskExamplesSection):
+            sections.extend(_examples(descriptor, path, fresh))
+        shown.add(show_path(path))
+        shown.update(tool.name for tool in section.tools)
+    return RenderedPrompt(
+        ns=descriptor.ns,
+        key=descriptor.key,
+        sections=tuple(sections),
+        tools=tuple(tools),
+        output_type=output_type,
+        described=_described(descriptor, fresh),
+        applied=tuple(part for part in resolution.applied if part.part in _used(fresh, shown)),
+        skipped=resolution.skipped,
+    )
+
+
+def _used(fresh: PromptOverride | None, shown: set[str]) -> set[str]:
+    """Return the overridden parts that the model really receives."""
+    entries = fresh.entries() if fresh else ()
+    return {entry.part for entry in entries if _owner(entry) is None or _owner(entry) in shown}
+
+
+def _owner(entry: Entry) -> str | None:
+    """Return the section or tool that shows what an entry replaces; None for the answer's."""
+    match entry:
+        case SectionOverride():
+            return show_path(entry.path)
+        case ToolOverride():
+            return entry.name
+        case ToolExampleOverride():
+            return entry.tool_name
+        case OutputFieldOverride():
+            return None
+        case _:
+            return show_path(entry.path[:-1])
+
+
+def _visible(walked: Walked, bindings: Bindings) -> Iterator[tuple[SectionPath, MarkdownSection]]:
+    """Yield the sections that are enabled and do not stand below a summary or a disabled one."""
     hidden: SectionPath | None = None
-    for path, section in sections:
+    for path, section in walked:
         if hidden is not None and path[: len(hidden)] == hidden:
             continue
         hidden = None
@@ -197,10 +113,7 @@ def render_sections(
             continue
         if _visibility(section, bindings.all) is SectionVisibility.SUMMARY:
             hidden = path
-            rendered.append(_summary(path, section))
-            continue
-        rendered.append(_full(path, section, bindings, resolution.sections.get(path)))
-    return tuple(rendered)
+        yield path, section
 
 
 def _visibility(section: MarkdownSection, values: Values) -> SectionVisibility:
@@ -218,8 +131,9 @@ def _full(
     path: SectionPath,
     section: MarkdownSection,
     bindings: Bindings,
-    override: SectionOverride | None,
+    fresh: PromptOverride | None,
 ) -> RenderedSection:
+    override = fresh.sections.get(path) if fresh else None
     values = bindings.visible_to(section, path)
     source = section.source
     pieces = source.pieces if override is None else source.parse(override.body)
@@ -234,3 +148,68 @@ def _full(
         segments=tuple(segment(piece) for piece in pieces),
         overridden=override is not None,
     )
+
+
+def _tool(
+    descriptor: PromptDescriptor, tool: Tool[Any, Any], fresh: PromptOverride | None
+) -> RenderedTool:
+    effective = effective_tool(descriptor.tools_by_name[tool.name], fresh)
+    return RenderedTool(
+        tool=tool,
+        description=effective.description,
+        param_descriptions=effective.param_descriptions,
+        examples=effective.examples,
+    )
+
+
+def _with_calls(section: RenderedSection, tools: Sequence[RenderedTool]) -> RenderedSection:
+    """Return the section with the examples of its tools after its text."""
+    blocks = [
+        f"Example calls of `{tool.name}`:\n\n" + "\n".join(_calls(tool.examples))
+        for tool in tools
+        if tool.examples
+    ]
+    if not blocks:
+        return section
+    gap = "\n\n" if section.text else ""
+    segment = Segment(gap + "\n\n".join(blocks))
+    return attrs.evolve(section, segments=(*section.segments, segment))
+
+
+def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:
+    for number, call in enumerate(calls, 1):
+        name = f"`{call.tool_name}`: " if named else ""
+        yield f"{number}. {name}{call.description}"
+        yield f"   input: {call.input_json}"
+        yield f"   output: {call.output_json}"
+
+
+def _examples(
+    descriptor: PromptDescriptor, path: SectionPath, fresh: PromptOverride | None
+) -> Iterator[RenderedSection]:
+    for key, example in effective_task_examples(descriptor, path, fresh):
+        blocks = [f"Objective: {example.objective}"]
+        if example.steps:
+            blocks.append("Steps:\n" + "\n".join(_calls(example.steps, named=True)))
+        blocks.append(f"Outcome: {_outcome(example.outcome_json)}")
+        yield RenderedSection(
+            path=(*path, key),
+            title=f"Example: {key}",
+            segments=(Segment("\n\n".join(blocks)),),
+        )
+
+
+def _outcome(outcome_json: str) -> str:
+    value = parse_json(outcome_json, where="outcome")
+    return value if isinstance(value, str) else outcome_json
+
+
+def _described(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> dict[str, Described]:
+    """Return what overrides say of the answer's fields."""
+    said: dict[str, Described] = {}
+    for key, override in fresh.output_overrides.items() if fresh else ():
+        field = descriptor.output_field(key)
+        if field is not None:
+            now = effective_field(field, override)
+            said[key] = Described(now.description, aliases=now.aliases, values=now.values)
+    return said

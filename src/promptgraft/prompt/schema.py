@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.prompt.fields import Described, classes_in, fields_of, options_of
+from promptgraft.prompt.fields import Described, classes_in, fields_of, options_of, options_within
 from promptgraft.serde import Json, canonical_json
 
 JsonObject = dict[str, Json]
@@ -38,6 +38,12 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
         text = describe(notes.get(type_name(kind), NOTHING_SAID), options)
         return {**_inlined(root, definitions), **({"description": text} if text else {})}
     return _assembled(root, definitions)
+
+
+def bare_schema(kind: Any) -> object:
+    """Return the JSON Schema of a type and all it refers to, without what people say of it."""
+    root, definitions = _components(kind)
+    return [root, definitions]
 
 
 def type_name(kind: Any) -> str:
@@ -83,7 +89,7 @@ def _decorate(
         said = notes.get(field.key, field.described)
         body = properties.get(field.name)
         body = _inlined(body, definitions) if isinstance(body, dict) else {}
-        if text := describe(said, _options_within(field.kind)):
+        if text := describe(said, options_within(field.kind)):
             body["description"] = text
         shown[shown_name(field.name, said)] = body
         if field.name in required:
@@ -95,14 +101,6 @@ def _decorate(
 def shown_name(name: str, said: Described) -> str:
     """Return the name of a field as the model is shown it."""
     return said.aliases[0] if said.aliases else name
-
-
-def _options_within(kind: Any) -> tuple[str, ...]:
-    """Return the options of a choice, also of an optional one or a list of them."""
-    own = options_of(kind)
-    if own:
-        return own
-    return next((found for arg in get_args(kind) if (found := _options_within(arg))), ())
 
 
 def _inlined(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.hashing import hash_section
-from promptgraft.overrides.types import SectionDescriptor, SectionPath, show_path
+from promptgraft.overrides.parts import SectionDescriptor
 from promptgraft.overrides.validation import check_key
 from promptgraft.prompt.syntax import Source, Values, compile_source
+from promptgraft.prompt.tools import Tool
 from promptgraft.serde import field_names, shown
 
 
@@ -22,6 +24,10 @@ class SectionVisibility(StrEnum):
 
     FULL = "full"
     SUMMARY = "summary"
+
+
+def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
+    return tuple(tools)
 
 
 def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
@@ -47,6 +53,8 @@ class MarkdownSection:
         overridable: whether stores may replace the text.
         params_type: class of the bound parameter that the placeholders belong to; without
             it they are looked up in all bound parameters. With it they are checked here.
+        tools: tools that the model may call while this section is shown in full; their
+            examples are shown after its text.
 
     Raises:
         InvalidIdentifierError: ``key`` is no identifier.
@@ -64,6 +72,7 @@ class MarkdownSection:
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
     overridable: bool = True
     params_type: type | None = None
+    tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
     source: Source = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:

@@ -7,22 +7,16 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import UnknownPartError
+from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.types import PromptDescriptor, SectionPath, section_part, show_path
-from promptgraft.overrides.validation import (
-    check_key,
-    check_ns,
-    check_tag,
-    resolve_override,
-)
+from promptgraft.overrides.validation import check_key, check_ns, check_tag
+from promptgraft.prompt.binding import Bindings, values_of
+from promptgraft.prompt.describing import describe_template
 from promptgraft.prompt.output import check_output_type
-from promptgraft.prompt.rendering import (
-    Bindings,
-    PromptRendered,
-    RenderedPrompt,
-    render_sections,
-    values_of,
-)
+from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
+from promptgraft.prompt.rendering import render_prompt
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean
@@ -65,11 +59,7 @@ class PromptTemplate(Generic[OutputT_co]):
         check_siblings(self.sections, where)
         check_output_type(self.output_type, where)
         walked = tuple(walk(self.sections))
-        descriptor = PromptDescriptor(
-            ns=self.ns,
-            key=self.key,
-            sections=tuple(section.descriptor(path) for path, section in walked),
-        )
+        descriptor = describe_template(self.ns, self.key, walked, self.output_type)
         object.__setattr__(self, "_walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
 
@@ -156,16 +146,12 @@ class Prompt(Generic[OutputT_co]):
         if self.overrides_store is not None:
             override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
         resolution = resolve_override(self.descriptor, override)
-        template = self.template
-        sections = render_sections(template.walked, Bindings(self.params), resolution)
-        shown = {section_part(section.path) for section in sections if section.overridden}
-        rendered = RenderedPrompt(
-            ns=template.ns,
-            key=template.key,
-            sections=sections,
-            output_type=template.output_type,
-            applied=tuple(applied for applied in resolution.applied if applied.part in shown),
-            skipped=resolution.skipped,
+        rendered = render_prompt(
+            self.descriptor,
+            self.template.walked,
+            Bindings(self.params),
+            resolution,
+            output_type=self.template.output_type,
         )
         if session is not None:
             session.dispatch(PromptRendered(rendered))

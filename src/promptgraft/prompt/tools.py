@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -11,7 +10,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.prompt.fields import classes_in, fields_of
-from promptgraft.serde import Json, field_names, shown, structure, unstructure
+from promptgraft.serde import field_names, shown, structure, unstructure
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")
@@ -106,9 +105,3 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
         raise PromptDefinitionError(
             f"{where}: {shown(value)} does not survive JSON; it comes back as {shown(restored)}"
         )
-
-
-def show_json(value: object) -> str:
-    """Return a value as the one-line JSON that models are shown."""
-    plain: Json = unstructure(value)
-    return json.dumps(plain, ensure_ascii=False)

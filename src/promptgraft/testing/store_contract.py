@@ -28,7 +28,8 @@ from promptgraft.errors import (
 )
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import SkipReason
-from promptgraft.overrides.validation import MAX_BODY_CHARS, resolve_override
+from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     PROMPT,

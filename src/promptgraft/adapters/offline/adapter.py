@@ -11,7 +11,7 @@ from promptgraft.adapters.offline.reflector import WORDS_PER_FAILURE, rewrite
 from promptgraft.adapters.offline.reply import instruction_block
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.output import choices_of
-from promptgraft.prompt.rendering import RenderedPrompt
+from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol

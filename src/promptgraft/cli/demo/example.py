@@ -10,7 +10,7 @@ import attrs
 from promptgraft.cli.source import example_folder, load_file
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.types import FeedbackFn, GepaExample
-from promptgraft.overrides.types import SectionPath
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.prompt import PromptTemplate
 
 NAME = "triage"

@@ -11,7 +11,7 @@ from promptgraft.cli.output import Screen
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.cli.text import counted, difference, score
 from promptgraft.overrides import PromptOverride
-from promptgraft.overrides.types import section_part
+from promptgraft.overrides.entries import section_part
 
 _Scores = tuple[float | None, float | None]
 

@@ -8,7 +8,16 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.base import PersistenceScope
-from promptgraft.optimizers.formatting import default_example_formatter
+from promptgraft.optimizers.formatting import default_example_formatter, default_trace_formatter
+from promptgraft.optimizers.modules import (
+    GenerationModule,
+    Module,
+    OutputFieldModule,
+    SectionModule,
+    TaskExampleModule,
+    ToolExampleModule,
+    ToolModule,
+)
 from promptgraft.optimizers.prompt_rollout import OnError, Scoring
 from promptgraft.optimizers.types import (
     ExampleFormatter,
@@ -17,7 +26,8 @@ from promptgraft.optimizers.types import (
     TraceFormatter,
     is_finite,
 )
-from promptgraft.overrides.types import SectionPath, show_path
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.serde import shown
 
@@ -31,11 +41,45 @@ _LEAST = {
     "max_part_chars": 1,
     "max_failed_reflections": 1,
     "max_idle_steps": 1,
+    "max_merge_invocations": 0,
+    "max_task_examples_per_section": 1,
 }
 
 
+_TARGETS = (
+    "target_section_paths",
+    "target_tools",
+    "target_output_fields",
+    "target_tool_examples",
+    "target_task_examples",
+)
+
+
+@attrs.frozen(kw_only=True)
+class ToolExampleTarget:
+    """An example of a tool that may change.
+
+    Attributes:
+        tool_name: the tool.
+        example_index: position among its examples, from 0.
+    """
+
+    tool_name: str
+    example_index: int
+
+
+def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    _check_sequence(names, "expected a tuple of names")
+    return tuple(names)
+
+
+def _as_targets(targets: Iterable[ToolExampleTarget]) -> tuple[ToolExampleTarget, ...]:
+    _check_sequence(targets, "target_tool_examples: expected a tuple of ToolExampleTarget")
+    return tuple(targets)
+
+
 def _as_paths(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
-    _check_sequence(paths, "target_section_paths: expected a tuple of section paths")
+    _check_sequence(paths, "expected a tuple of paths")
     return tuple(paths)
 
 
@@ -60,11 +104,24 @@ class GepaConfig:
             front of ``training_examples``. The others (D_feedback) are what mutations learn
             from.
         target_section_paths: sections whose text may change, in their turn.
+        target_tools: tools of which descriptions may change.
+        target_output_fields: fields of the answer of which descriptions and aliases may
+            change: ``Review.severity``, or the type's name for a choice.
+        target_tool_examples: examples of tools that may change.
+        target_task_examples: task examples that may change, by path.
         training_examples: the data.
         feedback_fn: scores an answer and says why.
         example_formatter: shows input and answer to the reflector.
         trace_formatter: shows what happened during a rollout to the reflector.
         seed: decides every random choice.
+        enable_merge: combine what different candidates are good at.
+        max_merge_invocations: how often a merge may be tried.
+        enable_example_generation: write new task examples, into the sections of
+            ``target_task_examples``, or into all where none are named.
+        max_task_examples_per_section: task examples that a section may hold, those of the
+            source included.
+        example_mutation_rate: share of the steps that change an example rather than an
+            instruction, 0 to 1, where there are both.
         shuffle_examples: shuffle the data by ``seed`` before it is split.
         perfect_score: a score that leaves nothing to learn.
         max_example_chars: longest input or answer that the reflector is shown.
@@ -86,12 +143,23 @@ class GepaConfig:
     rollout_budget: int
     minibatch_size: int
     pareto_set_size: int
-    target_section_paths: tuple[SectionPath, ...] = attrs.field(converter=_as_paths)
+    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_paths)
+    target_tools: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
+    target_output_fields: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
+    target_tool_examples: tuple[ToolExampleTarget, ...] = attrs.field(
+        default=(), converter=_as_targets
+    )
+    target_task_examples: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_paths)
     training_examples: tuple[GepaExample, ...] = attrs.field(converter=_as_examples, repr=False)
     feedback_fn: FeedbackFn
     example_formatter: ExampleFormatter | None = None
     trace_formatter: TraceFormatter | None = None
     seed: int = 0
+    enable_merge: bool = False
+    max_merge_invocations: int = 5
+    enable_example_generation: bool = False
+    max_task_examples_per_section: int = 5
+    example_mutation_rate: float = 0.3
     shuffle_examples: bool = False
     perfect_score: float = 1.0
     max_example_chars: int = 6_000
@@ -132,11 +200,38 @@ class GepaConfig:
         return Scoring(
             feedback_fn=self.feedback_fn,
             example_formatter=self.example_formatter or default_example_formatter,
-            trace_formatter=self.trace_formatter,
+            trace_formatter=self.trace_formatter or default_trace_formatter,
             max_example_chars=self.max_example_chars,
             max_trace_chars=self.max_trace_chars,
             on_error=self.on_error,
         )
+
+    def modules(self, descriptor: PromptDescriptor) -> tuple[Module, ...]:
+        """Return what may be mutated, in the order in which it takes its turn.
+
+        Raises:
+            ConfigError: nothing may be.
+        """
+        modules: tuple[Module, ...] = (
+            *map(SectionModule, self.target_section_paths),
+            *map(ToolModule, self.target_tools),
+            *map(OutputFieldModule, self.target_output_fields),
+            *(ToolExampleModule(t.tool_name, t.example_index) for t in self.target_tool_examples),
+            *map(TaskExampleModule, self.target_task_examples),
+            *map(GenerationModule, self._generation_paths(descriptor)),
+        )
+        if not modules:
+            raise ConfigError(
+                "targets: expected something that may change, found nothing; name sections, "
+                "tools, examples or output fields"
+            )
+        return modules
+
+    def _generation_paths(self, descriptor: PromptDescriptor) -> tuple[SectionPath, ...]:
+        if not self.enable_example_generation:
+            return ()
+        named = tuple(dict.fromkeys(path[:-1] for path in self.target_task_examples))
+        return named or tuple(found.path for found in descriptor.containers if found.overridable)
 
     def _check_numbers(self) -> None:
         for name, least in _LEAST.items():
@@ -145,7 +240,7 @@ class GepaConfig:
                 raise ConfigError(
                     f"{name}: expected an integer of at least {least}, found {shown(value)}"
                 )
-        for name in ("max_unscored_share", "perfect_score"):
+        for name in ("max_unscored_share", "example_mutation_rate", "perfect_score"):
             value = getattr(self, name)
             usable = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not usable or not is_finite(value):
@@ -155,10 +250,10 @@ class GepaConfig:
                 f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
                 f"found {self.max_part_chars}"
             )
-        if not 0 <= self.max_unscored_share <= 1:
-            raise ConfigError(
-                f"max_unscored_share: expected 0 to 1, found {self.max_unscored_share!r}"
-            )
+        for name in ("max_unscored_share", "example_mutation_rate"):
+            share = getattr(self, name)
+            if not 0 <= share <= 1:
+                raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
 
     def _check_choices(self) -> None:
         for name in ("feedback_fn", "example_formatter", "trace_formatter"):
@@ -170,7 +265,7 @@ class GepaConfig:
             raise ConfigError(
                 f"on_error: expected 'unscored' or 'zero', found {shown(self.on_error)}"
             )
-        for name in ("shuffle_examples", "persist"):
+        for name in ("shuffle_examples", "persist", "enable_merge", "enable_example_generation"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
@@ -180,22 +275,24 @@ class GepaConfig:
             )
 
     def _check_targets(self) -> None:
-        if not self.target_section_paths:
-            raise ConfigError(
-                "target_section_paths: expected at least one section path, found none; "
-                "name the sections that may change"
-            )
-        seen: set[SectionPath] = set()
-        for path in self.target_section_paths:
-            keys: object = path
-            if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
+        for name in ("target_section_paths", "target_task_examples"):
+            for path in getattr(self, name):
+                if not isinstance(path, tuple) or not all(isinstance(key, str) for key in path):
+                    raise ConfigError(
+                        f"{name}: expected tuples of keys such as ('policies', 'refunds'), "
+                        f"found {shown(path)}"
+                    )
+        for example in self.target_tool_examples:
+            if not isinstance(example, ToolExampleTarget):
                 raise ConfigError(
-                    "target_section_paths: expected tuples of section keys such as "
-                    f"('policies', 'refunds'), found {shown(path)}"
+                    f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
                 )
-            if path in seen:
-                raise ConfigError(f"target_section_paths: `{show_path(path)}` is named twice")
-            seen.add(path)
+        for name in _TARGETS:
+            seen: set[object] = set()
+            for target in getattr(self, name):
+                if target in seen:
+                    raise ConfigError(f"{name}: {shown(target)} is named twice")
+                seen.add(target)
 
     def _check_examples(self) -> None:
         seen: set[str] = set()

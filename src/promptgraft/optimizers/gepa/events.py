@@ -7,7 +7,8 @@ import attrs
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.target import RejectionReason
 from promptgraft.optimizers.types import RolloutRecord
-from promptgraft.overrides.types import PromptDescriptor
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.parts import PromptDescriptor
 
 
 @attrs.frozen(kw_only=True)
@@ -109,6 +110,78 @@ class GepaMutationRejected:
     detail: str
     text: str = ""
     final: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class GepaExampleGenerated:
+    """A candidate with a new task example joined the pool.
+
+    Attributes:
+        step: number of the step.
+        candidate: position of the candidate.
+        container_path: the section that holds the example.
+        key: its key there.
+        objective: what it asks.
+    """
+
+    step: int
+    candidate: int
+    container_path: SectionPath
+    key: str
+    objective: str
+
+
+@attrs.frozen(kw_only=True)
+class GepaMergeAttempted:
+    """Two candidates are about to be merged.
+
+    Attributes:
+        step: number of the step.
+        ancestor: position of the ancestor that they share.
+        better: position of the one with the higher mean.
+        other: position of the other.
+    """
+
+    step: int
+    ancestor: int
+    better: int
+    other: int
+
+
+@attrs.frozen(kw_only=True)
+class GepaMergeAccepted:
+    """A merge joined the pool.
+
+    Attributes:
+        step: number of the step.
+        candidate: its position.
+        parents: positions of its parents, the better one first.
+        pareto_mean: its mean on D_pareto.
+        best_pareto_mean: mean of the best candidate so far.
+    """
+
+    step: int
+    candidate: int
+    parents: tuple[int, int]
+    pareto_mean: float | None
+    best_pareto_mean: float | None
+
+
+@attrs.frozen(kw_only=True)
+class GepaMergeRejected:
+    """A merge was tried and not kept.
+
+    Attributes:
+        step: number of the step.
+        parents: positions of the two, the better one first.
+        reason: the kind of reason.
+        detail: one line for people.
+    """
+
+    step: int
+    parents: tuple[int, int]
+    reason: RejectionReason
+    detail: str
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ the same path to the same place, and goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -18,29 +18,28 @@ from promptgraft.errors import (
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.events import (
+    GepaExampleGenerated,
     GepaMutationAccepted,
     GepaMutationProposed,
     GepaMutationRejected,
-    GepaRolloutCompleted,
 )
+from promptgraft.optimizers.gepa.merging import Merger
 from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.optimizers.gepa.pool import Pool, Score, mean_score
+from promptgraft.optimizers.gepa.prompts import reply_tag
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.selection import Choices
-from promptgraft.optimizers.ledger import Ledger, Role
-from promptgraft.optimizers.rollouts import RolloutRunner
+from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.modules import GenerationModule, Module, owner_of
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
 from promptgraft.optimizers.types import (
     Candidate,
     GepaExample,
-    Module,
     ModuleDescription,
     RolloutRecord,
 )
 from promptgraft.runtime.deadline import Deadline
-
-Emit = Callable[[object], None]
 
 _ATTEMPTS = 2
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
@@ -58,6 +57,14 @@ class _Step:
     records: tuple[RolloutRecord, ...]
 
 
+@attrs.frozen
+class _Proposed:
+    """A child that may be tried, and the text that it was made from."""
+
+    candidate: Candidate
+    text: str
+
+
 class GepaLoop:
     """Improves a target step by step until there is a reason to stop.
 
@@ -67,8 +74,7 @@ class GepaLoop:
         pareto: D_pareto, what candidates are compared on.
         feedback: D_feedback, what mutations learn from.
         answers: what is recorded already, and where new answers go.
-        ledger: counts rollouts and reflections.
-        runner: makes rollouts.
+        trials: makes rollouts.
         reflector: makes proposals.
         deadline: when to stop.
         emit: is told of every event.
@@ -82,8 +88,7 @@ class GepaLoop:
         pareto: Sequence[GepaExample],
         feedback: Sequence[GepaExample],
         answers: Answers,
-        ledger: Ledger,
-        runner: RolloutRunner,
+        trials: Trials,
         reflector: Reflector,
         deadline: Deadline | None,
         emit: Emit,
@@ -93,19 +98,33 @@ class GepaLoop:
         self._pareto = pareto
         self._feedback = feedback
         self._answers = answers
-        self._ledger = ledger
-        self._runner = runner
+        self._trials = trials
         self._reflector = reflector
         self._deadline = deadline
         self._emit = emit
-        self._choices = Choices(config.seed, target.modules)
+        self._choices = Choices(
+            config.seed, target.modules, example_rate=config.example_mutation_rate
+        )
         self._tried: set[str] = set()
+        self._merger = Merger(
+            config,
+            target,
+            pareto=pareto,
+            trials=trials,
+            choices=self._choices,
+            tried=self._tried,
+            emit=emit,
+        )
         self._idle_steps = 0
         self._failed_reflections = 0
         self.pool = Pool(len(pareto))
         self.rejections: list[GepaMutationRejected] = []
         self.steps = 0
-        self.unscored = 0
+
+    @property
+    def unscored(self) -> int:
+        """Rollouts that the provider failed so far."""
+        return self._trials.unscored
 
     def run(self) -> tuple[StopReason, str]:
         """Run until there is a reason to stop, and return it, with the same in words.
@@ -139,7 +158,7 @@ class GepaLoop:
         self._tried.add(baseline.digest)
         scores: list[Score] = [None] * len(self._pareto)
         try:
-            records = self._rollouts("baseline", baseline, self._pareto)
+            records = self._trials.make("baseline", baseline, self._pareto)
             scores = [record.score for record in records]
         finally:
             # A run that stops this early still has a best candidate.
@@ -153,8 +172,8 @@ class GepaLoop:
         if self._deadline is not None:
             self._deadline.check()
         config = self._config
-        if not self._ledger.affords(config.step_size):
-            left = config.rollout_budget - self._ledger.totals(Role.TASK).calls
+        if not self._trials.afford(config.step_size):
+            left = config.rollout_budget - self._trials.used
             raise RunStoppedError(
                 StopReason.BUDGET,
                 f"{left} of {config.rollout_budget} rollouts are left; "
@@ -166,25 +185,18 @@ class GepaLoop:
         return all(score is not None and score >= self._config.perfect_score for score in scores)
 
     def _step(self) -> None:
-        step = self._prepare()
-        if not any(_imperfect(record, self._config.perfect_score) for record in step.records):
+        parent = self._choices.parent(self.pool.frontier())
+        candidate = self.pool.candidate(parent)
+        minibatch = self._choices.minibatch(self._feedback, self._config.batch_size)
+        records = self._trials.make(f"step/{self.steps}/parent", candidate, minibatch)
+        if not any(_imperfect(record, self._config.perfect_score) for record in records):
             self._idle("in the last minibatches every answer with a score was perfect")
             return
-        child = self._propose(step)
-        if child is None:
+        module = self._choices.module(lambda module: self._is_worth(module, candidate, records))
+        if module is None:
+            self._idle("no part that may change was shown to the model")
             return
-        self._idle_steps = 0
-        self._failed_reflections = 0
-        self._tried.add(child.digest)
-        self._try(step, child)
-
-    def _prepare(self) -> _Step:
-        parent = self._choices.parent(self.pool.frontier())
-        module = self._choices.module()
-        minibatch = self._choices.minibatch(self._feedback, self._config.batch_size)
-        candidate = self.pool.candidate(parent)
-        records = self._rollouts(f"step/{self.steps}/parent", candidate, minibatch)
-        return _Step(
+        step = _Step(
             number=self.steps,
             parent=parent,
             module=module,
@@ -192,8 +204,24 @@ class GepaLoop:
             minibatch=minibatch,
             records=records,
         )
+        proposed = self._propose(step)
+        if proposed is None:
+            return
+        self._idle_steps = 0
+        self._failed_reflections = 0
+        self._tried.add(proposed.candidate.digest)
+        if self._try(step, proposed) and self._config.enable_merge:
+            self._merger.attempt(self.pool, self.steps)
 
-    def _propose(self, step: _Step) -> Candidate | None:
+    def _is_worth(
+        self, module: Module, candidate: Candidate, records: Sequence[RolloutRecord]
+    ) -> bool:
+        """Tell whether the model was shown a module, and whether there is room for more of it."""
+        part = owner_of(module)
+        shown = part is None or any(part not in record.hidden for record in records)
+        return shown and self._target.has_room(module, candidate)
+
+    def _propose(self, step: _Step) -> _Proposed | None:
         """Return a usable child, after one repair if need be; None when there is none."""
         refused: tuple[str, str] | None = None
         for attempt in range(_ATTEMPTS):
@@ -206,7 +234,10 @@ class GepaLoop:
                     refused=refused,
                 )
                 text = reply.text
-                return self._graft(step, parse_reply(text, finish_reason=reply.finish_reason))
+                tag = reply_tag(step.description.meta_prompt)
+                return self._graft(
+                    step, parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
+                )
             except InvalidProposalError as error:
                 failed = error.reason is RejectionReason.REFLECTION_FAILED
                 final = failed or attempt == _ATTEMPTS - 1
@@ -224,7 +255,7 @@ class GepaLoop:
             )
         return None
 
-    def _graft(self, step: _Step, text: str) -> Candidate:
+    def _graft(self, step: _Step, text: str) -> _Proposed:
         child = self._target.graft(
             self.pool.candidate(step.parent),
             step.module,
@@ -242,37 +273,41 @@ class GepaLoop:
                 parent=step.parent,
                 module=step.module.name,
                 before=step.description.text,
-                after=self._target.describe(step.module, child).text,
+                after=text,
             )
         )
-        return child
+        return _Proposed(candidate=child, text=text)
 
-    def _try(self, step: _Step, child: Candidate) -> None:
-        records = self._rollouts(f"step/{step.number}/child", child, step.minibatch)
+    def _try(self, step: _Step, proposed: _Proposed) -> bool:
+        """Try a child against its parent; return whether it joined the pool."""
+        child, text = proposed.candidate, proposed.text
+        records = self._trials.make(f"step/{step.number}/child", child, step.minibatch)
         pairs = [
             (before.score, after.score)
             for before, after in zip(step.records, records, strict=True)
             if before.score is not None and after.score is not None
         ]
-        text = self._target.describe(step.module, child).text
         if not pairs:
             detail = "no example of the minibatch was scored for both parent and child"
             self._reject(step, RejectionReason.UNSCORED, detail, text=text)
-            return
+            return False
         parent_score = sum(before for before, _ in pairs) / len(pairs)
         child_score = sum(after for _, after in pairs) / len(pairs)
         if child_score <= parent_score:
             detail = f"{child_score:.3f} on the minibatch, the parent had {parent_score:.3f}"
             self._reject(step, RejectionReason.NOT_BETTER, detail, text=text)
-            return
+            return False
         self._accept(step, child, parent_score, child_score)
+        return True
 
     def _accept(
         self, step: _Step, child: Candidate, parent_score: float, child_score: float
     ) -> None:
-        records = self._rollouts(f"step/{step.number}/pareto", child, self._pareto)
+        records = self._trials.make(f"step/{step.number}/pareto", child, self._pareto)
         scores = [record.score for record in records]
         position = self.pool.add(child, scores)
+        if isinstance(step.module, GenerationModule):
+            self._tell_generated(step, child, position)
         self._emit(
             GepaMutationAccepted(
                 step=step.number,
@@ -285,6 +320,20 @@ class GepaLoop:
                 best_pareto_mean=self.pool.mean(self.pool.best),
             )
         )
+
+    def _tell_generated(self, step: _Step, child: Candidate, position: int) -> None:
+        before = self.pool.candidate(step.parent).override.added_task_examples
+        for path, added in child.override.added_task_examples.items():
+            if path not in before:
+                self._emit(
+                    GepaExampleGenerated(
+                        step=step.number,
+                        candidate=position,
+                        container_path=added.container_path,
+                        key=added.example_key,
+                        objective=added.objective,
+                    )
+                )
 
     def _reject(
         self,
@@ -313,29 +362,6 @@ class GepaLoop:
             raise RunStoppedError(
                 StopReason.NO_PROGRESS, f"{self._idle_steps} steps in a row tried nothing: {why}"
             )
-
-    def _rollouts(
-        self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
-    ) -> tuple[RolloutRecord, ...]:
-        records = self._runner.run(position, candidate, examples)
-        used = self._ledger.totals(Role.TASK).calls - len(records)
-        for index, record in enumerate(records):
-            self._emit(
-                GepaRolloutCompleted(
-                    position=f"{position}/{index}",
-                    record=record,
-                    total_rollouts=used + index + 1,
-                )
-            )
-        faults = [record for record in records if record.feedback is None]
-        self.unscored += len(faults)
-        if len(faults) > self._config.max_unscored_share * len(records):
-            raise RunStoppedError(
-                StopReason.PROVIDER_FAILED,
-                f"{len(faults)} of {len(records)} rollouts stayed unscored; "
-                f"the last: {faults[-1].fault}",
-            )
-        return records
 
 
 def _imperfect(record: RolloutRecord, perfect_score: float) -> bool:

@@ -6,7 +6,6 @@ import re
 
 import attrs
 
-from promptgraft.optimizers.gepa.prompts import REPLY_TAG
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
@@ -20,10 +19,10 @@ class _Block:
     text: str
 
 
-def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
-    """Return the text in the reply's ``instruction`` block.
+def parse_reply(reply: str, *, tag: str = "instruction", finish_reason: str = "stop") -> str:
+    """Return the text in the reply's block that opens with ``tag``.
 
-    The block is the only one tagged ``instruction``, or the only one at all. Its text may
+    The block is the only one with that tag, or the only one at all. Its text may
     hold blocks of its own, as long as their fences are shorter or open with a language.
     Text before the block is ignored, and so is text after it. But a bare fence after it may
     be the end of a text that a bare fence of its own cut in two, and is refused.
@@ -35,9 +34,9 @@ def parse_reply(reply: str, *, finish_reason: str = "stop") -> str:
     if finish_reason in _CUT_OFF:
         raise _unparsable("the reply was cut off before its end; write a shorter text")
     blocks = _blocks(reply.replace("\r\n", "\n").replace("\r", "\n"))
-    chosen = [block for block in blocks if block.info.lower() == REPLY_TAG] or blocks
+    chosen = [block for block in blocks if block.info.lower() == tag] or blocks
     if not chosen:
-        raise _unparsable(f"the reply has no fenced block; open one with ```{REPLY_TAG}")
+        raise _unparsable(f"the reply has no fenced block; open one with ```{tag}")
     if len(chosen) > 1:
         raise _unparsable(
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "

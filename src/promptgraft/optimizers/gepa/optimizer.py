@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 import attrs
 
 from promptgraft.errors import (
@@ -22,27 +19,26 @@ from promptgraft.optimizers.base import (
 )
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.events import GepaOptimizationCompleted, GepaOptimizationStarted
+from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_of
 from promptgraft.optimizers.gepa.loop import GepaLoop
-from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.reflection import Reflector
+from promptgraft.optimizers.gepa.results import build_result
 from promptgraft.optimizers.gepa.selection import split_examples
+from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.gepa.types import GepaResult
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.prompt_rollout import PromptRollout
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.rollouts import RolloutRunner
-from promptgraft.optimizers.snapshot import override_from_plain, override_to_plain, store_of
-from promptgraft.optimizers.stopping import StopReason
-from promptgraft.optimizers.types import GepaExample, SectionModule
+from promptgraft.optimizers.snapshot import store_of
+from promptgraft.optimizers.types import MetaPrompt
+from promptgraft.overrides.documents import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride, Provenance, show_path
-from promptgraft.prompt.output import choices_of
-from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, digest, field_names, unstructure
-
-_ALGORITHM = "gepa/1"
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+from promptgraft.serde import digest
 
 
 class GepaOptimizer(BasePromptOptimizer[GepaResult]):
@@ -93,9 +89,13 @@ class _Run:
         self._config = config
         self._prompt = prompt
         self._session = session
-        self._digests = {example.id: _digest_of(example) for example in config.training_examples}
-        self._meta_prompt = self._present_meta_prompt()
-        fingerprint = self._fingerprint()
+        self._digests = {
+            example.id: example_digest(example) for example in config.training_examples
+        }
+        self._meta_prompts = self._present_meta_prompts()
+        fingerprint = fingerprint_of(
+            context, config, prompt, examples=self._digests, meta_prompts=self._meta_prompts
+        )
         self._run_id = digest(fingerprint)[:12]
         # Whatever can be found wrong without the journal is found before it is touched.
         present = self._present_overrides()
@@ -124,7 +124,13 @@ class _Run:
         )
         loop = self._loop()
         reason, detail = loop.run()
-        result = self._result(loop, reason, detail)
+        result = build_result(
+            loop,
+            run_id=self._run_id,
+            pareto=self._pareto,
+            ledger=self._ledger,
+            stopped=(reason, detail),
+        )
         try:
             return self._keep(result)
         finally:
@@ -140,9 +146,15 @@ class _Run:
             deadline=context.deadline,
             example_digests=self._digests,
         )
+        trials = Trials(
+            runner,
+            ledger=self._ledger,
+            emit=self._emit,
+            max_unscored_share=config.max_unscored_share,
+        )
         reflector = Reflector(
             context.reflection_adapter or context.adapter,
-            prompt=self._meta_prompt,
+            prompts=self._meta_prompts,
             answers=self._answers,
             ledger=self._ledger,
             deadline=context.deadline,
@@ -153,8 +165,7 @@ class _Run:
             pareto=self._pareto,
             feedback=self._feedback,
             answers=self._answers,
-            ledger=self._ledger,
-            runner=runner,
+            trials=trials,
             reflector=reflector,
             deadline=context.deadline,
             emit=self._emit,
@@ -166,11 +177,14 @@ class _Run:
         if self._context.event_bus is not None:
             self._context.event_bus.publish(event)
 
-    def _present_meta_prompt(self) -> Prompt[object]:
-        """Return the meta-prompt as users have it now: a run does not change its questions."""
+    def _present_meta_prompts(self) -> dict[MetaPrompt, Prompt[object]]:
+        """Return the meta-prompts as users have them now: a run does not change its questions."""
         store = self._context.overrides_store
-        found = store.resolve(REFLECT_ON_SECTION.descriptor) if store is not None else None
-        return Prompt(REFLECT_ON_SECTION, overrides_store=store_of(found) if found else None)
+        prompts = {}
+        for key, template in META_PROMPTS.items():
+            found = store.resolve(template.descriptor) if store is not None else None
+            prompts[key] = Prompt(template, overrides_store=store_of(found) if found else None)
+        return prompts
 
     def _present_overrides(self) -> PromptOverride:
         """Return what the store holds for the prompt now; nothing at all without a store."""
@@ -188,12 +202,14 @@ class _Run:
         question = digest([self._prompt.descriptor.ns, self._prompt.descriptor.key])
         recorded = self._answers.recall("base", question)
         if recorded is None:
-            self._answers.record("base", question, "base", override_to_plain(present))
+            self._answers.record("base", question, "base", plain_entries(present))
             return present
-        restored = override_from_plain(recorded, present)
-        if restored is None:
-            raise JournalCorruptError("the journal's record `base` is no override; restore it")
-        return restored
+        try:
+            return read_entries(recorded, present, where="base")
+        except DataFormatError as error:
+            raise JournalCorruptError(
+                f"the journal's record `base` is no override: {error}; restore the journal"
+            ) from None
 
     def _target_over(self, base: PromptOverride) -> PromptTarget:
         context, config = self._context, self._config
@@ -206,68 +222,10 @@ class _Run:
                 adapter=context.adapter,
                 scoring=config.scoring,
             ),
-            modules=tuple(SectionModule(path) for path in config.target_section_paths),
+            modules=config.modules(self._prompt.descriptor),
+            max_task_examples=config.max_task_examples_per_section,
             max_part_chars=config.max_part_chars,
             store=context.overrides_store if keeps else None,
-        )
-
-    def _fingerprint(self) -> dict[str, Json]:
-        """Return everything that decides the path of the run, apart from the answers."""
-        config, context = self._config, self._context
-        reflection = context.reflection_adapter or context.adapter
-        return {
-            "algorithm": _ALGORITHM,
-            "prompt": _template_digest(self._prompt.template),
-            "prompt_name": f"{self._prompt.descriptor.ns}/{self._prompt.descriptor.key}",
-            "bound": digest([_plain_or_repr(param) for param in self._prompt.params]),
-            "dataset": digest(
-                [[example.id, self._digests[example.id]] for example in config.training_examples]
-            ),
-            "targets": [show_path(path) for path in config.target_section_paths],
-            "seed": config.seed,
-            "shuffle_examples": config.shuffle_examples,
-            "minibatch_size": config.minibatch_size,
-            "pareto_set_size": config.pareto_set_size,
-            "perfect_score": config.perfect_score,
-            "on_error": config.on_error,
-            "max_example_chars": config.max_example_chars,
-            "max_trace_chars": config.max_trace_chars,
-            "max_part_chars": config.max_part_chars,
-            "task_model": context.adapter.identity,
-            "reflection_model": reflection.identity,
-            "meta_prompt": _meta_prompt_digest(self._meta_prompt),
-            "feedback_fn": _name_of(config.feedback_fn),
-            "example_formatter": _name_of(config.scoring.example_formatter),
-            "trace_formatter": _name_of(config.trace_formatter),
-        }
-
-    def _result(self, loop: GepaLoop, reason: StopReason, detail: str) -> GepaResult:
-        pool = loop.pool
-        best = pool.best
-        winner = pool.candidate(best)
-        return GepaResult(
-            run_id=self._run_id,
-            best_section_overrides=winner.section_bodies,
-            best_override=winner.override,
-            best_index=best,
-            best_pareto_mean=pool.mean(best),
-            baseline_pareto_mean=pool.mean(0),
-            improved=best != 0,
-            persisted=False,
-            candidates=pool.candidates,
-            scores_matrix=pool.scores,
-            pareto_ids=tuple(example.id for example in self._pareto),
-            ancestry=tuple(
-                candidate.parents[0] if candidate.parents else None for candidate in pool.candidates
-            ),
-            accepted_mutations=len(pool) - 1,
-            rejections=tuple(loop.rejections),
-            total_rollouts=self._ledger.totals(Role.TASK).calls,
-            unscored_rollouts=loop.unscored,
-            total_reflections=self._ledger.totals(Role.REFLECTION).calls,
-            steps=loop.steps,
-            stop_reason=reason,
-            stop_detail=detail,
         )
 
     def _keep(self, result: GepaResult) -> GepaResult:
@@ -301,47 +259,3 @@ def _completed(result: GepaResult) -> GepaOptimizationCompleted:
         total_rollouts=result.total_rollouts,
         total_reflections=result.total_reflections,
     )
-
-
-def _template_digest(template: PromptTemplate[object]) -> HexDigest:
-    """Digest everything of a template that a model is shown and that can be digested."""
-    hashes = {part.path: part.content_hash for part in template.descriptor.sections}
-    kind = template.output_type
-    return digest(
-        [
-            [
-                [list(path), hashes[path], section.title, section.summary]
-                for path, section in template.walked
-            ],
-            choices_of(kind) or (kind and [kind.__qualname__, field_names(kind)]),
-        ]
-    )
-
-
-def _meta_prompt_digest(prompt: Prompt[object]) -> HexDigest:
-    store = prompt.overrides_store
-    override = store.resolve(prompt.descriptor) if store is not None else None
-    return digest(
-        [_template_digest(prompt.template), override_to_plain(override) if override else None]
-    )
-
-
-def _digest_of(example: GepaExample) -> HexDigest:
-    return digest(
-        [[_plain_or_repr(param) for param in example.params], _plain_or_repr(example.label)]
-    )
-
-
-def _plain_or_repr(value: object) -> Json:
-    """Labels may be anything; those without a plain form are told apart by their ``repr``."""
-    try:
-        return unstructure(value)
-    except DataFormatError:
-        return _ADDRESS.sub("", repr(value))
-
-
-def _name_of(function: Callable[..., object] | None) -> str | None:
-    if function is None:
-        return None
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{function.__module__}.{name}"

@@ -7,28 +7,30 @@ examples and models is bound as a value; nothing is ever formatted into a templa
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.optimizers.types import ModuleDescription, RolloutRecord
+from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
 
 META_NS = "promptgraft/gepa"
-REPLY_TAG = "instruction"
 
 
 @attrs.frozen(kw_only=True)
 class ReflectionParams:
-    """What the reflection prompt is bound to; all of it is shown as it stands.
+    """What a meta-prompt is bound to; all of it is shown as it stands.
 
     Attributes:
         part: name of the part that is to be improved.
         limits: what a reply must keep to, one rule a line.
         current: the present text, fenced.
+        schema: types that the reply must fit; empty for free text.
+        siblings: other examples of the same kind, fenced.
         output: what answers must look like.
         neighbours: the other parts of the prompt, fenced.
         examples: the rollouts, with scores and feedback.
@@ -39,6 +41,8 @@ class ReflectionParams:
     part: str
     limits: str
     current: str
+    schema: str
+    siblings: str
     output: str
     neighbours: str
     examples: str
@@ -46,64 +50,176 @@ class ReflectionParams:
     previous: str = ""
 
 
-def _has_neighbours(values: Values) -> bool:
-    return bool(values["neighbours"])
+def _has(name: str) -> Callable[[Values], bool]:
+    return functools.partial(_is_given, name)
 
 
-def _has_problem(values: Values) -> bool:
-    return bool(values["problem"])
+def _is_given(name: str, values: Values) -> bool:
+    return bool(values[name])
 
 
-REFLECT_ON_SECTION: PromptTemplate[object] = PromptTemplate(
-    ns=META_NS,
-    key="reflect-section",
-    name="Reflect on a section",
-    sections=(
-        MarkdownSection(
-            title="Role",
-            key="role",
-            template=(
-                "You improve one part of a prompt that a language model follows. You are shown the "
-                "part, the rest of the prompt, and what the model did with it on real examples: "
-                "what went in, what came out, the score, and why."
-            ),
+_REPLY = (
+    "Reply with $what, and nothing else, in one fenced block that opens with ```$tag "
+    "(use more backticks when the text holds some)"
+)
+_GENERAL = (
+    "Find what the failures have in common, and say it as general guidance that also holds for "
+    "inputs you have not seen; do not copy single examples or their answers. Keep what already "
+    "works."
+)
+_TOOL_EXAMPLE_FORM = (
+    "description: <when or why one would make this call>\n"
+    "input: <JSON that fits the tool's input>\n"
+    "output: <JSON that fits the tool's output>"
+)
+_TASK_EXAMPLE_FORM = (
+    "objective: <what is asked>\n"
+    "steps:\n"
+    "  - tool: <name of a tool>\n"
+    "    description: <why this step>\n"
+    "    input: <JSON that fits the tool's input>\n"
+    "    output: <JSON that fits the tool's output>\n"
+    "outcome: <the answer, as the prompt's answers must look>"
+)
+
+
+@attrs.frozen(kw_only=True)
+class _Question:
+    """What distinguishes one meta-prompt from another."""
+
+    name: str
+    tag: str
+    task: str
+    what: str
+    form: str = ""
+
+
+_QUESTIONS = {
+    MetaPrompt.SECTION: _Question(
+        name="Reflect on a section",
+        tag="instruction",
+        task=f"Write a better text for this part. {_GENERAL}",
+        what="the whole new text",
+    ),
+    MetaPrompt.TOOL: _Question(
+        name="Reflect on a tool",
+        tag="tool",
+        task=(
+            "Describe this tool and its parameters better, so that the model knows when to use it "
+            f"and what to pass. {_GENERAL}"
         ),
-        MarkdownSection(
-            title="Current text",
-            key="current",
-            template="The part is: $part\n\n$current",
+        what="the descriptions, one `name: text` a line",
+        form="description: <what the tool does and when to use it>\nparam <name>: <what it means>",
+    ),
+    MetaPrompt.TOOL_EXAMPLE: _Question(
+        name="Reflect on a tool example",
+        tag="tool_example",
+        task=(
+            "Write a better example of calling this tool: one that shows when and how to use it "
+            "where the model went wrong. Do not copy an input that you were shown."
         ),
-        MarkdownSection(
-            title="Rest of the prompt",
-            key="neighbours",
-            template="These parts stay as they are:\n\n$neighbours",
-            enabled=_has_neighbours,
+        what="the example",
+        form=_TOOL_EXAMPLE_FORM,
+    ),
+    MetaPrompt.TASK_EXAMPLE: _Question(
+        name="Reflect on a task example",
+        tag="task_example",
+        task=(
+            "Write a better worked example: a clear objective, steps in a logical order whose "
+            "results follow from one another, and the outcome that they lead to. Show what the "
+            "model went wrong at. Do not copy an input that you were shown."
         ),
-        MarkdownSection(title="Expected answers", key="output", template="$output"),
-        MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
-        MarkdownSection(
-            title="Refused attempt",
-            key="problem",
-            template=(
-                "Your previous reply could not be used: $problem\n\n$previous\n\n"
-                "Mend that and reply again."
-            ),
-            enabled=_has_problem,
+        what="the example",
+        form=_TASK_EXAMPLE_FORM,
+    ),
+    MetaPrompt.GENERATION: _Question(
+        name="Write a task example",
+        tag="new_task_example",
+        task=(
+            "The failures show something that no example covers yet. Write one more worked "
+            "example that does: specific, achievable, with realistic values and a successful "
+            "outcome. Use only the tools shown. Do not copy an input that you were shown."
         ),
-        MarkdownSection(
-            title="Task",
-            key="task",
-            template=(
-                "Write a better text for this part. Find what the failures have in common, and say "
-                "it as general guidance that also holds for inputs you have not seen; do not copy "
-                "single examples or their answers. Keep what already works.\n\n"
-                "$limits\n\n"
-                "Reply with the whole new text, and nothing else, in one fenced block that opens "
-                "with ```instruction (use more backticks when the text holds some)."
-            ),
+        what="the example",
+        form=f"key: <short-unique-name>\n{_TASK_EXAMPLE_FORM}",
+    ),
+    MetaPrompt.OUTPUT_FIELD: _Question(
+        name="Reflect on an output field",
+        tag="output_field",
+        task=f"Describe this field of the answer better. {_GENERAL}",
+        what="the descriptions, one `name: text` a line",
+        form=(
+            "description: <what the field means>\naliases: <other names, separated by commas; the "
+            "first is shown instead of the field's name>\nvalue <option>: <what the option means>"
         ),
     ),
+}
+
+ROLE = (
+    "You improve one part of a prompt that a language model follows. You are shown the part, the "
+    "rest of the prompt, and what the model did with it on real examples: what went in, what came "
+    "out, the score, and why."
 )
+
+
+def _task(question: _Question) -> str:
+    reply = _REPLY.replace("$what", question.what).replace("$tag", question.tag)
+    form = f":\n\n````\n```{question.tag}\n{question.form}\n```\n````" if question.form else "."
+    return f"{question.task}\n\n$limits\n\n{reply}{form}"
+
+
+def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]:
+    return PromptTemplate(
+        ns=META_NS,
+        key=key.value,
+        name=question.name,
+        sections=(
+            MarkdownSection(title="Role", key="role", template=ROLE),
+            MarkdownSection(
+                title="Current text", key="current", template="The part is: $part\n\n$current"
+            ),
+            MarkdownSection(
+                title="Types", key="schema", template="$schema", enabled=_has("schema")
+            ),
+            MarkdownSection(
+                title="Other examples",
+                key="siblings",
+                template="These are there already:\n\n$siblings",
+                enabled=_has("siblings"),
+            ),
+            MarkdownSection(
+                title="Rest of the prompt",
+                key="neighbours",
+                template="These parts stay as they are:\n\n$neighbours",
+                enabled=_has("neighbours"),
+            ),
+            MarkdownSection(title="Expected answers", key="output", template="$output"),
+            MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
+            MarkdownSection(
+                title="Refused attempt",
+                key="problem",
+                template=(
+                    "Your previous reply could not be used: $problem\n\n$previous\n\n"
+                    "Mend that and reply again."
+                ),
+                enabled=_has("problem"),
+            ),
+            MarkdownSection(title="Task", key="task", template=_task(question)),
+        ),
+    )
+
+
+META_PROMPTS: Mapping[MetaPrompt, PromptTemplate[object]] = {
+    key: _meta_prompt(key, question) for key, question in _QUESTIONS.items()
+}
+"""The meta-prompt for each kind of part."""
+
+REFLECT_ON_SECTION = META_PROMPTS[MetaPrompt.SECTION]
+
+
+def reply_tag(key: MetaPrompt) -> str:
+    """Return the word that a reply's block opens with."""
+    return _QUESTIONS[key].tag
 
 
 def reflection_params(
@@ -118,6 +234,8 @@ def reflection_params(
         part=description.name,
         limits=_limits(description),
         current=fenced(description.text),
+        schema=description.schema,
+        siblings="\n\n".join(fenced(text) for text in description.siblings),
         output=description.output,
         neighbours="\n\n".join(
             f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours

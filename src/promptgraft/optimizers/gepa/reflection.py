@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -18,7 +18,7 @@ from promptgraft.optimizers.gepa.prompts import reflection_params
 from promptgraft.optimizers.ledger import Ledger, Role
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.optimizers.text import joined
-from promptgraft.optimizers.types import ModuleDescription, RolloutRecord
+from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
@@ -38,7 +38,7 @@ class Reflector:
 
     Args:
         adapter: answers.
-        prompt: the meta-prompt.
+        prompts: the meta-prompts.
         answers: what is recorded already, and where new answers go.
         ledger: counts every reflection.
         deadline: handed to the adapter.
@@ -48,13 +48,13 @@ class Reflector:
         self,
         adapter: ProviderAdapter,
         *,
-        prompt: Prompt[object],
+        prompts: Mapping[MetaPrompt, Prompt[object]],
         answers: Answers,
         ledger: Ledger,
         deadline: Deadline | None,
     ) -> None:
         self._adapter = adapter
-        self._prompt = prompt
+        self._prompts = prompts
         self._answers = answers
         self._ledger = ledger
         self._deadline = deadline
@@ -83,7 +83,7 @@ class Reflector:
         problem, previous = refused or ("", "")
         shown = [record for record in records if record.feedback is not None]
         params = reflection_params(description, shown, problem=problem, previous=previous)
-        prompt = self._prompt.bind(params)
+        prompt = self._prompts[description.meta_prompt].bind(params)
         question = digest_text(prompt.render().text)
         answer = self._answers.recall(position, question)
         if answer is None:

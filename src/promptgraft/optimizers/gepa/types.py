@@ -10,7 +10,33 @@ from promptgraft.optimizers.gepa.events import GepaMutationRejected
 from promptgraft.optimizers.gepa.pool import Score
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import Candidate
-from promptgraft.overrides.types import PromptOverride, SectionPath
+from promptgraft.overrides.entries import (
+    OutputFieldOverride,
+    SectionPath,
+    TaskExampleOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
+from promptgraft.overrides.types import PromptOverride
+
+
+@attrs.frozen(kw_only=True)
+class GeneratedTaskExample:
+    """A task example that the run wrote.
+
+    Attributes:
+        container_path: the section that holds it.
+        key: its key there.
+        objective: what it asks.
+        outcome_json: its outcome as JSON.
+        steps_json: its steps as JSON, ``[{"tool_name", "description", "input", "output"}]``.
+    """
+
+    container_path: SectionPath
+    key: str
+    objective: str
+    outcome_json: str
+    steps_json: str
 
 
 @attrs.frozen(kw_only=True)
@@ -21,7 +47,12 @@ class GepaResult:
         run_id: identity of the run.
         best_section_overrides: bodies of the best candidate by section path; empty when
             nothing beat the baseline.
-        best_override: the same as what a store keeps.
+        best_tool_overrides: what it says of tools, by name.
+        best_tool_example_overrides: its examples of tools, by tool and position.
+        best_task_example_overrides: its task examples of the source, by path.
+        best_output_overrides: what it says of the answer's fields, by field.
+        generated_task_examples: the task examples that the run added to it.
+        best_override: all of these as what a store keeps.
         best_index: position of the best candidate; 0 is the baseline.
         best_pareto_mean: its mean on D_pareto; None when nothing was scored.
         baseline_pareto_mean: the mean of the baseline on D_pareto.
@@ -32,7 +63,11 @@ class GepaResult:
         scores_matrix: candidates times examples of D_pareto; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
+        parents: for each candidate the positions of its parents; two for a merge.
+        gains: what each kind of change along the winner's line did to the mean on D_pareto.
         accepted_mutations: how many proposals joined the pool.
+        accepted_example_mutations: those of them that changed or wrote an example.
+        accepted_merges: how many merges joined the pool.
         rejections: every refused proposal with its reason.
         total_rollouts: rollouts used, unscored ones included.
         unscored_rollouts: rollouts that the provider failed.
@@ -44,6 +79,11 @@ class GepaResult:
 
     run_id: str
     best_section_overrides: Mapping[SectionPath, str]
+    best_tool_overrides: Mapping[str, ToolOverride]
+    best_tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride]
+    best_task_example_overrides: Mapping[SectionPath, TaskExampleOverride]
+    best_output_overrides: Mapping[str, OutputFieldOverride]
+    generated_task_examples: tuple[GeneratedTaskExample, ...]
     best_override: PromptOverride
     best_index: int
     best_pareto_mean: float | None
@@ -54,7 +94,11 @@ class GepaResult:
     scores_matrix: tuple[tuple[Score, ...], ...]
     pareto_ids: tuple[str, ...]
     ancestry: tuple[int | None, ...]
+    parents: tuple[tuple[int, ...], ...]
+    gains: Mapping[str, float]
     accepted_mutations: int
+    accepted_example_mutations: int
+    accepted_merges: int
     rejections: tuple[GepaMutationRejected, ...]
     total_rollouts: int
     unscored_rollouts: int

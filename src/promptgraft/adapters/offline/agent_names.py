@@ -1,0 +1,145 @@
+"""Names in a text: what one question is about and another is not."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.adapters.offline.words import content_words, term
+
+_LONGEST_TEXT = 20_000
+_NAME = re.compile(
+    r"`(?P<ticked>[^`\n]{1,200})`"
+    r"|(?<!\w)\"(?P<quoted>[^\"\n]{1,200})\"(?!\w)"
+    r"|(?<![\w/.-])(?P<path>(?:[\w-]{1,60}/){1,12}[\w.-]{0,59}\w|[\w-]{1,60}\.[a-z]{1,4})(?![\w/])"
+    r"|(?<!\w)(?P<word>[^\W\d]\w{0,79})(?!\w)"
+    r"|(?<![\w.])(?P<number>\d{1,15})(?![\w.])"
+)
+_JOINED = re.compile(r"\w_\w|[a-z][A-Z]")
+_PATH = re.compile(r"[\w.-]*/[\w./-]+|[\w-]+\.[a-z]{1,4}")
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]+")
+_CAMEL = re.compile(r"[A-Z]\w*[a-z]\w*")
+
+_INVENTED: Mapping[str, Sequence[str]] = {
+    "path": ("folder/sample.txt", "folder/other.txt", "folder/third.txt"),
+    "constant": ("SAMPLE_NAME", "OTHER_NAME", "THIRD_NAME"),
+    "type": ("SampleName", "OtherName", "ThirdName"),
+    "identifier": ("sample_name", "other_name", "third_name"),
+    "text": ("sample text", "other text", "third text"),
+}
+
+
+@attrs.frozen
+class Name:
+    """Something that is called by its name.
+
+    Attributes:
+        value: the name itself, without quotes.
+        kind: ``path``, ``constant``, ``type``, ``identifier``, ``text`` (quoted, several
+            words) or ``number``.
+    """
+
+    value: str
+    kind: str
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(text: str) -> tuple[Name, ...]:
+    """Return the names in ``text``, in order, each once.
+
+    A name stands in backticks or double quotes, or it is spelled like one: with a slash, a file
+    ending, an underscore, or a capital inside.
+    """
+    return tuple(dict.fromkeys(_found(text[:_LONGEST_TEXT])))
+
+
+def _found(text: str) -> Iterator[Name]:
+    for match in _NAME.finditer(text):
+        value = match[match.lastgroup or 0].strip()
+        spelled = match.lastgroup in {"ticked", "quoted", "path"} or _JOINED.search(value)
+        if match.lastgroup == "number":
+            yield Name(value, "number")
+        elif value and spelled:
+            yield Name(value, _kind(value))
+
+
+def _kind(value: str) -> str:
+    if _PATH.fullmatch(value):
+        return "path"
+    if _CAPITALS.fullmatch(value):
+        return "constant"
+    if re.fullmatch(r"\w+", value):
+        return "type" if _CAMEL.fullmatch(value) else "identifier"
+    return "text"
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the content words of ``text`` that belong to no name, in lower case."""
+    return content_words(_NAME.sub(_unless_name, text[:_LONGEST_TEXT]))
+
+
+def _unless_name(match: re.Match[str]) -> str:
+    word = match["word"]
+    return word if word and not _JOINED.search(word) else " "
+
+
+@functools.lru_cache(maxsize=4096)
+def form_of(text: str) -> frozenset[str]:
+    """Return what a text has in common with others of its form.
+
+    Those are the stems of its plain words, and the kinds of its names in angle brackets.
+    """
+    kinds = {f"<{name.kind}>" for name in names_in(text) if name.kind != "number"}
+    return frozenset(kinds | {term(word) for word in plain_words(text)})
+
+
+def counterparts(pattern: str, text: str) -> dict[str, str]:
+    """Return what stands in ``text`` where the names of ``pattern`` stand.
+
+    The n-th name of a kind answers to the n-th name of that kind, and else the n-th of all
+    names to the n-th of all.
+    """
+    before, after = names_in(pattern), names_in(text)
+    found: dict[str, str] = {}
+    for index, name in enumerate(before):
+        place = [other.value for other in before if other.kind == name.kind].index(name.value)
+        alike = [other.value for other in after if other.kind == name.kind]
+        if place < len(alike):
+            found[name.value] = alike[place]
+        elif name.kind != "number" and index < len(after) and after[index].kind != "number":
+            found[name.value] = after[index].value
+    return found
+
+
+def own_words(pattern: str, text: str) -> dict[str, str]:
+    """Return which plain words of ``text`` answer to those of ``pattern`` that it lacks."""
+    before, after = plain_words(pattern), plain_words(text)
+    shared = {term(word) for word in before} & {term(word) for word in after}
+    lacking = [word for word in before if term(word) not in shared]
+    new = [word for word in after if term(word) not in shared]
+    return dict(zip(lacking, new, strict=False))
+
+
+def replaced(text: str, pairs: Mapping[str, str]) -> str:
+    """Return ``text`` with each of the keys replaced, where it stands as a word of its own."""
+    keys = sorted(filter(None, pairs), key=len, reverse=True)
+    if not keys:
+        return text
+    any_of = "|".join(re.escape(key) for key in keys)
+    return re.sub(rf"(?<!\w)(?:{any_of})(?!\w)", lambda match: pairs[match[0]], text)
+
+
+def invented(text: str) -> dict[str, str]:
+    """Return a made-up name for each name in ``text``, of its kind."""
+    used: dict[str, int] = {}
+    found: dict[str, str] = {}
+    for name in names_in(text):
+        if name.kind in _INVENTED:
+            count = used.get(name.kind, 0)
+            used[name.kind] = count + 1
+            pool = _INVENTED[name.kind]
+            found[name.value] = pool[count] if count < len(pool) else f"{pool[-1]}{count}"
+    return found

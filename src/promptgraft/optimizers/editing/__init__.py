@@ -1,0 +1,1 @@
+"""How each kind of part is shown to a reflector, and how its reply becomes an override."""

@@ -1,0 +1,176 @@
+"""Examples of tools and tasks: mutated, and new ones written."""
+
+from __future__ import annotations
+
+from promptgraft.optimizers.editing.view import View
+from promptgraft.optimizers.example_text import (
+    TaskExampleText,
+    fresh_key,
+    read_task_example,
+    read_tool_example,
+    write_task_example,
+    write_tool_example,
+)
+from promptgraft.optimizers.modules import GenerationModule, TaskExampleModule, ToolExampleModule
+from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    SectionPath,
+    TaskExampleOverride,
+    ToolExampleOverride,
+)
+from promptgraft.overrides.parts import ToolCall, ToolDescriptor, one_line
+from promptgraft.prompt.schema import schema_of
+from promptgraft.serde import Json, canonical_json, parse_json
+
+
+def describe_tool_example(
+    view: View, module: ToolExampleModule, tool: ToolDescriptor
+) -> ModuleDescription:
+    """Return what a reflector may know of an example of a tool."""
+    now = view.tool(tool.name)
+    others = [
+        write_tool_example(call)
+        for index, call in enumerate(now.examples)
+        if index != module.example_index
+    ]
+    return ModuleDescription(
+        name=module.name,
+        meta_prompt=MetaPrompt.TOOL_EXAMPLE,
+        title=tool.name,
+        text=write_tool_example(now.examples[module.example_index]),
+        max_chars=view.max_part_chars,
+        output=view.output(),
+        neighbours=view.neighbours(module.name),
+        schema=_tool_schema(view, tool),
+        siblings=others,
+    )
+
+
+def edit_tool_example(
+    view: View, module: ToolExampleModule, source: ToolCall, text: str
+) -> ToolExampleOverride:
+    """Return the override that replaces an example of a tool by what was proposed.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    view.check_length(text)
+    read = read_tool_example(text)
+    return ToolExampleOverride(
+        tool_name=module.tool_name,
+        example_index=module.example_index,
+        expected_hash=source.content_hash,
+        description=read.description,
+        input_json=read.input_json,
+        output_json=read.output_json,
+    )
+
+
+def describe_task_example(view: View, module: TaskExampleModule) -> ModuleDescription:
+    """Return what a reflector may know of a task example."""
+    examples = view.task_examples(module.path[:-1])
+    own = examples.pop(module.path[-1])
+    return ModuleDescription(
+        name=module.name,
+        meta_prompt=MetaPrompt.TASK_EXAMPLE,
+        title=module.path[-1],
+        text=write_task_example(own),
+        max_chars=view.max_part_chars,
+        output=view.output(),
+        neighbours=view.neighbours(module.name),
+        schema=_task_schema(view),
+        siblings=[write_task_example(example, key=key) for key, example in examples.items()],
+    )
+
+
+def edit_task_example(
+    view: View, module: TaskExampleModule, text: str
+) -> TaskExampleOverride | AddedTaskExample:
+    """Return the override that replaces a task example by what was proposed.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    view.check_length(text)
+    read = read_task_example(text, outcome_is_text=_outcome_is_text(view))
+    source = view.descriptor.task_example(module.path)
+    if source is None:
+        return _added(view, module.path[:-1], module.path[-1], read)
+    return TaskExampleOverride(
+        path=module.path,
+        expected_hash=source.content_hash,
+        objective=read.objective,
+        outcome_json=read.outcome_json,
+        steps_json=_steps_json(read),
+    )
+
+
+def describe_generation(view: View, module: GenerationModule) -> ModuleDescription:
+    """Return what a reflector may know of a section that lacks an example."""
+    examples = view.task_examples(module.container_path)
+    summary = view.template.section(module.container_path).summary
+    return ModuleDescription(
+        name=module.name,
+        meta_prompt=MetaPrompt.GENERATION,
+        title=view.template.section(module.container_path).title,
+        text=summary or "",
+        max_chars=view.max_part_chars,
+        output=view.output(),
+        neighbours=view.neighbours(module.name),
+        schema=_task_schema(view),
+        siblings=[write_task_example(example, key=key) for key, example in examples.items()],
+    )
+
+
+def edit_generation(view: View, module: GenerationModule, text: str) -> AddedTaskExample:
+    """Return the task example that was proposed, under a key that is free.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    view.check_length(text)
+    read = read_task_example(text, outcome_is_text=_outcome_is_text(view))
+    container = view.descriptor.container(module.container_path)
+    taken = {*view.task_examples(module.container_path), *(container.taken if container else ())}
+    return _added(view, module.container_path, fresh_key(read.key, taken), read)
+
+
+def _added(view: View, container: SectionPath, key: str, read: TaskExampleText) -> AddedTaskExample:
+    return AddedTaskExample(
+        container_path=container,
+        example_key=key,
+        expected_hash=view.descriptor.interface_hash,
+        objective=read.objective,
+        outcome_json=read.outcome_json,
+        steps_json=_steps_json(read),
+    )
+
+
+def _steps_json(read: TaskExampleText) -> str:
+    steps: list[Json] = [
+        {
+            "tool_name": step.tool_name,
+            "description": step.description,
+            "input": parse_json(step.input_json, where="input"),
+            "output": parse_json(step.output_json, where="output"),
+        }
+        for step in read.steps
+    ]
+    return one_line(steps)
+
+
+def _outcome_is_text(view: View) -> bool:
+    return view.template.output_type in (None, str)
+
+
+def _tool_schema(view: View, tool: ToolDescriptor) -> str:
+    return (
+        f"Tool `{tool.name}`: {view.tool(tool.name).description}\n"
+        f"input: {canonical_json(schema_of(tool.params_type))}\n"
+        f"output: {canonical_json(schema_of(tool.result_type))}"
+    )
+
+
+def _task_schema(view: View) -> str:
+    return "\n\n".join(_tool_schema(view, tool) for tool in view.descriptor.tools)

@@ -1,0 +1,170 @@
+"""Merges as steps of a run: which are tried, on what, and which are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.events import (
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
+)
+from promptgraft.optimizers.gepa.merge import Triple, disputed, merged_entries, triples
+from promptgraft.optimizers.gepa.pool import Pool, Score, beats, mean_score
+from promptgraft.optimizers.gepa.selection import Choices
+from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
+from promptgraft.optimizers.types import Candidate, GepaExample
+
+_SUBSAMPLE = 5
+
+
+class Merger:
+    """Merges candidates of the frontier.
+
+    Args:
+        config: the settings.
+        target: what is improved.
+        pareto: D_pareto.
+        trials: makes rollouts.
+        choices: makes the random choices.
+        tried: digests of every candidate tried; merges are added to it.
+        emit: is told of every event.
+    """
+
+    def __init__(
+        self,
+        config: GepaConfig,
+        target: Target,
+        *,
+        pareto: Sequence[GepaExample],
+        trials: Trials,
+        choices: Choices,
+        tried: set[str],
+        emit: Emit,
+    ) -> None:
+        self._config = config
+        self._target = target
+        self._pareto = pareto
+        self._trials = trials
+        self._choices = choices
+        self._tried = tried
+        self._emit = emit
+        self._seen: set[Triple] = set()
+        self._attempts = 0
+
+    def attempt(self, pool: Pool, step: int) -> None:
+        """Merge one pair that has not been tried, if there is one and the budget allows it.
+
+        The merge is tried on a few examples on which its parents differ, then on the rest of
+        D_pareto, and joins the pool if it is at least as good as the better parent each time.
+        """
+        if self._attempts >= self._config.max_merge_invocations:
+            return
+        if not self._trials.afford(len(self._pareto)):
+            return
+        found = self._next(pool)
+        if found is None:
+            return
+        triple, merged = found
+        self._attempts += 1
+        self._tried.add(merged.digest)
+        better, other = merged.parents
+        self._emit(
+            GepaMergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
+        )
+        self._try(pool, merged, step)
+
+    def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
+        fresh = [
+            triple
+            for triple in triples(pool.candidates, pool.frontier())
+            if triple not in self._seen
+        ]
+        for triple in self._choices.merge_order(fresh):
+            self._seen.add(triple)
+            better, other = self._ranked(pool, triple)
+            entries = merged_entries(
+                pool.candidate(triple.ancestor).override,
+                pool.candidate(better).override,
+                pool.candidate(other).override,
+            )
+            try:
+                merged = self._target.combine(
+                    entries, parents=(better, other), examples=self._pareto
+                )
+            except InvalidProposalError:
+                continue
+            if merged.digest not in self._tried:
+                return triple, merged
+        return None
+
+    def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
+        """Return the pair with the better one first; the elder wins a tie."""
+        first, second = pool.mean(triple.first), pool.mean(triple.second)
+        if first is None or (second is not None and second > first):
+            return triple.second, triple.first
+        return triple.first, triple.second
+
+    def _try(self, pool: Pool, merged: Candidate, step: int) -> None:
+        better, other = merged.parents
+        known = (pool.scores_of(better), pool.scores_of(other))
+        first = self._subsample(*known)
+        scores: list[Score] = [None] * len(self._pareto)
+        self._score(f"step/{step}/merge", merged, first, scores)
+        if not self._keeps_up(scores, known, first):
+            self._reject(merged, step, "worse than the better parent on a first few examples")
+            return
+        rest = [position for position in range(len(scores)) if position not in set(first)]
+        self._score(f"step/{step}/merge/rest", merged, rest, scores)
+        if not self._keeps_up(scores, known, range(len(scores))):
+            self._reject(merged, step, "worse than the better parent on all examples")
+            return
+        position = pool.add(merged, scores)
+        self._emit(
+            GepaMergeAccepted(
+                step=step,
+                candidate=position,
+                parents=(better, other),
+                pareto_mean=mean_score(scores),
+                best_pareto_mean=pool.mean(pool.best),
+            )
+        )
+
+    def _subsample(self, first: Sequence[Score], second: Sequence[Score]) -> list[int]:
+        """Choose a few examples, those first on which the parents differ."""
+        differing = self._choices.subsample(disputed(first, second), _SUBSAMPLE)
+        agreed = [position for position in range(len(first)) if position not in set(differing)]
+        filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
+        return sorted([*differing, *filling])
+
+    def _score(
+        self, position: str, merged: Candidate, where: Sequence[int], scores: list[Score]
+    ) -> None:
+        records = self._trials.make(position, merged, [self._pareto[index] for index in where])
+        for index, record in zip(where, records, strict=True):
+            scores[index] = record.score
+
+    def _keeps_up(
+        self,
+        scores: Sequence[Score],
+        parents: tuple[Sequence[Score], Sequence[Score]],
+        where: Sequence[int],
+    ) -> bool:
+        """Tell whether no parent beats the merge on the examples that both have scores for."""
+        own = [scores[index] for index in where]
+        return any(score is not None for score in own) and not any(
+            beats([parent[index] for index in where], own) for parent in parents
+        )
+
+    def _reject(self, merged: Candidate, step: int, detail: str) -> None:
+        better, other = merged.parents
+        self._emit(
+            GepaMergeRejected(
+                step=step,
+                parents=(better, other),
+                reason=RejectionReason.NOT_BETTER,
+                detail=detail,
+            )
+        )

@@ -1,0 +1,54 @@
+"""Which of the overrides that a store holds apply to a prompt as it is now."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.overrides.checks import skip_reason, source_of
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
+
+
+@attrs.frozen(kw_only=True)
+class Resolution:
+    """What applies, and what does not.
+
+    Attributes:
+        fresh: the entries that apply; None when there are none.
+        applied: the parts whose source is replaced.
+        skipped: the parts whose override is kept but not applied, and why.
+    """
+
+    fresh: PromptOverride | None
+    applied: tuple[AppliedOverride, ...]
+    skipped: tuple[SkippedOverride, ...]
+
+
+NOTHING = Resolution(fresh=None, applied=(), skipped=())
+
+
+def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | None) -> Resolution:
+    """Split what a store holds into what applies and what is skipped, and why."""
+    if not override:
+        return NOTHING
+    applied: list[AppliedOverride] = []
+    skipped: list[SkippedOverride] = []
+    fresh = []
+    for entry in override.entries():
+        reason = skip_reason(descriptor, entry)
+        if reason is None:
+            fresh.append(entry)
+            applied.append(AppliedOverride(part=entry.part, expected_hash=entry.expected_hash))
+            continue
+        source = source_of(descriptor, entry)
+        skipped.append(
+            SkippedOverride(
+                part=entry.part,
+                reason=reason,
+                expected_hash=entry.expected_hash,
+                found_hash=source.content_hash if source else None,
+            )
+        )
+    # An override that applies whole, which is the rule, needs no copy.
+    kept = override if not skipped else override.holding(fresh)
+    return Resolution(fresh=kept or None, applied=tuple(applied), skipped=tuple(skipped))

@@ -1,0 +1,76 @@
+"""The source of a prompt as overrides that change nothing; a start for editing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from promptgraft.overrides.checks import is_fresh
+from promptgraft.overrides.entries import (
+    Entry,
+    OutputFieldOverride,
+    SectionOverride,
+    TaskExampleOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
+from promptgraft.overrides.parts import PromptDescriptor, ToolDescriptor
+from promptgraft.overrides.types import PromptLike, PromptOverride
+
+
+def source_entries(prompt: PromptLike) -> Iterator[Entry]:
+    """Yield the source of every part that may be overridden and says anything."""
+    descriptor = prompt.descriptor
+    for section in descriptor.sections:
+        if section.overridable:
+            yield SectionOverride(
+                path=section.path,
+                expected_hash=section.content_hash,
+                body=prompt.section_body(section.path),
+            )
+    for tool in descriptor.tools:
+        if tool.overridable:
+            yield from _tool_entries(tool)
+    for task in descriptor.task_examples:
+        if task.overridable:
+            yield TaskExampleOverride(
+                path=task.path,
+                expected_hash=task.content_hash,
+                objective=task.example.objective,
+                outcome_json=task.example.outcome_json,
+                steps_json=task.example.steps_json,
+            )
+    for field in descriptor.output_fields:
+        if field.description or field.aliases or field.values:
+            yield OutputFieldOverride(
+                field=field.field,
+                expected_hash=field.content_hash,
+                description=field.description or None,
+                aliases=field.aliases or None,
+                value_descriptions=field.values,
+            )
+
+
+def _tool_entries(tool: ToolDescriptor) -> Iterator[Entry]:
+    said = {name: text for name, text in tool.param_descriptions.items() if text}
+    if tool.description or said:
+        yield ToolOverride(
+            name=tool.name,
+            expected_hash=tool.content_hash,
+            description=tool.description or None,
+            param_descriptions=said,
+        )
+    for index, call in enumerate(tool.examples):
+        yield ToolExampleOverride(
+            tool_name=tool.name,
+            example_index=index,
+            expected_hash=call.content_hash,
+            description=call.description,
+            input_json=call.input_json,
+            output_json=call.output_json,
+        )
+
+
+def is_replaced(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
+    """Tell whether ``override`` holds a fresh entry for the part that ``entry`` is of."""
+    found = override.find(entry)
+    return found is not None and is_fresh(descriptor, found)

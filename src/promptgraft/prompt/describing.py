@@ -1,0 +1,168 @@
+"""From a template to its descriptor: what stores and optimizers may know of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.overrides.parts import (
+    NO_INTERFACE,
+    ContainerDescriptor,
+    OutputFieldDescriptor,
+    PromptDescriptor,
+    TaskExampleDescriptor,
+    ToolCall,
+    ToolDescriptor,
+    WorkedExample,
+    one_line,
+)
+from promptgraft.prompt.fields import FieldInfo, classes_in, fields_of, options_of, options_within
+from promptgraft.prompt.schema import bare_schema, type_name
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
+from promptgraft.prompt.tools import Tool, ToolExample, check_value
+from promptgraft.serde import HexDigest, did_you_mean, digest
+
+AnyTool = Tool[Any, Any]
+Walked = Sequence[tuple[SectionPath, MarkdownSection]]
+
+
+def describe_template(ns: str, key: str, walked: Walked, output_type: Any) -> PromptDescriptor:
+    """Return the descriptor of a template, checking its tools and examples on the way.
+
+    Raises:
+        PromptDefinitionError: two tools share a name, or an example does not fit the types of
+            its tools or of the answer.
+    """
+    where = f"prompt `{ns}/{key}`"
+    tools = tools_by_name(walked, where)
+    containers = [(p, found) for p, found in walked if isinstance(found, TaskExamplesSection)]
+    outcome_type = str if output_type is None else output_type
+    return PromptDescriptor(
+        ns=ns,
+        key=key,
+        sections=tuple(section.descriptor(path) for path, section in walked),
+        tools=tuple(_tool(tool) for tool in tools.values()),
+        task_examples=tuple(
+            TaskExampleDescriptor(
+                path=(*path, example.key),
+                example=_worked(example, tools, outcome_type, where=f"{where}: {show_path(path)}"),
+                overridable=example.overridable and section.overridable,
+            )
+            for path, section in containers
+            for example in section.examples
+        ),
+        containers=tuple(_container(path, section) for path, section in containers),
+        output_fields=_output_fields(output_type),
+        output_type=output_type,
+        interface_hash=_interface(tools, output_type) if containers else NO_INTERFACE,
+    )
+
+
+def tools_by_name(walked: Walked, where: str) -> dict[str, AnyTool]:
+    """Return the tools of all sections, in reading order.
+
+    Raises:
+        PromptDefinitionError: two of them share a name.
+    """
+    found: dict[str, AnyTool] = {}
+    for _, section in walked:
+        for tool in section.tools:
+            if tool.name in found:
+                raise PromptDefinitionError(f"{where}: two tools are named `{tool.name}`")
+            found[tool.name] = tool
+    return found
+
+
+def _tool(tool: AnyTool) -> ToolDescriptor:
+    return ToolDescriptor(
+        name=tool.name,
+        description=tool.description,
+        param_descriptions=tool.param_descriptions,
+        examples=tuple(_call(tool.name, example) for example in tool.examples),
+        params_type=tool.params_type,
+        result_type=tool.result_type,
+        overridable=tool.overridable,
+    )
+
+
+def _call(name: str, example: ToolExample[Any, Any]) -> ToolCall:
+    return ToolCall(
+        tool_name=name,
+        description=example.description,
+        input_json=one_line(example.input),
+        output_json=one_line(example.output),
+    )
+
+
+def _worked(
+    example: TaskExample, tools: dict[str, AnyTool], outcome_type: Any, *, where: str
+) -> WorkedExample:
+    where = f"{where}/{example.key}"
+    for index, step in enumerate(example.steps):
+        tool = tools.get(step.tool_name)
+        if tool is None:
+            raise PromptDefinitionError(
+                f"{where}: step {index}: there is no tool `{step.tool_name}`"
+                f"{did_you_mean(step.tool_name, list(tools))}; tools: "
+                + (", ".join(tools) or "none")
+            )
+        check_value(step.example.input, tool.params_type, where=f"{where}: step {index}: input")
+        check_value(step.example.output, tool.result_type, where=f"{where}: step {index}: output")
+    check_value(example.outcome, outcome_type, where=f"{where}: outcome")
+    return WorkedExample(
+        objective=example.objective,
+        steps=tuple(_call(step.tool_name, step.example) for step in example.steps),
+        outcome_json=one_line(example.outcome),
+    )
+
+
+def _container(path: SectionPath, section: TaskExamplesSection) -> ContainerDescriptor:
+    keys = [child.key for child in section.children]
+    return ContainerDescriptor(
+        path=path,
+        taken=(*keys, *(example.key for example in section.examples)),
+        overridable=section.overridable,
+    )
+
+
+def _output_fields(output_type: Any) -> tuple[OutputFieldDescriptor, ...]:
+    if output_type is None or output_type is str:
+        return ()
+    if options := options_of(output_type):
+        return (OutputFieldDescriptor(field=type_name(output_type), options=options),)
+    return tuple(
+        _output_field(field, fields_of(owner))
+        for owner in classes_in(output_type)
+        for field in fields_of(owner)
+    )
+
+
+def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFieldDescriptor:
+    said = field.described
+    others = [other for other in siblings if other.name != field.name]
+    return OutputFieldDescriptor(
+        field=field.key,
+        name=field.name,
+        siblings=frozenset(
+            name for other in others for name in (other.name, *other.described.aliases)
+        ),
+        description=said.description,
+        aliases=said.aliases,
+        options=options_within(field.kind),
+        values=said.values,
+    )
+
+
+def _interface(tools: dict[str, AnyTool], output_type: Any) -> HexDigest:
+    """Hash what task examples depend on: the types of tools and answer, not their wording."""
+    types = [
+        [tool.name, _shape(tool.params_type), _shape(tool.result_type)] for tool in tools.values()
+    ]
+    return digest([types, _shape(output_type)])
+
+
+def _shape(kind: Any) -> object:
+    return None if kind is None else bare_schema(kind)

@@ -1,0 +1,152 @@
+"""What a model receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.parts import ToolCall
+from promptgraft.overrides.types import AppliedOverride, SkippedOverride
+from promptgraft.prompt.fields import Described, fields_of
+from promptgraft.prompt.output import parse_output
+from promptgraft.prompt.schema import JsonObject, schema_of
+from promptgraft.prompt.tools import Tool
+
+OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+_DEEPEST_HEADING = 6
+
+
+@attrs.frozen
+class Segment:
+    """A stretch of rendered text.
+
+    Attributes:
+        text: the text.
+        placeholder: the placeholder whose value it is; None for text of the prompt itself.
+    """
+
+    text: str
+    placeholder: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RenderedSection:
+    """One section as the model receives it.
+
+    Attributes:
+        path: where it stands.
+        title: its heading.
+        segments: its text without the heading and without its children.
+        overridden: whether the text is an override.
+        summarized: whether the text is the summary.
+    """
+
+    path: SectionPath
+    title: str
+    segments: tuple[Segment, ...]
+    overridden: bool = False
+    summarized: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text of the section, without its heading."""
+        return "".join(segment.text for segment in self.segments)
+
+    @property
+    def heading(self) -> str:
+        """The heading as a Markdown line."""
+        return f"{'#' * min(1 + len(self.path), _DEEPEST_HEADING)} {self.title}"
+
+
+@attrs.frozen(kw_only=True)
+class RenderedTool:
+    """A tool as the model is told of it.
+
+    Attributes:
+        tool: the source, with types and handler.
+        description: what it does.
+        param_descriptions: what each parameter means.
+        examples: calls that the prompt's text shows.
+    """
+
+    tool: Tool[Any, Any]
+    description: str
+    param_descriptions: Mapping[str, str]
+    examples: tuple[ToolCall, ...]
+
+    @property
+    def name(self) -> str:
+        """The name that the model calls it by."""
+        return self.tool.name
+
+    @property
+    def params_schema(self) -> JsonObject:
+        """JSON Schema of the parameters with all that is said of them."""
+        described = {
+            field.key: attrs.evolve(
+                field.described, description=self.param_descriptions[field.name]
+            )
+            for field in fields_of(self.tool.params_type)
+        }
+        return schema_of(self.tool.params_type, described)
+
+
+@attrs.frozen(kw_only=True)
+class RenderedPrompt(Generic[OutputT_co]):
+    """What a model receives, and which overrides made it so.
+
+    Attributes:
+        ns: namespace of the prompt.
+        key: key of the prompt.
+        sections: the sections in reading order.
+        tools: the tools that may be called.
+        output_type: what the answer is parsed into; None for text.
+        described: what is said of the answer's fields by key, where overrides changed it.
+        applied: overrides that replaced their source.
+        skipped: overrides that are kept but were not applied, and why.
+        text: all sections as one Markdown text.
+    """
+
+    ns: str
+    key: str
+    sections: tuple[RenderedSection, ...]
+    output_type: type[OutputT_co] | None
+    tools: tuple[RenderedTool, ...] = ()
+    described: Mapping[str, Described] = attrs.field(factory=dict)
+    applied: tuple[AppliedOverride, ...]
+    skipped: tuple[SkippedOverride, ...]
+    text: str = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        blocks = []
+        for section in self.sections:
+            blocks.append(section.heading)
+            if body := section.text.strip("\n"):
+                blocks.append(body)
+        object.__setattr__(self, "text", "\n\n".join(blocks))
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        """JSON Schema of the answer with all that is said of its fields; None for text."""
+        if self.output_type is None or self.output_type is str:
+            return None
+        return schema_of(self.output_type, self.described)
+
+    def parse(self, text: str) -> OutputT_co | None:
+        """Turn an answer into the output type; None when there is none.
+
+        Raises:
+            OutputError: the text does not fit.
+        """
+        return parse_output(self.output_type, text, self.described)
+
+
+@attrs.frozen
+class PromptRendered:
+    """A prompt was rendered for an evaluation."""
+
+    prompt: RenderedPrompt[object]
