@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-from task import TEMPLATE, feedback, load_questions, score
+from task import feedback, load_questions
 
-from promptgraft import (
-    GepaConfig,
-    GepaOptimizer,
-    LocalPromptOverridesStore,
-    OfflineAdapter,
-    OptimizationContext,
-    Prompt,
-)
 from promptgraft.optimizers.gepa.config import ToolExampleTarget
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ from promptgraft import (
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION, reflection_params
-from promptgraft.optimizers.types import ModuleDescription
+from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.overrides.body import BodySyntax, marker_names
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
@@ -36,6 +36,7 @@ def described(
     output: str = f"One of: {', '.join(CHOICES)}",
 ) -> ModuleDescription:
     return ModuleDescription(
+        meta_prompt=MetaPrompt.SECTION,
         name="section rules",
         title="Rules",
         text=text,

@@ -24,6 +24,7 @@ from optimizers.worlds import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.optimizers import StopReason
 from promptgraft.optimizers.gepa import GepaExample, GepaRolloutCompleted, RolloutFeedback
+from promptgraft.optimizers.modules import SectionModule
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
@@ -57,7 +58,7 @@ def test_the_result_tells_where_each_candidate_comes_from() -> None:
         assert parent is not None
         assert parent < position
         assert candidate.parents == (parent,)
-        assert candidate.module is not None
+        assert isinstance(candidate.module, SectionModule)
         changed = candidate.module.path
         elder = result.candidates[parent].section_bodies
         assert candidate.section_bodies[changed] != elder.get(changed)
@@ -145,7 +146,7 @@ def test_the_winner_keeps_other_overrides_and_stale_neighbours() -> None:
     assert set(result.best_section_overrides) == {RULES}
     after = store.resolve(PROMPT.descriptor, "t")
     assert after is not None
-    assert after.without_section(RULES) == before
+    assert after.without(after.sections[RULES]) == before
     rendered = Prompt(TEMPLATE, overrides_store=store, overrides_tag="t").bind(Question("w1"))
     shown = rendered.render()
     assert section(shown, QUESTION).text == "Well, do you know w1?"

@@ -14,7 +14,8 @@ from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.optimizers.gepa import GepaMutationProposed
 from promptgraft.optimizers.gepa.pool import Pool, Score, dominates, mean_score
 from promptgraft.optimizers.gepa.selection import Choices, split_examples
-from promptgraft.optimizers.types import Candidate, SectionModule
+from promptgraft.optimizers.modules import Module, SectionModule
+from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.serde import digest_text
@@ -110,6 +111,10 @@ def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_tie
     assert pool.best == known.index(max(known))
 
 
+def always(_: Module) -> bool:
+    return True
+
+
 def test_the_elder_of_two_equals_is_the_best() -> None:
     assert pool_of([(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)]).best == 0
     assert pool_of([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]).best == 1
@@ -143,7 +148,7 @@ def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -
 
 
 def test_parents_are_chosen_as_often_as_they_lead() -> None:
-    choices = Choices(7, MODULES)
+    choices = Choices(7, MODULES, example_rate=0.3)
     draws = Counter(choices.parent(((0, 1), (3, 5), (4, 2))) for _ in range(8000))
     assert set(draws) == {0, 3, 4}
     for parent, share in ((0, 1000), (3, 5000), (4, 2000)):
@@ -151,8 +156,8 @@ def test_parents_are_chosen_as_often_as_they_lead() -> None:
 
 
 def test_modules_take_turns_and_the_first_one_begins() -> None:
-    choices = Choices(7, MODULES)
-    assert [choices.module() for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
+    choices = Choices(7, MODULES, example_rate=0.3)
+    assert [choices.module(always) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
 
 
 def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> None:
@@ -170,7 +175,7 @@ def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> Non
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
 def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
-    choices, data = Choices(seed, MODULES), examples(9)
+    choices, data = Choices(seed, MODULES, example_rate=0.3), examples(9)
     for _ in range(5):
         minibatch = choices.minibatch(data, size)
         assert len({example.id for example in minibatch}) == len(minibatch) == size
@@ -178,7 +183,7 @@ def test_a_minibatch_holds_each_example_once(seed: int, size: int) -> None:
 
 
 def test_minibatches_reach_every_example() -> None:
-    choices, data = Choices(7, MODULES), examples(9)
+    choices, data = Choices(7, MODULES, example_rate=0.3), examples(9)
     seen = Counter(example.id for _ in range(900) for example in choices.minibatch(data, 3))
     assert set(seen) == {example.id for example in data}
     assert all(abs(count - 300) < 60 for count in seen.values())
@@ -186,13 +191,13 @@ def test_minibatches_reach_every_example() -> None:
 
 def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:
     frontier, data = ((0, 1), (1, 1), (2, 1)), examples(9)
-    alone, mixed = Choices(7, MODULES), Choices(7, MODULES)
+    alone, mixed = Choices(7, MODULES, example_rate=0.3), Choices(7, MODULES, example_rate=0.3)
     minibatches = [alone.minibatch(data, 3) for _ in range(20)]
     parents = [alone.parent(frontier) for _ in range(20)]
-    modules = [alone.module() for _ in range(20)]
+    modules = [alone.module(always) for _ in range(20)]
     together = []
     for _ in range(20):
-        parent, module = mixed.parent(frontier), mixed.module()
+        parent, module = mixed.parent(frontier), mixed.module(always)
         together.append((parent, module, mixed.minibatch(data, 3)))
     assert together == list(zip(parents, modules, minibatches, strict=True))
 
@@ -201,7 +206,7 @@ def test_the_seed_decides_parents_and_minibatches() -> None:
     frontier, data = tuple((k, 1) for k in range(50)), examples(50)
 
     def path(seed: int) -> list[object]:
-        choices = Choices(seed, MODULES)
+        choices = Choices(seed, MODULES, example_rate=0.3)
         return [(choices.parent(frontier), choices.minibatch(data, 3)) for _ in range(5)]
 
     assert path(1) == path(1)

@@ -18,7 +18,7 @@ from promptgraft.optimizers.gepa.prompts import (
     fenced,
     reflection_params,
 )
-from promptgraft.optimizers.types import ModuleDescription
+from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.prompt import Prompt, RenderedPrompt
 
 HOSTILE = (
@@ -38,6 +38,7 @@ HOSTILE = (
 )
 
 MODULE = ModuleDescription(
+    meta_prompt=MetaPrompt.SECTION,
     name="section rules",
     title="Rules",
     text="Be brief, $tone.",

@@ -26,12 +26,13 @@ from optimizers.worlds import (
     target_of,
 )
 from promptgraft.optimizers import RejectionReason
+from promptgraft.optimizers.modules import SectionModule
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.target import InvalidProposalError
-from promptgraft.optimizers.types import Candidate, GepaExample, SectionModule
+from promptgraft.optimizers.types import Candidate, GepaExample
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.overrides.types import Provenance
 from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.types import Provenance
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 

@@ -27,14 +27,15 @@ from promptgraft.optimizers.gepa import (
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.optimizers.modules import SectionModule
 from promptgraft.optimizers.prompt_rollout import PromptRollout, Scoring
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.target import InvalidProposalError
-from promptgraft.optimizers.types import Candidate, SectionModule
+from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.store import Change, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import Provenance
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
@@ -287,6 +288,7 @@ def target_of(
             adapter=PlainAdapter(),
             scoring=scoring,
         ),
+        max_task_examples=5,
         modules=tuple(SectionModule(path) for path in paths),
         max_part_chars=max_part_chars,
         store=store,

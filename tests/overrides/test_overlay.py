@@ -90,7 +90,7 @@ def test_removing_and_deleting_uncover_what_is_below(stack: Stack) -> None:
 
 
 def test_what_only_the_store_below_holds_cannot_be_removed(stack: Stack) -> None:
-    with pytest.raises(UnknownPartError, match="keeps no override of section `tone`"):
+    with pytest.raises(UnknownPartError, match="keeps no override of `section tone`"):
         stack.store.remove_section_override(ns=PROMPT.ns, prompt_key=PROMPT.key, path=TONE)
 
 

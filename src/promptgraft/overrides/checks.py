@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 import attrs
 
@@ -13,8 +13,6 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
-from promptgraft.overrides.body import spell
-from promptgraft.overrides.effective import effective_call
 from promptgraft.overrides.entries import (
     AddedTaskExample,
     Entry,
@@ -23,7 +21,6 @@ from promptgraft.overrides.entries import (
     SectionOverride,
     SectionPath,
     TaskExampleOverride,
-    TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
     show_path,
@@ -36,19 +33,13 @@ from promptgraft.overrides.parts import (
     TaskExampleDescriptor,
     ToolCall,
     ToolDescriptor,
-    find_tool,
-    read_steps,
-    show_steps,
-    typed_json,
 )
 from promptgraft.overrides.types import SkipReason
 from promptgraft.overrides.validation import (
-    check_key,
-    check_text,
     lost_placeholders,
     shown_hash,
 )
-from promptgraft.serde import HexDigest, did_you_mean, shown
+from promptgraft.serde import HexDigest, did_you_mean
 
 P = TypeVar("P")
 

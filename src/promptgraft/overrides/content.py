@@ -24,7 +24,6 @@ from promptgraft.overrides.entries import (
 from promptgraft.overrides.parts import (
     PromptDescriptor,
     find_tool,
-    fold_name,
     read_steps,
     show_steps,
     typed_json,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from promptgraft.overrides.checks import skip_reason, source_of
+from promptgraft.overrides.entries import SectionOverride, SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
 
@@ -22,6 +25,11 @@ class Resolution:
     fresh: PromptOverride | None
     applied: tuple[AppliedOverride, ...]
     skipped: tuple[SkippedOverride, ...]
+
+    @property
+    def sections(self) -> Mapping[SectionPath, SectionOverride]:
+        """The section bodies that apply, by path."""
+        return self.fresh.sections if self.fresh else {}
 
 
 NOTHING = Resolution(fresh=None, applied=(), skipped=())

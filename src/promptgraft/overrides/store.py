@@ -26,6 +26,7 @@ from promptgraft.overrides.entries import (
     TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
+    section_part,
 )
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.sources import is_replaced, source_entries
@@ -193,6 +194,17 @@ class PromptOverridesStore(Protocol):
         """Replace what is said of a field of the answer; None keeps the source's.
 
         Raises as :meth:`upsert`.
+        """
+        ...
+
+    def remove_section_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        """Forget the override of one section; see :meth:`remove_override`.
+
+        Raises:
+            UnknownPartError: nothing is kept for that section.
+            InvalidOverrideError: ``path`` is no tuple of section keys.
         """
         ...
 
@@ -420,6 +432,12 @@ class BasePromptOverridesStore(ABC):
         )
         return self._set(prompt, tag, entry)
 
+    def remove_section_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        part = section_part(_checked_path(path))
+        return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
+
     def remove_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
     ) -> PromptOverride:
@@ -429,7 +447,7 @@ class BasePromptOverridesStore(ABC):
                     return present.without(entry)
             kept = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
             raise UnknownPartError(
-                f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of {shown(part)}; "
+                f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of `{part}`; "
                 f"kept: {kept}"
             )
 

@@ -9,9 +9,9 @@ import attrs
 from promptgraft.errors import UnknownPartError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.hashing import hash_section
 from promptgraft.overrides.parts import PromptDescriptor, SectionDescriptor
-from promptgraft.overrides.entries import SectionPath, show_path
 
 
 def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:

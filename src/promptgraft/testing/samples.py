@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from promptgraft.overrides.entries import SectionOverride, SectionPath
 from promptgraft.overrides.hashing import hash_section
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.overrides.entries import SectionOverride, SectionPath
 from promptgraft.testing.prompts import FakePrompt
 
 TASK: SectionPath = ("task",)

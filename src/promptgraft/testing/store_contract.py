@@ -26,10 +26,10 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import SkipReason
 from promptgraft.overrides.validation import MAX_BODY_CHARS
-from promptgraft.overrides.resolution import resolve_override
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     PROMPT,

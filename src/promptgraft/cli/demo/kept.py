@@ -17,7 +17,7 @@ from promptgraft.overrides import (
     Provenance,
     Revision,
 )
-from promptgraft.overrides.validation import check_section_override
+from promptgraft.overrides.checks import checked_entry
 
 
 @attrs.frozen(kw_only=True)
@@ -72,9 +72,7 @@ def keep(kept: Kept, winner: PromptOverride, *, provenance: Provenance) -> Kept:
     store, address = kept.store, kept.address
 
     def replace(_: PromptOverride) -> PromptOverride:
-        for section in winner.sections.values():
-            check_section_override(kept.descriptor, section)
-        return winner
+        return winner.holding(checked_entry(kept.descriptor, entry) for entry in winner.entries())
 
     try:
         store.mutate(address, replace, provenance=provenance)
