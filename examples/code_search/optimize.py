@@ -22,11 +22,14 @@ KINDS: dict[str, dict[str, Any]] = {
         "target_tool_examples": (
             ToolExampleTarget(tool_name="search_code", example_index=0),
             ToolExampleTarget(tool_name="search_code", example_index=1),
-            ToolExampleTarget(tool_name="read_file", example_index=0),
         )
     },
     "task examples": {
-        "target_task_examples": (("security", "attacker"), ("performance", "hold-up"))
+        "target_task_examples": (
+            ("security", "attacker"),
+            ("performance", "hold-up"),
+            ("performance", "slows-down"),
+        )
     },
     "generated examples": {"enable_example_generation": True},
 }
@@ -35,8 +38,8 @@ KINDS: dict[str, dict[str, Any]] = {
 def run_settings(seed: int) -> dict[str, Any]:
     """Return the settings that do not depend on what may change."""
     return {
-        "rollout_budget": 1500,
-        "minibatch_size": 8,
+        "rollout_budget": 2500,
+        "minibatch_size": 16,
         "pareto_set_size": 25,
         "training_examples": load_questions(HERE / "train.jsonl"),
         "feedback_fn": feedback,
@@ -44,4 +47,5 @@ def run_settings(seed: int) -> dict[str, Any]:
         "example_mutation_rate": 0.5,
         "max_task_examples_per_section": 5,
         "enable_merge": True,
+        "max_failed_reflections": 20,
     }

@@ -60,7 +60,7 @@ class Finding:
 
     category: Annotated[Category, Described("What is wrong.")]
     severity: Annotated[Severity, Described("How bad it is.")]
-    file: Annotated[str, Described("Where it is.")]
+    file: Annotated[str, Described("The path of the file.")]
 
 
 @attrs.frozen
@@ -173,13 +173,6 @@ READ = Tool[FilePath, FileText](
     params_type=FilePath,
     result_type=FileText,
     handler=read_file,
-    examples=(
-        ToolExample(
-            description="See tools/dates.py",
-            input=FilePath("tools/dates.py"),
-            output=FileText("tools/dates.py", '"""Dates."""\n'),
-        ),
-    ),
 )
 
 
@@ -227,6 +220,19 @@ PERFORMANCE = TaskExamplesSection(
                 ),
             ),
             outcome=Finding(Category.SLOW, Severity.MODERATE, "notes/all.py"),
+        ),
+        TaskExample(
+            key="slows-down",
+            objective="What slows the module notes/sorting.py down?",
+            steps=(
+                _step(
+                    "read_file",
+                    "see the module",
+                    FilePath("notes/sorting.py"),
+                    FileText("notes/sorting.py", "def sort_notes(): ..."),
+                ),
+            ),
+            outcome=Finding(Category.SLOW, Severity.MODERATE, "notes/sorting.py"),
         ),
     ),
 )

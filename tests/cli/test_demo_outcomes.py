@@ -15,7 +15,8 @@ from promptgraft.cli.demo import run as demo
 from promptgraft.cli.demo.example import Example
 from promptgraft.errors import DeadlineExceededError, PermanentProviderError, StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride
-from promptgraft.overrides.store import Change, OverrideAddress
+from promptgraft.overrides.base_store import Change
+from promptgraft.overrides.store import OverrideAddress
 from promptgraft.prompt import RenderedPrompt
 
 Reply = Callable[[RenderedPrompt[object]], str]

@@ -33,8 +33,9 @@ from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.target import InvalidProposalError
 from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
+from promptgraft.overrides.base_store import Change
 from promptgraft.overrides.entries import SectionPath
-from promptgraft.overrides.store import Change, OverrideAddress, PromptOverridesStore
+from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendered import RenderedSection

@@ -60,7 +60,7 @@ def test_an_override_that_does_not_fit_is_skipped_with_the_reason(
 
 
 def test_an_override_is_filed_under_its_own_path() -> None:
-    with pytest.raises(InvalidOverrideError, match="`tone` is filed under `task`"):
+    with pytest.raises(InvalidOverrideError, match=r"section tone is filed under \('task',\)"):
         PromptOverride(ns="a", prompt_key="b", tag="c", sections={TASK: entry(PROMPT, TONE, "x")})
 
 

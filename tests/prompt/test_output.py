@@ -141,6 +141,8 @@ def test_text_is_taken_as_it_is() -> None:
         '```json\n{"queue": "refund", "score": 1, "reasons": ["a"]}\n```',
         '```\n{"queue": "refund", "score": 1, "reasons": ["a"]}\n```\n',
         '```JSON\r\n{"queue": "refund",\r\n "score": 1, "reasons": ["a"]}```',
+        'Here it is: {"queue": "refund", "score": 1, "reasons": ["a"]}. Anything else?',
+        '{"Queue": "Refund", "SCORE": 1, "rea_sons": ["a"], "confidence": "high"}',
     ],
 )
 def test_an_object_is_read_from_json_fenced_or_not(text: str) -> None:
@@ -160,14 +162,12 @@ def test_a_dataclass_has_its_defaults() -> None:
     [
         ("", "answer:1:1: Expecting value"),
         ("refund", "answer:1:1: Expecting value"),
-        ('Here it is: {"queue": "refund", "score": 1}', "answer:1:1: Expecting value"),
         ('{"queue": "refund", "score": 1', "answer:1:31: Expecting ',' delimiter"),
-        ('{"queue": "refund", "score": 1} {}', "answer:1:33: Extra data"),
         ('```json\n{"queue": "refund",\n```', "answer:2:1: Expecting property name"),
         ("[]", "answer: expected an object, found [] @ $"),
         ("null", "answer: expected an object, found None @ $"),
         ('{"score": 1}', "answer: required key missing @ $.queue"),
-        ('{"queue": "Refund", "score": 1}', "answer: expected one of 'billing', 'refund', "),
+        ('{"queue": "Reflux", "score": 1}', "answer: expected one of 'billing', 'refund', "),
         (
             '{"queue": "refund", "score": "1"}',
             "answer: expected a number, found '1' @ $.score",
@@ -181,10 +181,6 @@ def test_a_dataclass_has_its_defaults() -> None:
         (
             '{"queue": "refund", "score": 1, "reasons": "abc"}',
             "answer: expected a list, found 'abc' @ $.reasons",
-        ),
-        (
-            '{"queue": "refund", "score": 1, "reason": []}',
-            "answer: unknown key `reason` (did you mean `reasons`?) @ $",
         ),
         ('{"score": 1, "score": 2}', "answer: the key 'score' occurs twice in one object"),
         ("[" * 100_000, "answer: the JSON is nested too deeply"),

@@ -1,5 +1,6 @@
 """What may replace the parts of a prompt, and the stores that keep it."""
 
+from promptgraft.overrides.base_store import BasePromptOverridesStore
 from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
 from promptgraft.overrides.entries import (
     AddedTaskExample,
@@ -17,7 +18,6 @@ from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
 from promptgraft.overrides.parts import PromptDescriptor, SectionDescriptor
 from promptgraft.overrides.store import (
-    BasePromptOverridesStore,
     OverrideAddress,
     PromptOverridesStore,
     RevisionedPromptOverridesStore,

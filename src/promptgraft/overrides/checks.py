@@ -1,18 +1,14 @@
-"""For every kind of override: what it replaces, what may be written, what still applies."""
+"""For every kind of override: what it replaces, whether it may, whether it still applies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import (
-    DataFormatError,
-    HashMismatchError,
-    InvalidOverrideError,
-    UnknownPartError,
-)
+from promptgraft.errors import HashMismatchError, InvalidOverrideError, UnknownPartError
+from promptgraft.overrides.content import checked_content
 from promptgraft.overrides.entries import (
     AddedTaskExample,
     Entry,
@@ -33,18 +29,27 @@ from promptgraft.overrides.parts import (
     TaskExampleDescriptor,
     ToolCall,
     ToolDescriptor,
+    fold_name,
+    taken_aliases,
 )
-from promptgraft.overrides.types import SkipReason
-from promptgraft.overrides.validation import (
-    lost_placeholders,
-    shown_hash,
-)
-from promptgraft.serde import HexDigest, did_you_mean
+from promptgraft.overrides.types import PromptOverride, SkipReason
+from promptgraft.overrides.validation import check_path, lost_placeholders, shown_hash
+from promptgraft.serde import HexDigest, did_you_mean, shown
 
 P = TypeVar("P")
 
 UNBOUND = HexDigest("")
 """The expected hash of an entry that is not bound to a source yet."""
+
+_TARGETS: Mapping[type[Entry], str] = {
+    SectionOverride: "section",
+    ToolOverride: "tool",
+    ToolExampleOverride: "tool example",
+    TaskExampleOverride: "task example",
+    AddedTaskExample: "section of task examples",
+    RemovedTaskExample: "task example",
+    OutputFieldOverride: "output field",
+}
 
 
 @attrs.frozen
@@ -115,15 +120,21 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> PartSource:
     """Return the part that ``entry`` replaces.
 
     Raises:
+        InvalidOverrideError: its path is no tuple of keys.
         UnknownPartError: the prompt has no such part, or does not allow overrides of it; the
             message lists what exists.
     """
+    if isinstance(entry, AddedTaskExample):
+        check_path(entry.container_path)
+    elif isinstance(entry, SectionOverride | TaskExampleOverride | RemovedTaskExample):
+        check_path(entry.path)
     source = source_of(descriptor, entry)
     if source is not None and source.overridable:
         return source
     known = overridable_parts(descriptor, type(entry))
     problem = "has no" if source is None else "does not allow overrides of"
-    kind, _, name = entry.target.rpartition(" ")
+    kind = _TARGETS[type(entry)]
+    name = entry.target.removeprefix(f"{kind} ")
     raise UnknownPartError(
         f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {kind} `{name}`"
         f"{did_you_mean(name, list(known)) if source is None else ''}; overridable: "
@@ -156,10 +167,7 @@ def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
             f"{shown_hash(entry.expected_hash)}, the source is now "
             f"{shown_hash(source.content_hash)}; write it again for this source"
         )
-    try:
-        return _checked_content(descriptor, entry)
-    except DataFormatError as error:
-        raise InvalidOverrideError(str(error)) from None
+    return checked_content(descriptor, entry)
 
 
 def skip_reason(descriptor: PromptDescriptor, entry: Entry) -> SkipReason | None:
@@ -179,7 +187,49 @@ def skip_reason(descriptor: PromptDescriptor, entry: Entry) -> SkipReason | None
         container = descriptor.container(entry.container_path)
         if container is not None and entry.example_key in container.taken:
             return SkipReason.KEY_TAKEN
+    if isinstance(entry, OutputFieldOverride) and entry.aliases:
+        field = descriptor.output_field(entry.field)
+        if field is not None and taken_aliases(field, entry.aliases):
+            return SkipReason.NAME_TAKEN
     return None
+
+
+def shared_name(
+    entry: OutputFieldOverride, others: Iterable[OutputFieldOverride]
+) -> tuple[str, str] | None:
+    """Return an alias that ``entry`` gives although another field has it, and that field."""
+    for other in others:
+        siblings = _owner(other) == _owner(entry) and other.field != entry.field
+        taken = {fold_name(alias) for alias in other.aliases or () if siblings}
+        for alias in entry.aliases or ():
+            if fold_name(alias) in taken:
+                return alias, other.field
+    return None
+
+
+def _owner(entry: OutputFieldOverride) -> str:
+    return entry.field.rpartition(".")[0]
+
+
+def check_names(
+    descriptor: PromptDescriptor, written: PromptOverride, visible: PromptOverride
+) -> None:
+    """Refuse overrides that give a field a name which the override of another field gives.
+
+    Args:
+        descriptor: the prompt.
+        written: what is about to be written.
+        visible: what a reader would see then.
+
+    Raises:
+        InvalidOverrideError: naming both fields.
+    """
+    fresh = [entry for entry in visible.output_overrides.values() if is_fresh(descriptor, entry)]
+    for entry in written.output_overrides.values():
+        if entry in fresh and (found := shared_name(entry, fresh)):
+            raise InvalidOverrideError(
+                f"{entry.part}: the name {shown(found[0])} is taken by the override of `{found[1]}`"
+            )
 
 
 def is_fresh(descriptor: PromptDescriptor, entry: Entry) -> bool:

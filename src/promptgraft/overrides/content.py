@@ -26,6 +26,7 @@ from promptgraft.overrides.parts import (
     find_tool,
     read_steps,
     show_steps,
+    taken_aliases,
     typed_json,
 )
 from promptgraft.overrides.validation import (
@@ -148,11 +149,22 @@ def _checked_step(
     where = f"{entry.part}: step {index}"
     found = descriptor.task_example(entry.path)
     steps = found.example.steps if found else ()
-    if override.step_index != index or not 0 <= index < len(steps):
+    # Not isinstance: True is an integer, but not one that a file gives back.
+    if type(override.step_index) is not int or index not in range(len(steps)):
+        raise InvalidOverrideError(f"{where}: expected the index of one of {len(steps)} steps")
+    if override.step_index != index:
         raise InvalidOverrideError(
-            f"{where}: expected the index of one of {len(steps)} steps, under that index"
+            f"{where}: step_index: expected {index}, found {override.step_index}"
         )
-    _check_texts(where, override.description, override.input_json, override.output_json)
+    replaced = (
+        override.tool_name,
+        override.description,
+        override.input_json,
+        override.output_json,
+    )
+    if replaced == (None, None, None, None):
+        raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
+    _check_texts(where, *replaced)
     step = effective_call(steps[index], override)
     tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
     call = tool.call(step.description, step.input_json, step.output_json, where=where)
@@ -208,14 +220,13 @@ def _checked_output_field(
     if entry.description is not None:
         _check_said(entry.description, f"{entry.part}: description")
     _check_options(entry.part, entry.value_descriptions, field.options)
-    seen = set(field.siblings)
-    for alias in entry.aliases or ():
+    if entry.aliases and not field.name:
+        raise InvalidOverrideError(f"{entry.part}: an answer that is a choice has no aliases")
+    aliases = entry.aliases or ()
+    for alias in aliases:
         _check_said(alias, f"{entry.part}: alias")
-        if not field.name:
-            raise InvalidOverrideError(f"{entry.part}: an answer that is a choice has no aliases")
-        if alias in seen or alias == field.name:
-            raise InvalidOverrideError(f"{entry.part}: the name {shown(alias)} is taken")
-        seen.add(alias)
+    if taken := taken_aliases(field, aliases):
+        raise InvalidOverrideError(f"{entry.part}: the name {shown(taken[0])} is taken")
     return entry
 
 

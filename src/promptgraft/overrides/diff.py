@@ -10,9 +10,9 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.overrides.checks import skip_reason
-from promptgraft.overrides.entries import Entry, SectionOverride
+from promptgraft.overrides.entries import Entry, RemovedTaskExample, SectionOverride
 from promptgraft.overrides.parts import one_line
-from promptgraft.overrides.sources import source_entries
+from promptgraft.overrides.sources import example_entry, source_entries
 from promptgraft.overrides.types import PromptLike, PromptOverride, SkipReason
 from promptgraft.serde import parse_json
 
@@ -62,7 +62,7 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
-    order = {entry.part: position for position, entry in enumerate(source_entries(prompt))}
+    order = {entry.part: position for position, entry in enumerate(source_entries(prompt, fixed=True))}
     entries = sorted(override.entries(), key=lambda entry: order.get(entry.part, len(order)))
     return tuple(
         _diff(
@@ -96,10 +96,13 @@ def show_entry(entry: Entry) -> str:
     said = {
         name: value
         for name, value in attrs.asdict(entry, recurse=False).items()
-        if name not in _IDENTIFYING and value not in (None, {}, ())
+        if name not in _IDENTIFYING and value not in _UNSAID
     }
     return "\n".join(f"{name}: {_show_value(name, value)}" for name, value in said.items())
 
+
+# No aliases at all is something to say, and no mapping.
+_UNSAID: tuple[object, ...] = (None, {})
 
 _IDENTIFYING = {
     "path",
@@ -128,7 +131,10 @@ def _show_value(name: str, value: object) -> str:
 
 def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
     """Return the source of what an entry replaces, limited to the fields that it replaces."""
-    for source in source_entries(prompt):
+    if isinstance(entry, RemovedTaskExample):
+        removed = prompt.descriptor.task_example(entry.path)
+        return show_entry(example_entry(removed)) if removed else None
+    for source in source_entries(prompt, fixed=True):
         if source.part == entry.part:
             return show_entry(_limited(source, entry))
     return None
@@ -139,7 +145,7 @@ def _limited(source: Entry, entry: Entry) -> Entry:
     return attrs.evolve(
         source,
         **{
-            name: value if kept[name] not in (None, {}, ()) else kept[name]
+            name: value if kept[name] not in _UNSAID else kept[name]
             for name, value in attrs.asdict(source, recurse=False).items()
         },
     )

@@ -6,11 +6,13 @@ Each kind of entry has a list of its own; kinds without entries are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.effective import read_stored_steps
 from promptgraft.overrides.entries import (
     AddedTaskExample,
     Entry,
@@ -21,10 +23,11 @@ from promptgraft.overrides.entries import (
     TaskStepOverride,
     ToolExampleOverride,
     ToolOverride,
+    show_path,
 )
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.overrides.validation import check_text
-from promptgraft.serde import HexDigest, Json, canonical_json, structure, unstructure
+from promptgraft.overrides.validation import check_entry_texts, check_path
+from promptgraft.serde import HexDigest, Json, parse_json, structure, unstructure
 
 
 @attrs.frozen(kw_only=True)
@@ -89,10 +92,19 @@ ENTRY_LISTS = tuple(_LISTS.values())
 
 def plain_entries(override: PromptOverride) -> dict[str, Json]:
     """Return the entries of an override as plain data, in one order."""
-    lists: dict[str, list[Json]] = {}
-    for entry in sorted(override.entries(), key=lambda entry: str(entry.key)):
-        lists.setdefault(_LISTS[type(entry)], []).append(_plain(entry))
-    return {name: lists[name] for name in ENTRY_LISTS if name in lists}
+    lists: dict[str, list[Entry]] = {name: [] for name in ENTRY_LISTS}
+    for entry in override.entries():
+        lists[_LISTS[type(entry)]].append(entry)
+    return {name: [_plain(entry) for entry in _in_order(lists[name])] for name in _filled(lists)}
+
+
+def _in_order(entries: list[Entry]) -> list[Entry]:
+    # Keys of one kind are of one type.
+    return sorted(entries, key=lambda entry: cast("tuple[str, ...]", entry.key))
+
+
+def _filled(lists: Mapping[str, list[Entry]]) -> list[str]:
+    return [name for name in ENTRY_LISTS if lists[name]]
 
 
 def _plain(entry: Entry) -> Json:
@@ -116,12 +128,15 @@ def entries_of(document: EntriesDocument, address: PromptOverride, *, where: str
     """Return the override that a document holds, for the prompt and tag of ``address``.
 
     Raises:
-        DataFormatError: a text is not Unicode or too long, a path is empty, or a part occurs
-            twice.
+        DataFormatError: a text is not Unicode or too long, what should be JSON is none, a path
+            is empty, or a part or a step occurs twice.
     """
     entries = list(_entries(document))
     for entry in entries:
         _check(entry, where)
+    for task in document.task_examples:
+        if len({step.step_index for step in task.step_overrides}) < len(task.step_overrides):
+            raise DataFormatError(f"{where}: {show_path(task.path)}: one step occurs twice")
     override = address.holding(entries)
     if len(override.entries()) != len(entries):
         raise DataFormatError(f"{where}: one part occurs twice")
@@ -143,10 +158,25 @@ def _entries(document: EntriesDocument) -> Iterable[Entry]:
 
 
 def _check(entry: Entry, where: str) -> None:
-    paths = (SectionOverride, TaskExampleOverride, RemovedTaskExample)
-    if isinstance(entry, paths) and not entry.path:
-        raise DataFormatError(f"{where}: path: expected at least one key, found none")
     try:
-        check_text(canonical_json(_plain(entry)), f"{where}: {entry.part}")
+        if isinstance(entry, AddedTaskExample):
+            check_path(entry.container_path)
+        elif isinstance(entry, SectionOverride | TaskExampleOverride | RemovedTaskExample):
+            check_path(entry.path)
+        check_entry_texts(entry)
     except InvalidOverrideError as error:
-        raise DataFormatError(str(error)) from None
+        raise DataFormatError(f"{where}: {error}") from None
+    _check_json(entry, f"{where}: {entry.part}")
+
+
+def _check_json(entry: Entry | TaskStepOverride, where: str) -> None:
+    for name in ("input_json", "output_json", "outcome_json"):
+        text = getattr(entry, name, None)
+        if text is not None:
+            parse_json(text, where=f"{where}: {name}")
+    steps = getattr(entry, "steps_json", None)
+    if steps is not None:
+        read_stored_steps(steps, where=f"{where}: steps_json")
+    if isinstance(entry, TaskExampleOverride):
+        for index, step in entry.step_overrides.items():
+            _check_json(step, f"{where}: step {index}")

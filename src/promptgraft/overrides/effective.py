@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.errors import DataFormatError
 from promptgraft.overrides.entries import (
     OutputFieldOverride,
     SectionPath,
@@ -21,9 +22,10 @@ from promptgraft.overrides.parts import (
     ToolDescriptor,
     WorkedExample,
     one_line,
+    plain_step,
 )
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.serde import parse_json
+from promptgraft.serde import Json, parse_json, shown
 
 
 @attrs.frozen(kw_only=True)
@@ -110,14 +112,15 @@ def effective_example(
 def effective_task_examples(
     descriptor: PromptDescriptor, container: SectionPath, fresh: PromptOverride | None
 ) -> tuple[tuple[str, WorkedExample], ...]:
-    """Return key and content of every task example in a section: the source's, then the added."""
+    """Return key and content of the task examples in a section: the source's, the added by key."""
     shown = [
         (found.path[-1], effective_example(found.example, _override_of(fresh, found.path)))
         for found in descriptor.task_examples
         if found.path[:-1] == container
         and not (fresh and found.path in fresh.removed_task_examples)
     ]
-    for added in fresh.added_task_examples.values() if fresh else ():
+    # By key, because equal overrides must render equally, and stores keep no order.
+    for _, added in sorted(fresh.added_task_examples.items()) if fresh else ():
         if added.container_path == container:
             steps = stored_steps(added.steps_json)
             example = WorkedExample(
@@ -149,23 +152,27 @@ def _override_of(fresh: PromptOverride | None, path: SectionPath) -> TaskExample
 
 @functools.lru_cache(maxsize=1024)
 def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
-    """Read steps that were checked when they were written."""
-    steps: list[ToolCall] = []
-    data = parse_json(steps_json, where="steps")
-    for entry in data if isinstance(data, list) else []:
-        match entry:
-            case {
-                "tool_name": str(name),
-                "description": str(description),
-                "input": given,
-                "output": result,
-            }:
-                steps.append(
-                    ToolCall(
-                        tool_name=name,
-                        description=description,
-                        input_json=one_line(given),
-                        output_json=one_line(result),
-                    )
-                )
-    return tuple(steps)
+    """Return steps that were checked when they were written, and again when they were read."""
+    return read_stored_steps(steps_json, where="steps")
+
+
+def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
+    """Read steps without asking whether they fit the types of their tools.
+
+    Raises:
+        DataFormatError: it is no list of steps.
+    """
+    data = parse_json(steps_json, where=where)
+    if not isinstance(data, list):
+        raise DataFormatError(f"{where}: expected a list, found {shown(data)}")
+    return tuple(_stored_step(entry, f"{where}[{index}]") for index, entry in enumerate(data))
+
+
+def _stored_step(entry: Json, where: str) -> ToolCall:
+    name, description, given, result = plain_step(entry, where=where)
+    return ToolCall(
+        tool_name=name,
+        description=description,
+        input_json=one_line(given),
+        output_json=one_line(result),
+    )

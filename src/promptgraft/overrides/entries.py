@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from promptgraft.errors import InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import HexDigest
+from promptgraft.serde import HexDigest, shown
 
 SectionPath = tuple[str, ...]
 """Keys from the outermost section to the part itself; written `policies/refunds`."""
@@ -23,6 +24,11 @@ def section_part(path: SectionPath) -> str:
     return f"section {show_path(path)}"
 
 
+def tool_part(name: str) -> str:
+    """Return a tool as messages name it: ``tool search``."""
+    return f"tool {name}"
+
+
 def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
     return FrozenMap(values)
 
@@ -32,6 +38,8 @@ def _steps(steps: Mapping[int, TaskStepOverride]) -> Mapping[int, TaskStepOverri
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    if isinstance(names, str):
+        raise InvalidOverrideError(f"aliases: expected a list of texts, found {shown(names)}")
     return None if names is None else tuple(names)
 
 
@@ -84,7 +92,7 @@ class ToolOverride:
 
     @property
     def part(self) -> str:
-        return f"tool {self.name}"
+        return tool_part(self.name)
 
     @property
     def target(self) -> str:

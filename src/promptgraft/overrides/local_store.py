@@ -12,16 +12,12 @@ import attrs
 
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision
 from promptgraft.overrides.locations import FOLDER, addresses_in, find_root
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.revision_files import RevisionFiles, StoredRevision, read_file
-from promptgraft.overrides.store import (
-    DEFAULT_TAG,
-    BasePromptOverridesStore,
-    Change,
-    OverrideAddress,
-)
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.overrides.validation import shown_hash
 from promptgraft.serde import shown

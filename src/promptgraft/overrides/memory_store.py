@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.store import (
-    DEFAULT_TAG,
-    BasePromptOverridesStore,
-    Change,
-    OverrideAddress,
-)
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
 from promptgraft.overrides.checks import is_fresh
 from promptgraft.overrides.entries import Entry
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.store import (
-    DEFAULT_TAG,
-    BasePromptOverridesStore,
-    Change,
-    OverrideAddress,
-    PromptOverridesStore,
-)
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 
 

@@ -7,6 +7,7 @@ overriding and rendering need no types; types are asked only when something is w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,6 +88,11 @@ def _plain_call(call: ToolCall) -> dict[str, Json]:
         "input": parse_json(call.input_json, where="input"),
         "output": parse_json(call.output_json, where="output"),
     }
+
+
+def fold_name(name: str) -> str:
+    """Return what of the name of a field counts when an answer is read."""
+    return re.sub(r"[-_ ]", "", name).casefold()
 
 
 def one_line(value: object) -> str:
@@ -242,6 +248,16 @@ class OutputFieldDescriptor:
         object.__setattr__(self, "content_hash", digest(said))
 
 
+def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple[str, ...]:
+    """Return the aliases that name another field, or that the field has already."""
+    siblings = {fold_name(name) for name in field.siblings}
+    return tuple(
+        alias
+        for index, alias in enumerate(aliases)
+        if alias in (field.name, *aliases[:index]) or fold_name(alias) in siblings
+    )
+
+
 def read_steps(
     steps_json: str, tools: Mapping[str, ToolDescriptor], *, where: str
 ) -> tuple[ToolCall, ...]:
@@ -259,6 +275,17 @@ def read_steps(
 
 
 def _read_step(entry: Json, tools: Mapping[str, ToolDescriptor], *, where: str) -> ToolCall:
+    name, description, given, result = plain_step(entry, where=where)
+    tool = find_tool(tools, name, where=where)
+    return tool.call(description, one_line(given), one_line(result), where=where)
+
+
+def plain_step(entry: Json, *, where: str) -> tuple[str, str, Json, Json]:
+    """Return tool, description, input and output of a step in the form that overrides keep.
+
+    Raises:
+        DataFormatError: it has another form.
+    """
     match entry:
         case {
             "tool_name": str(name),
@@ -267,8 +294,7 @@ def _read_step(entry: Json, tools: Mapping[str, ToolDescriptor], *, where: str) 
             "output": result,
             **others,
         } if not others:
-            tool = find_tool(tools, name, where=where)
-            return tool.call(description, one_line(given), one_line(result), where=where)
+            return name, description, given, result
     raise DataFormatError(
         f"{where}: expected an object with tool_name, description, input and output, "
         f"found {shown(entry)}"
@@ -348,7 +374,9 @@ class PromptDescriptor:
     def tool_example(self, name: str, index: int) -> ToolCall | None:
         """Return the example of a tool at a position, or None."""
         tool = self.tools_by_name.get(name)
-        return tool.examples[index] if tool and 0 <= index < len(tool.examples) else None
+        if tool is None or type(index) is not int:  # True is an integer, but no position
+            return None
+        return tool.examples[index] if 0 <= index < len(tool.examples) else None
 
     def task_example(self, path: SectionPath) -> TaskExampleDescriptor | None:
         """Return the task example of the source at ``path``, or None."""

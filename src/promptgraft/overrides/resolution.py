@@ -6,10 +6,15 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.overrides.checks import skip_reason, source_of
-from promptgraft.overrides.entries import SectionOverride, SectionPath
+from promptgraft.overrides.checks import is_fresh, shared_name, skip_reason, source_of
+from promptgraft.overrides.entries import Entry, OutputFieldOverride, SectionOverride, SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
+from promptgraft.overrides.types import (
+    AppliedOverride,
+    PromptOverride,
+    SkippedOverride,
+    SkipReason,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,8 +47,9 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
     applied: list[AppliedOverride] = []
     skipped: list[SkippedOverride] = []
     fresh = []
+    shared = _sharing(descriptor, override)
     for entry in override.entries():
-        reason = skip_reason(descriptor, entry)
+        reason = SkipReason.NAME_TAKEN if entry in shared else skip_reason(descriptor, entry)
         if reason is None:
             fresh.append(entry)
             applied.append(AppliedOverride(part=entry.part, expected_hash=entry.expected_hash))
@@ -60,3 +66,19 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
     # An override that applies whole, which is the rule, needs no copy.
     kept = override if not skipped else override.holding(fresh)
     return Resolution(fresh=kept or None, applied=tuple(applied), skipped=tuple(skipped))
+
+
+def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> tuple[Entry, ...]:
+    """Return the overrides of fields that give a name which that of an earlier field gives.
+
+    No store takes both; a store laid over another one may show both.
+    """
+    entries = [entry for entry in override.output_overrides.values() if entry.aliases]
+    if len(entries) < 2:
+        return ()
+    kept: list[OutputFieldOverride] = []
+    sharing: list[Entry] = []
+    for entry in sorted(entries, key=lambda entry: entry.field):
+        if is_fresh(descriptor, entry):
+            (sharing if shared_name(entry, kept) else kept).append(entry)
+    return tuple(sharing)

@@ -209,6 +209,7 @@ class SkipReason(StrEnum):
     NOT_OVERRIDABLE = "not overridable"
     LOST_PLACEHOLDER = "lost placeholder"
     KEY_TAKEN = "key taken by the source"
+    NAME_TAKEN = "name taken by another field"
 
 
 @attrs.frozen(kw_only=True)

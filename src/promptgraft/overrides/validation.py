@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
 from promptgraft.overrides.body import parse_body, slot_names
+from promptgraft.overrides.entries import Entry, SectionPath
 from promptgraft.overrides.parts import SectionDescriptor
 from promptgraft.overrides.types import Provenance
 from promptgraft.serde import shown
@@ -80,6 +85,45 @@ def check_text(text: object, where: str) -> str:
             f"{where}: expected Unicode text, found a lone surrogate at character {error.start}"
         ) from None
     return text
+
+
+def check_path(path: object) -> SectionPath:
+    """Return ``path`` if it is a tuple of at least one key.
+
+    Raises:
+        InvalidOverrideError: otherwise.
+    """
+    if isinstance(path, tuple) and path and all(isinstance(key, str) for key in path):
+        return path
+    raise InvalidOverrideError(
+        "path: expected a tuple of section keys such as ('policies', 'refunds'), "
+        f"found {shown(path)}"
+    )
+
+
+def check_entry_texts(entry: Entry) -> None:
+    """Refuse an override with a text that UTF-8 cannot hold or that is too long.
+
+    Raises:
+        InvalidOverrideError: naming the part.
+    """
+    for text in _texts_in(entry):
+        check_text(text, entry.part)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts_in(key)
+            yield from _texts_in(item)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts_in(item)
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from _texts_in(getattr(value, field.name))
 
 
 def check_provenance(provenance: Provenance) -> None:

@@ -57,7 +57,7 @@ def describe_template(ns: str, key: str, walked: Walked, output_type: Any) -> Pr
         containers=tuple(_container(path, section) for path, section in containers),
         output_fields=_output_fields(output_type),
         output_type=output_type,
-        interface_hash=_interface(tools, output_type) if containers else NO_INTERFACE,
+        interface_hash=_interface(tools, output_type, where) if containers else NO_INTERFACE,
     )
 
 
@@ -156,13 +156,21 @@ def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFiel
     )
 
 
-def _interface(tools: dict[str, AnyTool], output_type: Any) -> HexDigest:
+def _interface(tools: dict[str, AnyTool], output_type: Any, where: str) -> HexDigest:
     """Hash what task examples depend on: the types of tools and answer, not their wording."""
     types = [
-        [tool.name, _shape(tool.params_type), _shape(tool.result_type)] for tool in tools.values()
+        [
+            tool.name,
+            _shape(tool.params_type, f"{where}: tool `{tool.name}`: params_type"),
+            _shape(tool.result_type, f"{where}: tool `{tool.name}`: result_type"),
+        ]
+        for tool in tools.values()
     ]
-    return digest([types, _shape(output_type)])
+    return digest([types, _shape(output_type, f"{where}: output_type")])
 
 
-def _shape(kind: Any) -> object:
-    return None if kind is None else bare_schema(kind)
+def _shape(kind: Any, where: str) -> object:
+    try:
+        return None if kind is None else bare_schema(kind)
+    except PromptDefinitionError as error:
+        raise PromptDefinitionError(f"{where}: {error}") from None

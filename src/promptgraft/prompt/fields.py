@@ -13,6 +13,7 @@ import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.parts import fold_name
 from promptgraft.serde import field_names, shown
 
 
@@ -21,6 +22,8 @@ def _frozen_values(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise PromptDefinitionError(f"aliases: expected a list of texts, found {shown(texts)}")
     return tuple(texts)
 
 
@@ -35,6 +38,9 @@ class Described:
         aliases: other names of the field. The first one is what the model is shown instead
             of the field's own name; answers may use any of them.
         values: what each option of a choice means.
+
+    Raises:
+        PromptDefinitionError: ``aliases`` is one text.
     """
 
     description: str = ""
@@ -70,7 +76,8 @@ def fields_of(kind: Any) -> tuple[FieldInfo, ...]:
     """Return the fields of an attrs class or dataclass, in order; none for other types.
 
     Raises:
-        PromptDefinitionError: an annotation of the class cannot be resolved.
+        PromptDefinitionError: an annotation of the class cannot be resolved, an alias is taken,
+            or a meaning is given to what is no option.
     """
     return _fields_of(kind) if isinstance(kind, type) else ()
 
@@ -87,7 +94,7 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
             f"class `{kind.__name__}`: {error}; define the annotated types at module level"
         ) from None
     required = _required(kind)
-    return tuple(
+    fields = tuple(
         FieldInfo(
             owner=kind.__name__,
             name=name,
@@ -97,13 +104,40 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
         )
         for name in names
     )
+    for field in fields:
+        _check_described(field, fields)
+    return fields
+
+
+def _check_described(field: FieldInfo, fields: tuple[FieldInfo, ...]) -> None:
+    taken = {
+        fold_name(name)
+        for other in fields
+        if other.name != field.name
+        for name in (other.name, *other.described.aliases)
+    }
+    own = {field.name}
+    for alias in field.described.aliases:
+        if not alias.strip() or alias in own or fold_name(alias) in taken:
+            raise PromptDefinitionError(
+                f"field `{field.key}`: the alias {shown(alias)} is empty or taken; use another"
+            )
+        own.add(alias)
+    options = options_within(field.kind)
+    for option in field.described.values:
+        if option not in options:
+            raise PromptDefinitionError(
+                f"field `{field.key}`: values: there is no option {shown(option)}; options: "
+                + (", ".join(options) or "none")
+            )
 
 
 def classes_in(kind: Any) -> tuple[type, ...]:
     """Return the attrs classes and dataclasses that ``kind`` is made of, the outermost first.
 
     Raises:
-        PromptDefinitionError: two of them share a name, which overrides could not tell apart.
+        PromptDefinitionError: two of them share a name, which overrides could not tell apart,
+            or one is generic, whose fields have no types of their own.
     """
     found: dict[str, type] = {}
     _collect(kind, found)
@@ -112,6 +146,11 @@ def classes_in(kind: Any) -> tuple[type, ...]:
 
 def _collect(kind: Any, found: dict[str, type]) -> None:
     if not isinstance(kind, type) or field_names(kind) is None:
+        origin = get_origin(kind)
+        if isinstance(origin, type) and field_names(origin) is not None:
+            raise PromptDefinitionError(
+                f"{shown(kind)} is a generic class; expected one without type parameters"
+            )
         for argument in get_args(kind):
             _collect(argument, found)
         return

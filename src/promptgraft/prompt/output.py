@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
+from promptgraft.overrides.parts import fold_name
 from promptgraft.prompt.fields import Described, FieldInfo, fields_of, options_of
+from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, check_readable, field_names, parse_json, shown, structure
 
 T = TypeVar("T")
 
 _WRAPPING = " \t\r\n`*\"'.“”‘’"
 _FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
+_OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 
 
 def check_output_type(output_type: Any, where: str) -> None:
@@ -23,15 +27,19 @@ def check_output_type(output_type: Any, where: str) -> None:
 
     Raises:
         PromptDefinitionError: unless it is None, ``str``, a choice (an ``Enum`` of strings
-            or a ``Literal`` of strings), an attrs class or a dataclass.
+            or a ``Literal`` of strings), or an attrs class or a dataclass that JSON can carry
+            and JSON Schema describe.
     """
     if output_type is None or output_type is str or choices_of(output_type) is not None:
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
         try:
             check_readable(output_type, where=f"{where}: output_type")
+            schema_of(output_type)
         except DataFormatError as error:
             raise PromptDefinitionError(str(error)) from None
+        except PromptDefinitionError as error:
+            raise PromptDefinitionError(f"{where}: output_type: {error}") from None
         return
     raise PromptDefinitionError(
         f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "
@@ -91,37 +99,51 @@ def _parse_json(text: str) -> Json:
 
 def _first_object(text: str) -> str | None:
     """Return the first JSON object that stands in ``text``, or None."""
-    start = text.find("{")
-    if start < 0:
+    # Not a later one if it is broken: what a truncated answer holds inside is no answer.
+    begin = _OBJECT.search(text)
+    if begin is None:
         return None
     try:
-        _, end = json.JSONDecoder().raw_decode(text, start)
+        _, end = json.JSONDecoder().raw_decode(text, begin.start())
     except (ValueError, RecursionError):
         return None
-    return text[start:end]
+    return text[begin.start() : end]
 
 
 def _renamed(data: Json, kind: Any, described: Mapping[str, Described]) -> Json:
     """Return data with the names of the fields of ``kind`` for its keys, at every depth."""
-    fields = fields_of(kind)
-    if fields and isinstance(data, dict):
-        names = _names(fields, described)
-        kinds = {field.name: field.kind for field in fields}
-        found: dict[str, Json] = {}
-        for key, value in data.items():
-            name = names.get(_folded(key))
-            if name is not None and name not in found:
-                found[name] = _renamed(value, kinds[name], described)
-        return found
+    if fields := fields_of(kind):
+        return _renamed_fields(data, fields, described) if isinstance(data, dict) else data
     if options := options_of(kind):
         return _option(data, options)
-    if isinstance(data, list) and get_args(kind):
-        return [_renamed(item, get_args(kind)[0], described) for item in data]
-    if data is not None and get_origin(kind) in (Union, UnionType):
-        for part in get_args(kind):
-            if fields_of(part) or options_of(part):
-                return _renamed(data, part, described)
+    arguments = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        parts = (_renamed(data, part, described) for part in arguments)
+        return next((found for found in parts if found != data), data)
+    if isinstance(data, list) and arguments:
+        kinds = arguments if _is_fixed(kind) else repeat(arguments[0], len(data))
+        renamed = [_renamed(item, each, described) for item, each in zip(data, kinds)]  # noqa: B905
+        return [*renamed, *data[len(renamed) :]]
+    if isinstance(data, dict) and len(arguments) == 2:
+        return {key: _renamed(value, arguments[1], described) for key, value in data.items()}
     return data
+
+
+def _is_fixed(kind: Any) -> bool:
+    return get_origin(kind) is tuple and get_args(kind)[1:] != (...,)
+
+
+def _renamed_fields(
+    data: dict[str, Json], fields: Sequence[FieldInfo], described: Mapping[str, Described]
+) -> Json:
+    names = _names(fields, described)
+    kinds = {field.name: field.kind for field in fields}
+    found: dict[str, Json] = {}
+    for key, value in data.items():
+        name = key if key in kinds else names.get(fold_name(key))
+        if name is not None and name not in found:
+            found[name] = _renamed(value, kinds[name], described)
+    return found
 
 
 def _names(fields: Sequence[FieldInfo], described: Mapping[str, Described]) -> dict[str, str]:
@@ -129,20 +151,16 @@ def _names(fields: Sequence[FieldInfo], described: Mapping[str, Described]) -> d
     names: dict[str, str] = {}
     for field in fields:
         for alias in described.get(field.key, field.described).aliases:
-            names.setdefault(_folded(alias), field.name)
+            names.setdefault(fold_name(alias), field.name)
     for field in fields:
-        names[_folded(field.name)] = field.name
+        names[fold_name(field.name)] = field.name
     return names
-
-
-def _folded(key: str) -> str:
-    return re.sub(r"[-_ ]", "", key).casefold()
 
 
 def _option(data: Json, options: tuple[str, ...]) -> Json:
     if not isinstance(data, str):
         return data
-    near = [option for option in options if _folded(option) == _folded(data)]
+    near = [option for option in options if fold_name(option) == fold_name(data)]
     return near[0] if len(near) == 1 else data
 
 

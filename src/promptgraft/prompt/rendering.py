@@ -18,9 +18,11 @@ from promptgraft.overrides.entries import (
     OutputFieldOverride,
     SectionOverride,
     SectionPath,
+    TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
-    show_path,
+    section_part,
+    tool_part,
 )
 from promptgraft.overrides.parts import PromptDescriptor, ToolCall
 from promptgraft.overrides.resolution import Resolution
@@ -66,8 +68,8 @@ def render_prompt(
         tools.extend(tools_here)
         if isinstance(section, TaskExamplesSection):
             sections.extend(_examples(descriptor, path, fresh))
-        shown.add(show_path(path))
-        shown.update(tool.name for tool in section.tools)
+        shown.add(section_part(path))
+        shown.update(tool_part(tool.name) for tool in section.tools)
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
@@ -82,23 +84,28 @@ def render_prompt(
 
 def _used(fresh: PromptOverride | None, shown: set[str]) -> set[str]:
     """Return the overridden parts that the model really receives."""
-    entries = fresh.entries() if fresh else ()
-    return {entry.part for entry in entries if _owner(entry) is None or _owner(entry) in shown}
+    removed = fresh.removed_task_examples if fresh else {}
+    return {
+        entry.part
+        for entry in (fresh.entries() if fresh else ())
+        if (_owner(entry) is None or _owner(entry) in shown)
+        and not (isinstance(entry, TaskExampleOverride) and entry.path in removed)
+    }
 
 
 def _owner(entry: Entry) -> str | None:
     """Return the section or tool that shows what an entry replaces; None for the answer's."""
     match entry:
         case SectionOverride():
-            return show_path(entry.path)
+            return entry.part
         case ToolOverride():
-            return entry.name
+            return entry.part
         case ToolExampleOverride():
-            return entry.tool_name
+            return tool_part(entry.tool_name)
         case OutputFieldOverride():
             return None
         case _:
-            return show_path(entry.path[:-1])
+            return section_part(entry.path[:-1])
 
 
 def _visible(walked: Walked, bindings: Bindings) -> Iterator[tuple[SectionPath, MarkdownSection]]:

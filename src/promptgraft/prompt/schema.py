@@ -28,11 +28,15 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
     they accept.
 
     Raises:
-        PromptDefinitionError: the type has no JSON Schema.
+        PromptDefinitionError: the type has no JSON Schema, or two of its types share a name.
     """
     notes = described or {}
     root, definitions = _components(kind)
     for owner in classes_in(kind):
+        if owner.__name__ not in definitions:
+            raise PromptDefinitionError(
+                f"type `{type_name(kind)}`: two types are named `{owner.__name__}`; rename one"
+            )
         _decorate(definitions[owner.__name__], owner, notes, definitions)
     if options := options_of(kind):
         text = describe(notes.get(type_name(kind), NOTHING_SAID), options)
@@ -43,6 +47,8 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
 def bare_schema(kind: Any) -> object:
     """Return the JSON Schema of a type and all it refers to, without what people say of it."""
     root, definitions = _components(kind)
+    for body in definitions.values():
+        body.pop("description", None)  # the docstring
     return [root, definitions]
 
 
@@ -68,9 +74,13 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
         )
     except TypeError as error:
         raise PromptDefinitionError(
-            f"type `{type_name(kind)}` has no JSON Schema: {error}"
+            f"type `{type_name(kind)}` has no JSON Schema: {str(error).splitlines()[-1]}"
         ) from None
-    return root, dict(definitions)
+    except KeyError:  # what msgspec says of two types with one name in one module
+        raise PromptDefinitionError(
+            f"type `{type_name(kind)}`: two types share a name; rename one"
+        ) from None
+    return root, {name: dict(body) for name, body in definitions.items()}
 
 
 def _decorate(

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
-from promptgraft.prompt.fields import classes_in, fields_of
+from promptgraft.prompt.fields import fields_of
+from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import field_names, shown, structure, unstructure
 
 ParamsT = TypeVar("ParamsT")
@@ -55,8 +56,8 @@ class Tool(Generic[ParamsT, ResultT]):
         overridable: whether stores may replace description and examples.
 
     Raises:
-        PromptDefinitionError: the name is none, ``params_type`` is no class of fields, or an
-            example does not fit the types.
+        PromptDefinitionError: the name is none, ``params_type`` is no class of fields or has no
+            JSON Schema, or an example does not fit the types.
     """
 
     name: str
@@ -79,7 +80,10 @@ class Tool(Generic[ParamsT, ResultT]):
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
-        classes_in(self.params_type)
+        try:
+            schema_of(self.params_type)
+        except PromptDefinitionError as error:
+            raise PromptDefinitionError(f"tool `{self.name}`: params_type: {error}") from None
         for index, example in enumerate(self.examples):
             where = f"tool `{self.name}`: example {index}"
             check_value(example.input, self.params_type, where=f"{where}: input")

@@ -28,7 +28,7 @@ from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 
-NEAR = 0.45
+NEAR = 0.65
 """How near a worked example must be to be followed; see :class:`Nearness`."""
 
 _MOST_CALLS = 8

@@ -26,7 +26,7 @@ from promptgraft.optimizers.types import (
     TraceFormatter,
     is_finite,
 )
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.serde import shown
@@ -78,14 +78,23 @@ def _as_targets(targets: Iterable[ToolExampleTarget]) -> tuple[ToolExampleTarget
     return tuple(targets)
 
 
-def _as_paths(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
-    _check_sequence(paths, "expected a tuple of paths")
+def _as_sections(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
+    _check_sequence(paths, "target_section_paths: expected a tuple of section paths")
+    return tuple(paths)
+
+
+def _as_task_examples(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
+    _check_sequence(paths, "target_task_examples: expected a tuple of paths")
     return tuple(paths)
 
 
 def _as_examples(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
     _check_sequence(examples, "training_examples: expected a sequence of GepaExample")
     return tuple(examples)
+
+
+def _are_names(keys: tuple[object, ...]) -> bool:
+    return all(isinstance(key, str) for key in keys)
 
 
 def _check_sequence(values: object, expected: str) -> None:
@@ -143,13 +152,15 @@ class GepaConfig:
     rollout_budget: int
     minibatch_size: int
     pareto_set_size: int
-    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_paths)
+    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_sections)
     target_tools: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
     target_output_fields: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
     target_tool_examples: tuple[ToolExampleTarget, ...] = attrs.field(
         default=(), converter=_as_targets
     )
-    target_task_examples: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_paths)
+    target_task_examples: tuple[SectionPath, ...] = attrs.field(
+        default=(), converter=_as_task_examples
+    )
     training_examples: tuple[GepaExample, ...] = attrs.field(converter=_as_examples, repr=False)
     feedback_fn: FeedbackFn
     example_formatter: ExampleFormatter | None = None
@@ -222,8 +233,8 @@ class GepaConfig:
         )
         if not modules:
             raise ConfigError(
-                "targets: expected something that may change, found nothing; name sections, "
-                "tools, examples or output fields"
+                "enable_example_generation: the prompt has no section of task examples to write "
+                "for; add a TaskExamplesSection or name another target"
             )
         return modules
 
@@ -277,9 +288,10 @@ class GepaConfig:
     def _check_targets(self) -> None:
         for name in ("target_section_paths", "target_task_examples"):
             for path in getattr(self, name):
-                if not isinstance(path, tuple) or not all(isinstance(key, str) for key in path):
+                keys: object = path
+                if not isinstance(keys, tuple) or not keys or not _are_names(keys):
                     raise ConfigError(
-                        f"{name}: expected tuples of keys such as ('policies', 'refunds'), "
+                        f"{name}: expected tuples of section keys such as ('policies', 'refunds'), "
                         f"found {shown(path)}"
                     )
         for example in self.target_tool_examples:
@@ -287,11 +299,17 @@ class GepaConfig:
                 raise ConfigError(
                     f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
                 )
+        if not self.enable_example_generation and not any(getattr(self, n) for n in _TARGETS):
+            raise ConfigError(
+                "target_section_paths: expected at least one part that may change, here or under "
+                "another target, found none"
+            )
         for name in _TARGETS:
             seen: set[object] = set()
             for target in getattr(self, name):
                 if target in seen:
-                    raise ConfigError(f"{name}: {shown(target)} is named twice")
+                    named = show_path(target) if isinstance(target, tuple) else target
+                    raise ConfigError(f"{name}: `{named}` is named twice")
                 seen.add(target)
 
     def _check_examples(self) -> None:

@@ -1,0 +1,271 @@
+"""The base that all of our stores share: everything they do, on three primitives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from promptgraft.errors import InvalidOverrideError, UnknownPartError
+from promptgraft.overrides.checks import (
+    UNBOUND,
+    bound_entry,
+    check_names,
+    checked_entry,
+    is_fresh,
+)
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    Entry,
+    OutputFieldOverride,
+    RemovedTaskExample,
+    SectionOverride,
+    SectionPath,
+    TaskExampleOverride,
+    TaskStepOverride,
+    ToolExampleOverride,
+    ToolOverride,
+    section_part,
+)
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.sources import is_replaced, source_entries
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance
+from promptgraft.overrides.validation import (
+    check_path,
+    check_provenance,
+)
+
+Change = Callable[[PromptOverride], PromptOverride]
+"""Computes the next state of a tag from the present one; pure, may raise to refuse."""
+
+
+class BasePromptOverridesStore(ABC):
+    """Everything a store does, on three primitives: ``resolve``, ``mutate`` and ``delete``."""
+
+    @abstractmethod
+    def resolve(
+        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
+    ) -> PromptOverride | None: ...
+
+    @abstractmethod
+    def mutate(
+        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
+    ) -> PromptOverride:
+        """Replace what is kept at ``address`` by ``change`` of it, and return that.
+
+        One lock is held while the present state is read, ``change`` runs and the result is
+        written, so that two writers never lose a change. When ``change`` raises, or returns
+        the state that it was given, nothing is written.
+        """
+
+    @abstractmethod
+    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None: ...
+
+    def upsert(
+        self,
+        descriptor: PromptDescriptor,
+        override: PromptOverride,
+        *,
+        provenance: Provenance | None = None,
+    ) -> PromptOverride:
+        address = OverrideAddress(override.ns, override.prompt_key, override.tag)
+        if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
+            raise InvalidOverrideError(
+                f"the override is for prompt `{address.ns}/{address.prompt_key}`, the descriptor "
+                f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
+            )
+
+        if provenance is not None:
+            check_provenance(provenance)
+
+        def change(present: PromptOverride) -> PromptOverride:
+            visible = self._visible(descriptor, address.tag, present)
+            written = override.holding(_written(descriptor, override, present, visible))
+            changed = present.merged_with(written)
+            check_names(descriptor, written, self._visible(descriptor, address.tag, changed))
+            return changed
+
+        return self.mutate(address, change, provenance=provenance)
+
+    def set_section_override(
+        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
+    ) -> PromptOverride:
+        entry = SectionOverride(path=check_path(path), expected_hash=UNBOUND, body=body)
+        return self._set(prompt, tag, entry)
+
+    def set_tool_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        name: str,
+        description: str | None = None,
+        param_descriptions: Mapping[str, str] | None = None,
+    ) -> PromptOverride:
+        entry = ToolOverride(
+            name=name,
+            expected_hash=UNBOUND,
+            description=description,
+            param_descriptions=param_descriptions or {},
+        )
+        return self._set(prompt, tag, entry)
+
+    def set_tool_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        tool_name: str,
+        example_index: int,
+        description: str | None = None,
+        input_json: str | None = None,
+        output_json: str | None = None,
+    ) -> PromptOverride:
+        entry = ToolExampleOverride(
+            tool_name=tool_name,
+            example_index=example_index,
+            expected_hash=UNBOUND,
+            description=description,
+            input_json=input_json,
+            output_json=output_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def set_task_example_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        path: SectionPath,
+        objective: str | None = None,
+        outcome_json: str | None = None,
+        step_overrides: Mapping[int, TaskStepOverride] | None = None,
+        steps_json: str | None = None,
+    ) -> PromptOverride:
+        entry = TaskExampleOverride(
+            path=check_path(path),
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            step_overrides=step_overrides or {},
+            steps_json=steps_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def add_task_example(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        container_path: SectionPath,
+        key: str,
+        objective: str,
+        outcome_json: str,
+        steps_json: str,
+    ) -> PromptOverride:
+        entry = AddedTaskExample(
+            container_path=check_path(container_path),
+            example_key=key,
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            steps_json=steps_json,
+        )
+        return self._set(prompt, tag, entry)
+
+    def remove_task_example(
+        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        descriptor = prompt.descriptor
+        removed = RemovedTaskExample(path=check_path(path), expected_hash=UNBOUND)
+
+        def change(present: PromptOverride) -> PromptOverride:
+            if path in present.added_task_examples:
+                return present.without(present.added_task_examples[path])
+            entry = checked_entry(descriptor, bound_entry(descriptor, removed))
+            return present.merged_with(present.holding([entry]))
+
+        return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
+
+    def set_output_field_override(
+        self,
+        prompt: PromptLike,
+        *,
+        tag: str = DEFAULT_TAG,
+        field: str,
+        description: str | None = None,
+        aliases: Iterable[str] | None = None,
+        value_descriptions: Mapping[str, str] | None = None,
+    ) -> PromptOverride:
+        entry = OutputFieldOverride(
+            field=field,
+            expected_hash=UNBOUND,
+            description=description,
+            aliases=aliases,
+            value_descriptions=value_descriptions or {},
+        )
+        return self._set(prompt, tag, entry)
+
+    def remove_section_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
+    ) -> PromptOverride:
+        part = section_part(check_path(path))
+        return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
+
+    def remove_override(
+        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
+    ) -> PromptOverride:
+        def change(present: PromptOverride) -> PromptOverride:
+            for entry in present.entries():
+                if entry.part == part:
+                    return present.without(entry)
+            kept = ", ".join(f"`{entry.part}`" for entry in present.entries()) or "none"
+            raise UnknownPartError(
+                f"tag `{tag}` of prompt `{ns}/{prompt_key}` keeps no override of `{part}`; "
+                f"kept: {kept}"
+            )
+
+        return self.mutate(OverrideAddress(ns, prompt_key, tag), change)
+
+    def seed(self, prompt: PromptLike, *, tag: str = DEFAULT_TAG) -> PromptOverride:
+        descriptor = prompt.descriptor
+
+        def change(present: PromptOverride) -> PromptOverride:
+            visible = self._visible(descriptor, tag, present)
+            missing = [
+                checked_entry(descriptor, entry)
+                for entry in source_entries(prompt)
+                if not is_replaced(descriptor, visible, entry)
+            ]
+            return present.merged_with(present.holding(missing))
+
+        return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
+
+    def _set(self, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
+        """Write one entry, bound to the present source."""
+        descriptor = prompt.descriptor
+        address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+        bound = bound_entry(descriptor, entry)
+        return self.upsert(descriptor, address.empty().holding([bound]))
+
+    def _visible(
+        self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
+    ) -> PromptOverride:
+        """Return what a reader would see; a store over another one sees that one's too."""
+        del descriptor, tag
+        return present
+
+
+def _written(
+    descriptor: PromptDescriptor,
+    override: PromptOverride,
+    present: PromptOverride,
+    visible: PromptOverride,
+) -> Iterator[Entry]:
+    """Yield the entries to write; those that are kept already are not checked again."""
+    for entry in override.entries():
+        if present.find(entry) == entry:
+            yield entry
+        # Of a store below only what applies is taken over; the rest shows through as it did.
+        elif visible.find(entry) != entry or is_fresh(descriptor, entry):
+            yield checked_entry(descriptor, entry)
