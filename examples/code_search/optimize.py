@@ -38,8 +38,8 @@ KINDS: dict[str, dict[str, Any]] = {
 def run_settings(seed: int) -> dict[str, Any]:
     """Return the settings that do not depend on what may change."""
     return {
-        "rollout_budget": 2500,
-        "minibatch_size": 16,
+        "rollout_budget": 3000,
+        "minibatch_size": 20,
         "pareto_set_size": 25,
         "training_examples": load_questions(HERE / "train.jsonl"),
         "feedback_fn": feedback,

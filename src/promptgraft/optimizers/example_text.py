@@ -1,20 +1,34 @@
+<<<<<<< HEAD
 """Parts that are more than free text, as reflectors are shown them and write them back.
 
 A part is written as ``name: value`` lines. Texts that a line cannot hold are written as JSON
 strings; values of tools are JSON. Reading puts up with what models write instead: other case and
 decoration of names, JSON over several lines or in a fence, comments, trailing commas, curly quotes.
+=======
+"""The texts in which a reflection model is shown, and writes back, parts with several fields.
+
+A field is a line ``name: value``; values are texts or JSON, and may go over several lines.
+>>>>>>> 39b3cc8 (sync)
 """
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+=======
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+>>>>>>> 39b3cc8 (sync)
 
 import attrs
 
 from promptgraft.errors import DataFormatError
+<<<<<<< HEAD
 from promptgraft.optimizers.loose_json import bracket_depth, read_loose_json
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.overrides.parts import ToolCall, WorkedExample
@@ -29,11 +43,49 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?")
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’"}
 _JSON_FIELDS = frozenset({"input", "output"})
+=======
+from promptgraft.optimizers.loose_fields import FieldKind, FieldNames, Fields, Head
+from promptgraft.optimizers.loose_json import MAX_DEPTH, is_silent, read_json, unquoted
+from promptgraft.optimizers.loose_lines import Lines, block_header
+from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
+from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
+from promptgraft.serde import Json, shown
+
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_FENCED = re.compile(r"(?P<run>`{3,}+|~{3,}+)[^`\n]*+\n(?P<body>.*)\n(?P=run)", re.DOTALL)
+_KEY_CHARS = 64
+_KEY_GAP = re.compile(r"[^a-z0-9_]+")
+_LIST_OF_NAMES = "aliases"
+
+_TOOL_EXAMPLE = {
+    "description": FieldKind.TEXT,
+    "input": FieldKind.JSON,
+    "output": FieldKind.JSON_OR_TEXT,
+}
+_STEP = {"tool": FieldKind.WORD, **_TOOL_EXAMPLE}
+_TASK_EXAMPLE = {
+    "key": FieldKind.WORD,
+    "objective": FieldKind.TEXT,
+    "steps": FieldKind.STEPS,
+    "outcome": FieldKind.JSON_OR_TEXT,
+}
+_SYNONYMS = {"tool_name": FieldKind.WORD}
+>>>>>>> 39b3cc8 (sync)
 
 
 @attrs.frozen(kw_only=True)
 class ToolExampleText:
+<<<<<<< HEAD
     """An example of a tool as it was written; input and output are JSON in one line."""
+=======
+    """An example of a tool, as a model wrote it.
+
+    Attributes:
+        description: when or why one would make the call.
+        input_json: the parameters as one line of JSON.
+        output_json: the result as one line of JSON.
+    """
+>>>>>>> 39b3cc8 (sync)
 
     description: str
     input_json: str
@@ -42,7 +94,18 @@ class ToolExampleText:
 
 @attrs.frozen(kw_only=True)
 class StepText:
+<<<<<<< HEAD
     """A step of a task example as it was written; input and output are JSON in one line."""
+=======
+    """A step of a task example, as a model wrote it.
+
+    Attributes:
+        tool_name: the tool.
+        description: why it is called.
+        input_json: the parameters as one line of JSON.
+        output_json: the result as one line of JSON.
+    """
+>>>>>>> 39b3cc8 (sync)
 
     tool_name: str
     description: str
@@ -52,7 +115,18 @@ class StepText:
 
 @attrs.frozen(kw_only=True)
 class TaskExampleText:
+<<<<<<< HEAD
     """A task example as it was written; the outcome is JSON in one line, also a text."""
+=======
+    """A task example, as a model wrote it.
+
+    Attributes:
+        key: how the model named it, in whatever form.
+        objective: what is asked.
+        steps: the calls, in order.
+        outcome_json: the answer as one line of JSON, also when it is a text.
+    """
+>>>>>>> 39b3cc8 (sync)
 
     key: str | None
     objective: str
@@ -60,14 +134,37 @@ class TaskExampleText:
     outcome_json: str
 
 
+<<<<<<< HEAD
 @attrs.frozen
 class _Field:
     name: str
     value: str
+=======
+def read_tool_example(text: str) -> ToolExampleText:
+    """Return the example of a tool that a model wrote.
+
+    Raises:
+        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
+    """
+    with _refusing():
+        body = _body(text)
+        found = _whole(body, _TOOL_EXAMPLE_NAMES)
+        if found is None:
+            found = {}
+            fields = Fields(body, _TOOL_EXAMPLE)
+            while head := fields.head():
+                _put(found, head.name, fields.value(head), "")
+        return ToolExampleText(
+            description=_text(found, "description", ""),
+            input_json=_json(found, "input", ""),
+            output_json=_json(found, "output", ""),
+        )
+>>>>>>> 39b3cc8 (sync)
 
 
 def write_tool_example(call: ToolCall) -> str:
     """Return an example of a tool in the form that :func:`read_tool_example` reads."""
+<<<<<<< HEAD
     return "\n".join(
         [
             f"description: {_inline(call.description)}",
@@ -89,11 +186,44 @@ def read_tool_example(text: str) -> ToolExampleText:
         input_json=_json(fields, "input", "input"),
         output_json=_json_or_text(fields, "output", "output"),
     )
+=======
+    return "\n".join(_call_lines(call, ""))
+
+
+def read_task_example(text: str, *, outcome_is_text: bool) -> TaskExampleText:
+    """Return the task example that a model wrote; a key is optional.
+
+    ``outcome_is_text`` takes the outcome as it stands; otherwise it is JSON, or a bare text.
+
+    Raises:
+        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
+    """
+    with _refusing():
+        body = _body(text)
+        found = _whole(body, _TASK_EXAMPLE_NAMES)
+        if found is None:
+            found = _read_task_fields(body, outcome_is_text=outcome_is_text)
+        steps = _required(found, "steps", "")
+        if steps is None:
+            raise _empty("steps: expected items that begin with `- tool: NAME`, or `[]`")
+        if not isinstance(steps, list):
+            raise DataFormatError(f"steps: expected a list, found {shown(steps)}")
+        outcome = _text if outcome_is_text else _json
+        return TaskExampleText(
+            key=_text(found, "key", "") if found.get("key") is not None else None,
+            objective=_objective(found),
+            steps=tuple(_step(step, f"step {index + 1}: ") for index, step in enumerate(steps)),
+            outcome_json=one_line(_text(found, "outcome", ""))
+            if outcome_is_text
+            else _json(found, "outcome", ""),
+        )
+>>>>>>> 39b3cc8 (sync)
 
 
 def write_task_example(example: WorkedExample, *, key: str | None = None) -> str:
     """Return a task example in the form that :func:`read_task_example` reads."""
     lines = [] if key is None else [f"key: {key}"]
+<<<<<<< HEAD
     lines += [f"objective: {_inline(example.objective)}", "steps:"]
     for step in example.steps:
         lines += [
@@ -343,3 +473,60 @@ def _folded(name: str) -> str:
 
 def _unparsable(detail: str) -> InvalidProposalError:
     return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
+=======
+    lines.append(_text_field("objective", example.objective, ""))
+    lines.append("steps:" if example.steps else "steps: []")
+    for step in example.steps:
+        lines += [f"  - tool: {step.tool_name}", *_call_lines(step, "    ")]
+    return "\n".join([*lines, f"outcome: {example.outcome_json}"])
+
+
+def read_said(text: str, names: Collection[str]) -> dict[str, str]:
+    """Return the text of each field that a model wrote one for; others are left out.
+
+    Args:
+        text: what it wrote.
+        names: the fields that there are, such as ``description`` and ``param query``.
+
+    Raises:
+        InvalidProposalError: it names another field, or holds unusable characters.
+    """
+    known = FieldNames(names)
+    with _refusing():
+        body = _body(text)
+        found = _whole(body, known)
+        if found is None:
+            found = {}
+            fields = Fields(
+                body, dict.fromkeys(names, FieldKind.TEXT), is_foreign=_foreign_to(names)
+            )
+            while head := fields.head():
+                _put(found, head.name, fields.value(head), "")
+        if not found:
+            raise _empty(f"expected at least one field; found none of {', '.join(names)}")
+        return {name: _said(name, value) for name, value in found.items()}
+
+
+def write_said(said: Mapping[str, str]) -> str:
+    """Return texts by name in the form that :func:`read_said` reads."""
+    lines = [_text_field(name, text, "") if text else f"{name}:" for name, text in said.items()]
+    text = "\n".join(lines)
+    try:
+        is_clear = read_said(text, said) == said
+    except InvalidProposalError:
+        is_clear = False
+    # Names may be anything, the options of a choice among them; JSON can hold all of them.
+    return text if is_clear or not said else one_line(dict(said))
+
+
+def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
+    """Return a key for a task example that is like ``wanted``, and none of ``taken``."""
+    decomposed = unicodedata.normalize("NFKD", (wanted or "").casefold())
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    key = _KEY_GAP.sub("-", letters).strip("-_")[:_KEY_CHARS].strip("-_") or "example"
+    used = set(taken)
+    for number in itertools.count(2):
+        if key not in used:
+            return key
+        ...
+>>>>>>> 39b3cc8 (sync)

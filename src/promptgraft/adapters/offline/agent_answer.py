@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 import attrs
 
 from promptgraft.adapters.offline.agent_calls import Analogy, NothingThereError, leaves
+from promptgraft.adapters.offline.agent_names import plain_words
 from promptgraft.adapters.offline.agent_patterns import Pattern, rules_of
 from promptgraft.adapters.offline.learner import lesson_of
 from promptgraft.adapters.offline.words import terms
@@ -46,8 +47,11 @@ class Answering:
 
     @property
     def evidence(self) -> str:
-        """The input and every text in the results."""
-        return "\n".join((self.text, *self.found()))
+        """The plain words of the input and of every text in the results.
+
+        Names are left out: they say which one, not of which kind.
+        """
+        return " ".join(plain_words("\n".join((self.text, *self.found()))))
 
     def found(self) -> Iterator[str]:
         """Yield the texts in the results, in order."""
@@ -142,8 +146,9 @@ class _Filling:
             option = _at(pattern.outcome, path)
             if isinstance(option, str):
                 results = (leaf for call in pattern.calls for _, leaf in leaves(call.output))
-                words = (pattern.objective, *(leaf for leaf in results if isinstance(leaf, str)))
-                yield f"{' '.join(' '.join(words).split())[:_LONGEST_LINE]}\n{option}"
+                texts = (pattern.objective, *(leaf for leaf in results if isinstance(leaf, str)))
+                words = " ".join(plain_words("\n".join(texts)))
+                yield f"{words[:_LONGEST_LINE]}\n{option}"
 
 
 _EMPTY: dict[Any, Json] = {str: "", int: 0, float: 0.0, bool: False, list: [], tuple: [], dict: {}}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.adapters.offline.agent_calls import leaves
+from promptgraft.adapters.offline.agent_names import plain_words
 from promptgraft.adapters.offline.agent_patterns import Call, read_json
 from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample, read_task
 from promptgraft.adapters.offline.names import names_of
@@ -65,9 +66,10 @@ class Case:
 
     @functools.cached_property
     def evidence(self) -> str:
-        """The input, and the texts that the right calls find."""
+        """The plain words of the input, and of what the right calls find."""
         found = (leaf for call in self.right for _, leaf in leaves(call.output))
-        return "\n".join((self.shown.input, *(leaf for leaf in found if isinstance(leaf, str))))
+        texts = (self.shown.input, *(leaf for leaf in found if isinstance(leaf, str)))
+        return " ".join(plain_words("\n".join(texts)))
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ from promptgraft.adapters.offline.words import content_words, term
 _LONGEST_TEXT = 20_000
 _NAME = re.compile(
     r"`(?P<ticked>[^`\n]{1,200})`"
-    r"|(?<!\w)\"(?P<quoted>[^\"\n]{1,200})\"(?!\w)"
+    r"|(?<![\w\"])\"(?P<quoted>[^\"\n]{1,200})\"(?![\w\"])"
     r"|(?<![\w/.-])(?P<path>(?:[\w-]{1,60}/){1,12}[\w.-]{0,59}\w|[\w-]{1,60}\.[a-z]{1,4})(?![\w/])"
     r"|(?<!\w)(?P<word>[^\W\d]\w{0,79})(?!\w)"
     r"|(?<![\w.])(?P<number>\d{1,15})(?![\w.])"

@@ -17,7 +17,7 @@ from promptgraft.adapters.offline.agent_meta import (
     Question,
     read_question,
 )
-from promptgraft.adapters.offline.agent_names import plain_words
+from promptgraft.adapters.offline.agent_names import form_of, invented, plain_words
 from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample
 from promptgraft.adapters.offline.names import names_of
 from promptgraft.adapters.offline.reflector import rewrite
@@ -103,25 +103,29 @@ def _as_choice(case: Case, field: Field) -> ShownExample:
 
 
 def _tool(question: Question, words_per_failure: int) -> str:
-    """Return the descriptions with words of the inputs that this tool was the right one for."""
+    """Return the descriptions with what the inputs that the tool is right for have in common.
+
+    That is words, and made-up names of the kinds that only those inputs have.
+    """
     name = question.part.removeprefix("tool ")
     right = [case for case in question.cases if case.right]
-    others = {
-        term(word)
-        for case in right
-        if case.right[0].tool != name
-        for word in plain_words(case.shown.input)
-    }
+    mine = [case for case in right if case.right[0].tool == name]
+    others = [case.shown.input for case in right if case.right[0].tool != name]
     missed = [
-        case
-        for case in right
-        if case.right[0].tool == name and (not case.called or case.called[0].tool != name)
+        case.shown.input for case in mine if not case.called or case.called[0].tool != name
     ]
+    taken = frozenset[str]().union(*map(form_of, others))
     words = _frequent(
-        [word for word in plain_words(case.shown.input) if term(word) not in others]
-        for case in missed
+        [word for word in plain_words(text) if term(word) not in taken] for text in missed
     )
-    return _with_words(question.task.current, words[: words_per_failure * len(missed)])
+    samples = [
+        sample
+        for text in missed
+        for sample in invented(text).values()
+        if not form_of(sample) & taken and sample not in question.task.current
+    ]
+    limit = words_per_failure * len(missed)
+    return _with_words(question.task.current, [*dict.fromkeys(samples), *words[:limit]])
 
 
 def _frequent(texts: Iterable[Sequence[str]]) -> list[str]:
@@ -133,7 +137,7 @@ def _frequent(texts: Iterable[Sequence[str]]) -> list[str]:
 def _with_words(text: str, words: Sequence[str]) -> str:
     """Return descriptions with words added to the first, those that are not there yet."""
     known = {term(word) for word in plain_words(text)}
-    new = [word for word in words if term(word) not in known]
+    new = [word for word in words if term(word) not in known and word not in text]
     lines = text.split("\n")
     for position, line in enumerate(lines):
         if new and line.startswith(_DESCRIPTION.rstrip()):
