@@ -39,7 +39,7 @@ def test_sleeping_for_no_time_does_nothing(seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [-0.1, math.nan])
 def test_a_fake_clock_cannot_go_back(seconds: float) -> None:
     clock = FakeClock()
-    with pytest.raises(ValueError, match="^a clock cannot go back; expected seconds >= 0, found"):
+    with pytest.raises(ValueError, match=r"^a clock cannot go back; expected seconds >= 0, found"):
         clock.advance(seconds)
     assert clock.monotonic() == 0.0
 

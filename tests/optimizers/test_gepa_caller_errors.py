@@ -97,7 +97,7 @@ def test_a_feedback_function_that_fails_among_threads_names_the_first_example() 
 
     with (
         ThreadPoolExecutor(6) as executor,
-        pytest.raises(FeedbackError, match=r"on example `e\d` raised ValueError: no label for e"),
+        pytest.raises(FeedbackError, match="on example `e0` raised ValueError: no label for e0"),
     ):
         optimize(config(feedback_fn=fail), executor=executor)
 

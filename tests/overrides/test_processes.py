@@ -57,7 +57,11 @@ def test_eight_processes_that_write_at_once_lose_nothing(root: Path) -> None:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
         for writer in writers:
-            writer.communicate("go\n", timeout=60)
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        for writer in writers:
+            writer.communicate(timeout=60)
     finally:
         for writer in writers:
             writer.kill()

@@ -116,7 +116,7 @@ def test_a_parameter_replaces_the_earlier_one_of_its_class() -> None:
 
 @pytest.mark.parametrize("param", [5, "subject", None, ["subject"], Ticket, {1: "x"}, object()])
 def test_what_has_no_named_fields_cannot_be_bound(param: object) -> None:
-    with pytest.raises(BindingError, match="bind: expected attrs or dataclass instances, or map"):
+    with pytest.raises(BindingError, match=r"^bind: expected attrs or dataclass instances, or map"):
         prompt_of("").bind(param)
 
 

@@ -127,6 +127,12 @@ def test_options_that_differ_by_case_only_must_be_answered_exactly() -> None:
         parse_output(Mood, "BAD")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("inner", ["request", "refund", "fund req", "nd request"])
+def test_an_option_inside_a_longer_one_is_not_named(inner: str) -> None:
+    kind: Any = Literal[inner, "refund request"]
+    assert parse_output(kind, "It is a refund request.") == "refund request"
+
+
 def test_text_is_taken_as_it_is() -> None:
     text = ' "quoted" \n```\n'
     assert parse_output(str, text) == text

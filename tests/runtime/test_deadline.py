@@ -33,7 +33,7 @@ def test_a_deadline_that_has_passed_stops_what_asks() -> None:
     clock = FakeClock()
     deadline = Deadline.after(1, clock=clock)
     clock.advance(1)
-    with pytest.raises(DeadlineExceededError, match="^the deadline of the run has passed"):
+    with pytest.raises(DeadlineExceededError, match=r"^the deadline of the run has passed"):
         deadline.check()
     with pytest.raises(TimeoutError):
         deadline.check()

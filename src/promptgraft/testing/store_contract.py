@@ -16,7 +16,8 @@ that needs a fixture overrides the fixture ``store`` instead:
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import attrs
 import pytest
@@ -26,10 +27,14 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
-from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.types import SkipReason
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.overrides.types import (
+    PromptDescriptor,
+    PromptOverride,
+    SectionPath,
+    SkipReason,
+)
+from promptgraft.overrides.validation import MAX_BODY_CHARS, resolve_override
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     PROMPT,
@@ -260,6 +265,26 @@ class PromptOverridesStoreContract(StoreRefusals):
         expected = {path: f"by {path[0]}" for path in paths}
         assert bodies(store.resolve(prompt.descriptor)) == expected
 
+    def test_a_write_in_the_middle_of_another_is_not_lost(
+        self, store: PromptOverridesStore
+    ) -> None:
+        store.set_section_override(PROMPT, path=RULES, body="before")
+        begun: list[Future[PromptOverride]] = []
+
+        def interrupt() -> None:
+            if not begun:
+                body = "in the middle"
+                begun.append(pool.submit(store.set_section_override, PROMPT, path=TONE, body=body))
+                wait(begun, timeout=0.2)  # a store with a lock does not let it through
+
+        with ThreadPoolExecutor(1) as pool:
+            store.seed(_InterruptedPrompt(PROMPT, interrupt))
+        assert bodies(store.resolve(PROMPT.descriptor)) == {
+            TASK: PROMPT.section_body(TASK),
+            RULES: "before",
+            TONE: "in the middle",
+        }
+
     def test_readers_never_see_half_a_write(self, store: PromptOverridesStore) -> None:
         states = [
             override_of(PROMPT, *(entry(PROMPT, path, word) for path in (RULES, TONE)))
@@ -281,3 +306,19 @@ class PromptOverridesStoreContract(StoreRefusals):
                 store.upsert(PROMPT.descriptor, states[count % 2])
             written.set()
             assert all(reader.result() for reader in readers)
+
+
+class _InterruptedPrompt:
+    """A prompt during whose reading something else happens."""
+
+    def __init__(self, prompt: FakePrompt, interrupt: Callable[[], None]) -> None:
+        self._prompt = prompt
+        self._interrupt = interrupt
+
+    @property
+    def descriptor(self) -> PromptDescriptor:
+        return self._prompt.descriptor
+
+    def section_body(self, path: SectionPath) -> str:
+        self._interrupt()
+        return self._prompt.section_body(path)
