@@ -106,7 +106,7 @@ def test_an_answer_that_is_nested_too_deeply_is_refused(levels: int) -> None:
     for _ in range(levels):
         nested = [nested]
 
-    with pytest.raises(DataFormatError, match="`k`: .*the data is nested too deeply"):
+    with pytest.raises(DataFormatError, match=r"`k`: .*the data is nested too deeply"):
         encode_record(Record("k", DIGEST, "rollout", nested))
 
 

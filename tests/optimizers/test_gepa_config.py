@@ -64,7 +64,10 @@ def test_a_share_or_a_score_that_is_no_finite_number_is_refused(name: str, value
 
 def test_a_share_outside_0_to_1_is_refused() -> None:
     for value in (-0.1, 1.1):
-        refused(f"max_unscored_share: expected a number from 0 to 1, found {value}", max_unscored_share=value)
+        refused(
+            f"max_unscored_share: expected a number from 0 to 1, found {value}",
+            max_unscored_share=value,
+        )
     assert config(max_unscored_share=0).max_unscored_share == 0
     assert config(max_unscored_share=1).max_unscored_share == 1
 
@@ -98,7 +101,9 @@ def test_unknown_choices_are_refused() -> None:
 
 
 def test_targets_that_are_no_paths_are_refused() -> None:
-    refused("target_section_paths: expected at least one part that may change", target_section_paths=())
+    refused(
+        "target_section_paths: expected at least one part that may change", target_section_paths=()
+    )
     for value in (None, "rules", 5):
         refused(
             f"target_section_paths: expected a tuple of section paths, found {value!r}",

@@ -30,10 +30,7 @@ from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.sources import is_replaced, source_entries
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance
-from promptgraft.overrides.validation import (
-    check_path,
-    check_provenance,
-)
+from promptgraft.overrides.validation import check_path, check_provenance
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, may raise to refuse."""

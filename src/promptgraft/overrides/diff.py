@@ -62,7 +62,9 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
-    order = {entry.part: position for position, entry in enumerate(source_entries(prompt, fixed=True))}
+    order = {
+        entry.part: position for position, entry in enumerate(source_entries(prompt, fixed=True))
+    }
     entries = sorted(override.entries(), key=lambda entry: order.get(entry.part, len(order)))
     return tuple(
         _diff(

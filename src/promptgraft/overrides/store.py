@@ -18,11 +18,7 @@ from promptgraft.overrides.entries import (
 )
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance, Revision
-from promptgraft.overrides.validation import (
-    check_key,
-    check_ns,
-    check_tag,
-)
+from promptgraft.overrides.validation import check_key, check_ns, check_tag
 
 DEFAULT_TAG = "latest"
 

@@ -27,14 +27,12 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.types import (
-    PromptDescriptor,
-    PromptOverride,
-    SectionPath,
-    SkipReason,
-)
-from promptgraft.overrides.validation import MAX_BODY_CHARS, resolve_override
+from promptgraft.overrides.types import PromptOverride, SkipReason
+from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     PROMPT,

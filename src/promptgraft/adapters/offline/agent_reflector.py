@@ -111,9 +111,7 @@ def _tool(question: Question, words_per_failure: int) -> str:
     right = [case for case in question.cases if case.right]
     mine = [case for case in right if case.right[0].tool == name]
     others = [case.shown.input for case in right if case.right[0].tool != name]
-    missed = [
-        case.shown.input for case in mine if not case.called or case.called[0].tool != name
-    ]
+    missed = [case.shown.input for case in mine if not case.called or case.called[0].tool != name]
     taken = frozenset[str]().union(*map(form_of, others))
     words = _frequent(
         [word for word in plain_words(text) if term(word) not in taken] for text in missed

@@ -1,7 +1,11 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
-from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.config import GepaConfig, ToolExampleTarget
 from promptgraft.optimizers.gepa.events import (
+    GepaExampleGenerated,
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
     GepaMutationAccepted,
     GepaMutationProposed,
     GepaMutationRejected,
@@ -10,7 +14,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaRolloutCompleted,
 )
 from promptgraft.optimizers.gepa.optimizer import GepaOptimizer
-from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.optimizers.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.optimizers.types import (
     Candidate,
     ExampleFormatter,
@@ -25,8 +29,13 @@ __all__ = [
     "Candidate",
     "ExampleFormatter",
     "FeedbackFn",
+    "GeneratedTaskExample",
     "GepaConfig",
     "GepaExample",
+    "GepaExampleGenerated",
+    "GepaMergeAccepted",
+    "GepaMergeAttempted",
+    "GepaMergeRejected",
     "GepaMutationAccepted",
     "GepaMutationProposed",
     "GepaMutationRejected",
@@ -37,5 +46,6 @@ __all__ = [
     "GepaRolloutCompleted",
     "RolloutFeedback",
     "RolloutRecord",
+    "ToolExampleTarget",
     "TraceFormatter",
 ]

@@ -1,0 +1,191 @@
+"""A prompt with every kind of part, and models that look at one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import attrs
+
+from promptgraft import (
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    InMemoryPromptOverridesStore,
+    MarkdownSection,
+    OptimizationContext,
+    Prompt,
+    PromptResponse,
+    PromptTemplate,
+    RenderedPrompt,
+    RolloutFeedback,
+    ScriptedAdapter,
+)
+from promptgraft.optimizers.gepa import ToolExampleTarget
+from promptgraft.prompt import (
+    Described,
+    TaskExample,
+    TaskExamplesSection,
+    TaskStep,
+    Tool,
+    ToolExample,
+)
+from promptgraft.runtime import SessionProtocol
+
+WORD = "zebra"
+Look = Callable[[RenderedPrompt[object]], bool]
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+@attrs.frozen
+class SearchParams:
+    """What to look for."""
+
+    query: Annotated[str, Described("Words to look for.")]
+    limit: int = 5
+
+
+@attrs.frozen
+class Finding:
+    """The answer."""
+
+    severity: Annotated[Severity, Described("How bad it is.")]
+    note: str = ""
+
+
+@attrs.frozen
+class Question:
+    """What is asked."""
+
+    text: str
+
+
+SEARCH: Tool[SearchParams, str] = Tool(
+    name="search_code",
+    description="Search the code.",
+    params_type=SearchParams,
+    result_type=str,
+    examples=(
+        ToolExample(description="Find a name.", input=SearchParams("main"), output="a.py:1"),
+    ),
+)
+
+TEMPLATE: PromptTemplate[object] = PromptTemplate(
+    ns="tests",
+    key="agent",
+    output_type=Finding,
+    sections=(
+        MarkdownSection(title="Role", key="role", template="Review code.", tools=(SEARCH,)),
+        MarkdownSection(title="Rules", key="rules", template="Be exact."),
+        TaskExamplesSection(
+            title="Examples",
+            key="examples",
+            summary="Worked reviews.",
+            examples=(
+                TaskExample(
+                    key="first",
+                    objective="Find the entry point.",
+                    steps=(
+                        TaskStep(
+                            tool_name="search_code",
+                            example=ToolExample(
+                                description="Look for main.",
+                                input=SearchParams("main"),
+                                output="a.py:1",
+                            ),
+                        ),
+                    ),
+                    outcome=Finding(Severity.LOW, "fine"),
+                ),
+            ),
+        ),
+        MarkdownSection(title="Question", key="question", template="$text", overridable=False),
+    ),
+)
+
+EXAMPLES = tuple(
+    GepaExample(id=f"q{number}", params=(Question(f"question {number}"),), label=WORD)
+    for number in range(12)
+)
+
+REPLIES = {
+    "reflect-section": f"```instruction\nBe exact: {WORD}.\n```",
+    "reflect-tool": f"```tool\ndescription: Search for {WORD}.\n```",
+    "reflect-tool-example": (
+        f'```tool_example\ndescription: Find {WORD}.\ninput: {{"query": "{WORD}"}}\n'
+        "output: b.py:2\n```"
+    ),
+    "reflect-task-example": (
+        f"```task_example\nobjective: Find {WORD}.\nsteps:\n  - tool: search_code\n"
+        f'    description: Look.\n    input: {{"query": "{WORD}"}}\n    output: b.py:2\n'
+        'outcome: {"severity": "high"}\n```'
+    ),
+    "generate-task-example": (
+        f"```new_task_example\nkey: The {WORD}!\nobjective: Another {WORD}.\nsteps:\n"
+        f'  - tool: search_code\n    description: Look.\n    input: {{"query": "{WORD}"}}\n'
+        '    output: b.py:2\noutcome: {"severity": "high"}\n```'
+    ),
+    "reflect-output-field": f"```output_field\ndescription: The {WORD}.\naliases: {WORD}\n```",
+}
+
+
+def feedback(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    """Score 1 for a severe finding."""
+    del session
+    right = isinstance(response.output, Finding) and response.output.severity is Severity.HIGH
+    return RolloutFeedback(score=float(right), feedback="" if right else f"needs {example.label}")
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """A run, its store and what its models were asked."""
+
+    result: GepaResult
+    store: InMemoryPromptOverridesStore
+    task: ScriptedAdapter
+    reflection: ScriptedAdapter
+
+    def rendered(self) -> RenderedPrompt[object]:
+        """Return what a model receives with the winner in force."""
+        prompt = Prompt(TEMPLATE, overrides_store=self.store, overrides_tag="won")
+        return prompt.bind(Question("new")).render()
+
+
+def run(look: Look, **settings: object) -> Outcome:
+    """Optimize for a model that answers right where ``look`` finds what it needs."""
+
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        properties = (rendered.output_schema or {}).get("properties")
+        field = next(iter(properties)) if isinstance(properties, dict) else ""
+        return json.dumps({field: "high" if look(rendered) else "low"})
+
+    task = ScriptedAdapter(answer)
+    reflection = ScriptedAdapter(lambda rendered: REPLIES[rendered.key])
+    store = InMemoryPromptOverridesStore()
+    context = OptimizationContext(
+        task, reflection_adapter=reflection, overrides_store=store, overrides_tag="won"
+    )
+    chosen: dict[str, object] = {
+        "rollout_budget": 200,
+        "minibatch_size": 2,
+        "pareto_set_size": 4,
+        "training_examples": EXAMPLES,
+        "feedback_fn": feedback,
+        **settings,
+    }
+    result = GepaOptimizer(context, GepaConfig(**chosen)).optimize(Prompt(TEMPLATE))  # type: ignore[arg-type]
+    return Outcome(result=result, store=store, task=task, reflection=reflection)
+
+
+TOOL_EXAMPLE = ToolExampleTarget(tool_name="search_code", example_index=0)

@@ -1,0 +1,198 @@
+"""Merges: what two specialists know ends up in one candidate, or nowhere."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptgraft import (
+    EventBus,
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    MarkdownSection,
+    MemoryJournal,
+    OptimizationContext,
+    Prompt,
+    PromptResponse,
+    PromptTemplate,
+    RenderedPrompt,
+    RolloutFeedback,
+    ScriptedAdapter,
+)
+from promptgraft.optimizers.gepa import (
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
+)
+from promptgraft.optimizers.gepa.merge import ancestors_of, merged_entries, triples
+from promptgraft.optimizers.types import Candidate
+from promptgraft.overrides import PromptOverride, SectionOverride
+from promptgraft.runtime import SessionProtocol
+from promptgraft.serde import HexDigest, digest
+
+EMPTY = PromptOverride(ns="n", prompt_key="k", tag="t")
+HASH = HexDigest("0" * 64)
+TEMPLATE: PromptTemplate[object] = PromptTemplate(
+    ns="tests",
+    key="merge",
+    sections=(
+        MarkdownSection(title="Left", key="left", template="Nothing."),
+        MarkdownSection(title="Right", key="right", template="Nothing."),
+        MarkdownSection(title="Ask", key="ask", template="$side"),
+    ),
+)
+# What only the source answers keeps it on the frontier, so that both specialists descend from it.
+SIDES = ("left", "right", "left", "right", "plain")
+EXAMPLES = tuple(
+    GepaExample(id=f"e{number}", params=({"side": SIDES[number % 5]},)) for number in range(30)
+)
+
+
+def bodies(**texts: str) -> PromptOverride:
+    return EMPTY.holding(
+        SectionOverride(path=(name,), expected_hash=HASH, body=text) for name, text in texts.items()
+    )
+
+
+def candidate(*parents: int, **texts: str) -> Candidate:
+    return Candidate(override=bodies(**texts), parents=parents, digest=digest(texts))
+
+
+def texts(override: PromptOverride) -> dict[str, str]:
+    return {path[0]: section.body for path, section in override.sections.items()}
+
+
+def test_a_part_is_taken_from_the_side_that_changed_it() -> None:
+    before = bodies(a="0", b="0", c="0", d="0")
+    better = bodies(a="1", b="0", c="1", d="0")
+    other = bodies(a="0", b="2", c="2", d="0")
+    merged = EMPTY.holding(merged_entries(before, better, other))
+    assert texts(merged) == {"a": "1", "b": "2", "c": "1", "d": "0"}
+
+
+def test_a_side_that_goes_back_to_the_source_has_changed_the_part() -> None:
+    merged = EMPTY.holding(
+        merged_entries(bodies(a="0", b="0"), bodies(b="0"), bodies(a="0", b="2"))
+    )
+    assert texts(merged) == {"b": "2"}
+
+
+sides = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("012"))
+
+
+@given(before=sides, better=sides, other=sides)
+def test_a_merge_holds_nothing_that_no_side_holds(
+    before: dict[str, str], better: dict[str, str], other: dict[str, str]
+) -> None:
+    merged = texts(
+        EMPTY.holding(merged_entries(bodies(**before), bodies(**better), bodies(**other)))
+    )
+    for name in "abcd":
+        now = merged.get(name)
+        assert now in {better.get(name), other.get(name)}
+        if better.get(name) == other.get(name):
+            assert now == better.get(name)
+
+
+def test_ancestors_are_found_through_both_parents() -> None:
+    pool = [candidate(), candidate(0), candidate(0), candidate(1, 2), candidate(3)]
+    assert ancestors_of(pool, 4) == {0, 1, 2, 3}
+    assert ancestors_of(pool, 0) == frozenset()
+
+
+def test_a_long_line_of_ancestors_is_walked_without_recursion() -> None:
+    pool = [candidate(), *(candidate(number) for number in range(5_000))]
+    assert len(ancestors_of(pool, 5_000)) == 5_000
+
+
+def test_only_pairs_with_a_common_ancestor_that_neither_is_are_merged() -> None:
+    pool = [candidate(), candidate(0), candidate(0), candidate(1)]
+    frontier = [(0, 1), (1, 1), (2, 1), (3, 1)]
+    found = {(triple.ancestor, triple.first, triple.second) for triple in triples(pool, frontier)}
+    assert found == {(0, 1, 2), (0, 2, 3)}
+
+
+def feedback(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    del example, session
+    return RolloutFeedback(score=float(response.text == "yes"), feedback="no")
+
+
+def answer(rendered: RenderedPrompt[object]) -> str:
+    side = rendered.sections[2].text
+    if side == "plain":
+        return "no" if "All about" in rendered.text else "yes"
+    known = rendered.sections[0 if side == "left" else 1].text
+    return "yes" if known == f"All about {side}." else "no"
+
+
+def reflect(rendered: RenderedPrompt[object]) -> str:
+    """Know one side at a time: what the other side has learned makes it forget its own."""
+    side = "left" if "section left" in rendered.sections[1].text else "right"
+    if "All about" in rendered.text:
+        return "I have nothing to add."
+    return f"```instruction\nAll about {side}.\n```"
+
+
+class Run:
+    """One run of two specialists."""
+
+    def __init__(self, *, merge: bool, budget: int = 400, journal: MemoryJournal | None = None):
+        self.events: list[object] = []
+        self.task = ScriptedAdapter(answer)
+        bus = EventBus()
+        bus.subscribe(object, self.events.append)
+        context = OptimizationContext(
+            self.task,
+            reflection_adapter=ScriptedAdapter(reflect),
+            event_bus=bus,
+            journal=journal,
+        )
+        config = GepaConfig(
+            rollout_budget=budget,
+            minibatch_size=6,
+            pareto_set_size=10,
+            target_section_paths=(("left",), ("right",)),
+            training_examples=EXAMPLES,
+            feedback_fn=feedback,
+            enable_merge=merge,
+            max_failed_reflections=100,
+        )
+        self.result: GepaResult = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
+
+    def told(self, kind: type) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+
+def test_two_specialists_are_merged_into_one_that_knows_both() -> None:
+    run = Run(merge=True)
+    result = run.result
+    assert result.best_pareto_mean == 0.8
+    assert len(result.parents[result.best_index]) == 2
+    assert result.accepted_merges == 1
+    assert result.gains["merge"] > 0
+    assert run.told(GepaMergeAttempted) == run.told(GepaMergeAccepted) == 1
+    assert run.task.calls == result.total_rollouts
+
+
+def test_without_merging_nobody_knows_both() -> None:
+    run = Run(merge=False)
+    assert run.result.best_pareto_mean == 0.4
+    assert run.result.accepted_merges == 0
+    assert run.told(GepaMergeAttempted) == 0
+
+
+def test_merges_stay_within_the_budget_and_replay_the_same() -> None:
+    for budget in range(40, 180, 11):
+        journal = MemoryJournal()
+        first = Run(merge=True, budget=budget, journal=journal)
+        assert first.task.calls == first.result.total_rollouts <= budget
+        again = Run(merge=True, budget=budget, journal=journal)
+        assert again.result == first.result
+        assert again.task.calls == 0
+        assert first.told(GepaMergeAttempted) == first.told(GepaMergeAccepted) + first.told(
+            GepaMergeRejected
+        )
