@@ -16,6 +16,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples/code_search/*.py
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 format: $(STAMP)

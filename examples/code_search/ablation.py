@@ -1,56 +1,57 @@
 """Which kind of part contributes what: ``python examples/code_search/ablation.py [SEEDS]``.
 
-One run with all kinds, one without each of them, and one with each of them alone, offline; the
-table shows the mean score on questions that no run has seen.
+Runs with all kinds of parts, with each kind alone, with all but one, and without merges, offline;
+the table shows mean scores on questions that no run has seen.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
 
-from optimize import HERE, KINDS, run_settings
-from task import TEMPLATE, load_questions, score
+from code_questions import HERE, TEMPLATE, load_questions, score
+from code_settings import KINDS, config_for, context_with
 
-from promptgraft import (
-    GepaConfig,
-    GepaOptimizer,
-    InMemoryPromptOverridesStore,
-    OfflineAdapter,
-    OptimizationContext,
-    Prompt,
-)
+from promptgraft import GepaOptimizer, InMemoryPromptOverridesStore, OfflineAdapter, Prompt
+
+Run = tuple[tuple[str, ...], bool]
+"""The kinds of parts that may change, and whether candidates are merged."""
+
+ALL = tuple(KINDS)
 
 
-def held_out(kinds: dict[str, dict[str, Any]], seed: int, *, merge: bool = True) -> float:
-    """Optimize the given kinds of parts and return the score on the held-out questions."""
-    adapter, store = OfflineAdapter(), InMemoryPromptOverridesStore()
-    settings: dict[str, Any] = {**run_settings(seed), "enable_merge": merge}
-    for targets in kinds.values():
-        settings.update(targets)
-    context = OptimizationContext(adapter=adapter, overrides_store=store)
-    GepaOptimizer(context, GepaConfig(**settings)).optimize(Prompt(TEMPLATE))
+def held_out(run: Run, seed: int) -> float:
+    """Optimize once and return the score on the held-out questions."""
+    kinds, merge = run
+    store = InMemoryPromptOverridesStore()
+    config = config_for(kinds, seed, enable_merge=merge)
+    GepaOptimizer(context_with(store), config).optimize(Prompt(TEMPLATE))
     unseen = load_questions(HERE / "test.jsonl")
-    return score(Prompt(TEMPLATE, overrides_store=store), unseen, adapter)
+    return score(Prompt(TEMPLATE, overrides_store=store), unseen, OfflineAdapter())
 
 
-def mean(kinds: dict[str, dict[str, Any]], seeds: int, *, merge: bool = True) -> str:
-    """Return the mean over seeds, as text."""
-    scores = [held_out(kinds, seed, merge=merge) for seed in range(seeds)]
-    return f"{sum(scores) / len(scores):.3f}"
+def others(kind: str) -> tuple[str, ...]:
+    """Return all kinds but one."""
+    return tuple(other for other in ALL if other != kind)
 
 
 def main(seeds: int) -> None:
-    """Print the table."""
+    """Make the runs and print the table."""
+    runs: list[Run] = [(ALL, True), (ALL, False)]
+    runs += [(kinds, True) for kind in ALL for kinds in ((kind,), others(kind))]
+    with ProcessPoolExecutor(2) as executor:
+        jobs = {
+            run: [executor.submit(held_out, run, seed) for seed in range(seeds)] for run in runs
+        }
+        mean = {run: sum(job.result() for job in waiting) / seeds for run, waiting in jobs.items()}
     unseen = load_questions(HERE / "test.jsonl")
     baseline = score(Prompt(TEMPLATE), unseen, OfflineAdapter())
-    print("| parts that may change | alone | all but these |")
+    print(f"baseline {baseline:.3f}, everything {mean[ALL, True]:.3f}; {seeds} seeds each\n")
+    print("| kind of part | alone | everything else |")
     print("|---|---|---|")
-    print(f"| none | {baseline:.3f} | {mean(KINDS, seeds)} |")
-    for name, targets in KINDS.items():
-        others = {other: found for other, found in KINDS.items() if other != name}
-        print(f"| {name} | {mean({name: targets}, seeds)} | {mean(others, seeds)} |", flush=True)
-    print(f"| (merge) | | {mean(KINDS, seeds, merge=False)} |")
+    for kind in ALL:
+        print(f"| {kind} | {mean[(kind,), True]:.3f} | {mean[others(kind), True]:.3f} |")
+    print(f"| merge | | {mean[ALL, False]:.3f} |")
 
 
 if __name__ == "__main__":

@@ -1,51 +1,40 @@
-"""Improve every part of the agent's prompt: ``python examples/code_search/optimize.py [SEED]``."""
+"""Improve every part of the agent's prompt: ``python .../optimize.py [SEED [BUDGET]]``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import sys
 
-from task import feedback, load_questions
+from code_questions import HERE, TEMPLATE, load_questions, score
+from code_settings import KINDS, config_for, context_with
 
-from promptgraft.optimizers.gepa.config import ToolExampleTarget
+from promptgraft import GepaOptimizer, LocalPromptOverridesStore, Prompt
 
-HERE = Path(__file__).parent
 TAG = "code-search-v1"
 
-KINDS: dict[str, dict[str, Any]] = {
-    "instructions": {"target_section_paths": (("guidelines",),)},
-    "tool descriptions": {"target_tools": ("search_code", "read_file")},
-    "output fields": {
-        "target_output_fields": ("Finding.category", "Finding.severity", "Finding.file")
-    },
-    "tool examples": {
-        "target_tool_examples": (
-            ToolExampleTarget(tool_name="search_code", example_index=0),
-            ToolExampleTarget(tool_name="search_code", example_index=1),
-        )
-    },
-    "task examples": {
-        "target_task_examples": (
-            ("security", "attacker"),
-            ("performance", "hold-up"),
-            ("performance", "slows-down"),
-        )
-    },
-    "generated examples": {"enable_example_generation": True},
-}
+
+def main(seed: int, budget: int) -> None:
+    """Search, compare on questions that the search never saw, and say where the winner is."""
+    store = LocalPromptOverridesStore()
+    context = context_with(store, TAG)
+    config = config_for(KINDS, seed, rollout_budget=budget)
+    result = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
+
+    print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")
+    print(f"{result.total_reflections} reflections; stopped: {result.stop_reason}")
+    print(f"validation: {result.baseline_pareto_mean:.3f} -> {result.best_pareto_mean:.3f}")
+    for kind, gain in result.gains.items():
+        print(f"  {kind}: {gain:+.3f}")
+    if not result.improved:
+        print("nothing beat the baseline; nothing was stored")
+        return
+    unseen = load_questions(HERE / "test.jsonl")
+    winner = Prompt(TEMPLATE, overrides_store=store, overrides_tag=TAG)
+    adapter = context.adapter
+    before, after = (score(prompt, unseen, adapter) for prompt in (Prompt(TEMPLATE), winner))
+    print(f"held-out:   {before:.3f} -> {after:.3f} on {len(unseen)} questions")
+    print(f"winner:     tag `{TAG}` in {store.root_path}")
 
 
-def run_settings(seed: int) -> dict[str, Any]:
-    """Return the settings that do not depend on what may change."""
-    return {
-        "rollout_budget": 3000,
-        "minibatch_size": 20,
-        "pareto_set_size": 25,
-        "training_examples": load_questions(HERE / "train.jsonl"),
-        "feedback_fn": feedback,
-        "seed": seed,
-        "example_mutation_rate": 0.5,
-        "max_task_examples_per_section": 5,
-        "enable_merge": True,
-        "max_failed_reflections": 20,
-    }
+if __name__ == "__main__":
+    arguments = [int(argument) for argument in sys.argv[1:]]
+    main(*arguments, *(0, 2000)[len(arguments) :])

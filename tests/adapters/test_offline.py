@@ -243,12 +243,7 @@ def test_rendering_and_answering_are_told_to_the_session() -> None:
     assert executed.response.text == "fruit"
 
 
-@attrs.frozen
-class Report:
-    title: str
-
-
-@pytest.mark.parametrize("output_type", [None, str, Report])
+@pytest.mark.parametrize("output_type", [None, str])
 def test_a_prompt_that_is_no_choice_is_refused_with_the_mend(output_type: type | None) -> None:
     sections = (MarkdownSection(title="Q", key="q", template="Write a poem."),)
     poem = PromptTemplate[object](ns="toy", key="poem", output_type=output_type, sections=sections)

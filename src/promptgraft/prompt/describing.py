@@ -164,7 +164,7 @@ def _interface(tools: dict[str, AnyTool], output_type: Any, where: str) -> HexDi
             _shape(tool.params_type, f"{where}: tool `{tool.name}`: params_type"),
             _shape(tool.result_type, f"{where}: tool `{tool.name}`: result_type"),
         ]
-        for tool in tools.values()
+        for _, tool in sorted(tools.items())  # tools may move from section to section
     ]
     return digest([types, _shape(output_type, f"{where}: output_type")])
 

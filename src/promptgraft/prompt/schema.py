@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from promptgraft.errors import PromptDefinitionError
+from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.prompt.fields import Described, classes_in, fields_of, options_of, options_within
-from promptgraft.serde import Json, canonical_json
+from promptgraft.serde import Json, canonical_json, unstructure
 
 JsonObject = dict[str, Json]
 
@@ -31,8 +31,9 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
         PromptDefinitionError: the type has no JSON Schema, or two of its types share a name.
     """
     notes = described or {}
+    owners = classes_in(kind)
     root, definitions = _components(kind)
-    for owner in classes_in(kind):
+    for owner in owners:
         if owner.__name__ not in definitions:
             raise PromptDefinitionError(
                 f"type `{type_name(kind)}`: two types are named `{owner.__name__}`; rename one"
@@ -80,7 +81,16 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
         raise PromptDefinitionError(
             f"type `{type_name(kind)}`: two types share a name; rename one"
         ) from None
-    return root, {name: dict(body) for name, body in definitions.items()}
+    try:
+        # Copies; and defaults may be tuples, or numbers that JSON cannot hold.
+        return _plain(root), {name: _plain(body) for name, body in definitions.items()}
+    except DataFormatError as error:
+        raise PromptDefinitionError(f"type `{type_name(kind)}`: a default: {error}") from None
+
+
+def _plain(schema: object) -> JsonObject:
+    plain = unstructure(schema)
+    return plain if isinstance(plain, dict) else {}
 
 
 def _decorate(
@@ -119,7 +129,8 @@ def _inlined(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonO
     target = definitions.get(name) if name else None
     if target is None or "enum" not in target:
         return dict(schema)
-    return {key: value for key, value in target.items() if key != "title"}
+    choice = {key: value for key, value in target.items() if key != "title"}
+    return {**choice, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 
 def _referred(schema: JsonObject) -> str | None:

@@ -102,7 +102,11 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
         PromptDefinitionError: naming the place.
     """
     try:
-        restored = structure(unstructure(value), kind, where=where)
+        plain = unstructure(value)
+    except DataFormatError as error:
+        raise PromptDefinitionError(f"{where}: {error}") from None
+    try:
+        restored = structure(plain, kind, where=where)
     except DataFormatError as error:
         raise PromptDefinitionError(str(error)) from None
     if restored != value:

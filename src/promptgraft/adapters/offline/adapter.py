@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, answered
+from promptgraft.adapters.offline.agent import act, serves
+from promptgraft.adapters.offline.agent_reflector import TAGS, is_about_fields, reflect
 from promptgraft.adapters.offline.learner import ATTENTION, Instruction, lesson_of
 from promptgraft.adapters.offline.metaprompt import read_task
 from promptgraft.adapters.offline.reflector import WORDS_PER_FAILURE, rewrite
@@ -93,9 +95,20 @@ class OfflineAdapter:
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        return answered(rendered, self._reply(rendered), session=session)
+        text = self._reply(rendered, session, deadline)
+        return answered(rendered, text, session=session)
 
-    def _reply(self, rendered: RenderedPrompt[OutputT]) -> str:
+    def _reply(
+        self,
+        rendered: RenderedPrompt[OutputT],
+        session: SessionProtocol,
+        deadline: Deadline | None,
+    ) -> str:
+        if rendered.ns == _REFLECTION[0] and rendered.key in TAGS:
+            if rendered.key != _REFLECTION[1] or is_about_fields(rendered.text):
+                return reflect(rendered.key, rendered.text, self._words_per_failure)
+        elif serves(rendered):
+            return act(rendered, session=session, deadline=deadline, attention=self._attention)
         choices = choices_of(rendered.output_type)
         if choices is not None:
             lesson = lesson_of(_instruction(rendered), choices, self._attention)
@@ -109,8 +122,8 @@ class OfflineAdapter:
             return instruction_block(text)
         raise ConfigError(
             f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
-            "prompts whose output type is a choice (an Enum or Literal of strings) and the "
-            f"reflection prompt `{'/'.join(_REFLECTION)}`, found output type "
+            "prompts whose output type is a choice (an Enum or Literal of strings) or a class, "
+            f"prompts with tools, and the reflection prompts of `{_REFLECTION[0]}`; found output type "
             f"{shown(rendered.output_type)}; use the adapter of a model provider"
         )
 

@@ -41,7 +41,7 @@ class Category(Enum):
 
     INJECTION = "injection"
     ACCESS = "access"
-    SECRET = "secret"
+    LEAK = "leak"
     SLOW = "slow"
     MEMORY = "memory"
 
@@ -258,7 +258,7 @@ TEMPLATE = PromptTemplate[Finding](
             template="""\
 - injection: foreign text is taken for code
 - access: somebody may do what he should not
-- secret: something is revealed
+- leak: something is revealed
 - slow: it takes too long
 - memory: it takes too much room
 - critical: very bad
