@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         GepaResult,
         RolloutFeedback,
         RolloutRecord,
+        ToolExampleTarget,
     )
     from promptgraft.overrides import (
         InMemoryPromptOverridesStore,
@@ -34,16 +35,23 @@ if TYPE_CHECKING:
         SectionOverride,
     )
     from promptgraft.prompt import (
+        Described,
         MarkdownSection,
         Prompt,
         PromptTemplate,
         RenderedPrompt,
         SectionVisibility,
+        TaskExample,
+        TaskExamplesSection,
+        TaskStep,
+        Tool,
+        ToolExample,
     )
     from promptgraft.runtime import Deadline, EventBus, Session
 
 __all__ = [
     "Deadline",
+    "Described",
     "EventBus",
     "FileJournal",
     "GepaConfig",
@@ -72,6 +80,12 @@ __all__ = [
     "SectionVisibility",
     "Session",
     "StopReason",
+    "TaskExample",
+    "TaskExamplesSection",
+    "TaskStep",
+    "Tool",
+    "ToolExample",
+    "ToolExampleTarget",
     "Usage",
     "__version__",
 ]
@@ -81,6 +95,7 @@ __version__ = "0.1.0"
 # Names are imported when they are first used, so that the command line answers at once.
 _HOMES = {
     "Deadline": "promptgraft.runtime",
+    "Described": "promptgraft.prompt",
     "EventBus": "promptgraft.runtime",
     "FileJournal": "promptgraft.journal",
     "GepaConfig": "promptgraft.optimizers.gepa",
@@ -109,6 +124,12 @@ _HOMES = {
     "SectionVisibility": "promptgraft.prompt",
     "Session": "promptgraft.runtime",
     "StopReason": "promptgraft.optimizers",
+    "TaskExample": "promptgraft.prompt",
+    "TaskExamplesSection": "promptgraft.prompt",
+    "TaskStep": "promptgraft.prompt",
+    "Tool": "promptgraft.prompt",
+    "ToolExample": "promptgraft.prompt",
+    "ToolExampleTarget": "promptgraft.optimizers.gepa",
     "Usage": "promptgraft.adapters.base",
 }
 

@@ -123,8 +123,8 @@ class OfflineAdapter:
         raise ConfigError(
             f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
             "prompts whose output type is a choice (an Enum or Literal of strings) or a class, "
-            f"prompts with tools, and the reflection prompts of `{_REFLECTION[0]}`; found output type "
-            f"{shown(rendered.output_type)}; use the adapter of a model provider"
+            f"prompts with tools, and the reflection prompts of `{_REFLECTION[0]}`; found output "
+            f"type {shown(rendered.output_type)}; use the adapter of a model provider"
         )
 
 
