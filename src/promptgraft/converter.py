@@ -43,6 +43,7 @@ UNFIT = (
     AttributeError,
     LookupError,
     ArithmeticError,
+    RecursionError,
 )
 
 
@@ -205,7 +206,7 @@ def _fixed_tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any]
         for index, (item, value) in enumerate(zip(items, values, strict=True)):
             try:
                 built.append(converter.structure(value, item))
-            except (*UNFIT, RecursionError) as error:
+            except UNFIT as error:
                 error.add_note(IterableValidationNote(f"item {index}", index, item))
                 errors.append(error)
         if errors:

@@ -39,8 +39,6 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
 
     try:
         return converter.get().structure(data, kind)
-    except RecursionError:
-        raise DataFormatError(f"{where}: the data is nested too deeply") from None
     except converter.UNFIT as error:
         faults = converter.describe_all(error)
         lines = tuple(f"{where}: {fault}" for fault in faults)

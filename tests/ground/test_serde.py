@@ -168,7 +168,7 @@ def test_json_that_is_not_strict_is_refused_with_its_place(text: str | bytes, me
 def test_a_number_that_python_will_not_convert_is_refused() -> None:
     with pytest.raises(DataFormatError, match=r"^a\.json: .*digits"):
         parse_json(f"[{'1' * 5000}]", where="a.json")
-    with pytest.raises(DataFormatError, match="digits"):
+    with pytest.raises(DataFormatError, match=r"^expected plain data, found .*digits"):
         canonical_json(10**5000)
 
 
@@ -196,7 +196,7 @@ def nested(depth: int) -> Json:
 def test_deep_data_is_written_or_refused_but_never_a_crash() -> None:
     assert canonical_json(nested(50)) == "[" * 51 + "]" * 51
     for write in (unstructure, canonical_json, digest):
-        with pytest.raises(DataFormatError, match="the data is nested too deeply"):
+        with pytest.raises(DataFormatError, match=r"^\$: the data is nested too deeply"):
             write(nested(100_000))
 
 

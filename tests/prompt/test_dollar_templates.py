@@ -50,7 +50,14 @@ def test_placeholders_are_replaced_and_doubled_dollars_are_dollars(
 
 @pytest.mark.parametrize(
     ("template", "line"),
-    [("$", 1), ("costs $5", 1), ("one\ntwo $ three", 2), ("a\n\n${name", 3), ("$$$", 1), ("$é", 1)],
+    [
+        ("$", 1),
+        ("costs $5", 1),
+        ("\none\ntwo $ three", 3),
+        ("a\n\n${name", 3),
+        ("$$$", 1),
+        ("$é", 1),
+    ],
 )
 def test_a_lone_dollar_is_refused_with_section_and_line(template: str, line: int) -> None:
     with pytest.raises(PromptDefinitionError) as caught:

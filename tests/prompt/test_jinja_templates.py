@@ -125,6 +125,11 @@ def test_names_that_are_not_ascii_render_too() -> None:
             "{{ if_1 }}{{ if_2 }}",
             {"if_2": "{% if flag %}{% endif %}"},
         ),
+        (
+            "{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(a) }}",
+            "{{ expr_1 }}",
+            {"expr_1": "{{ m(a) }}"},
+        ),
         ("{% raw %}{{ a }}{% endraw %} {{ a }}", "\\{{ a }} {{ a }}", {}),
         ("{% for t in items %}{{ t }}{% endfor %}{{ t }}", "{{ for_1 }}{{ t }}", None),
     ],
