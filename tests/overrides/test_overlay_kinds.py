@@ -296,7 +296,7 @@ def test_an_override_is_removed_by_the_name_of_its_part(kind: type[Entry], store
     with pytest.raises(UnknownPartError) as caught:
         store.remove_override(**attrs.asdict(ADDRESS), part=entry.part)
     assert str(caught.value).startswith(
-        f"tag `latest` of prompt `tests/agents/review` keeps no override of '{entry.part}'; kept: "
+        f"tag `latest` of prompt `tests/agents/review` keeps no override of `{entry.part}`; kept: "
     )
     assert all(f"`{other.part}`" in str(caught.value) for other in others)
 
