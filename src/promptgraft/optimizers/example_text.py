@@ -253,13 +253,15 @@ def _step(value: Json, where: str) -> StepText:
 
 
 def _said(name: str, value: Json) -> str:
+    if value is None:
+        return ""
     if name != _ALIASES:
-        return text_of({name: "" if value is None else value}, name)
+        return text_of({name: value}, name)
     if isinstance(value, str) and value.startswith("["):
         value = Lines(value).json_at(0, where=name)
     if isinstance(value, list):
         return ", ".join(text_of({name: item}, name) for item in value)
-    return _listed(text_of({name: value or ""}, name))
+    return _listed(text_of({name: value}, name))
 
 
 def _listed(text: str) -> str:

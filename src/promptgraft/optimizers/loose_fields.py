@@ -77,7 +77,7 @@ class FieldNames:
 
     def find(self, line: str) -> Head | None:
         """Return the field that a line begins, or None."""
-        lead = _LEAD.match(line)
+        lead = _LEAD.match(line) if _COLON.search(line) else None
         if lead is None or line.startswith(_QUOTES, lead.end()):
             return None
         mark = lead["mark"] or ""

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     |(?P<word>[^\s"'“”„‟‘’‚‛](?:(?!\s(?:\#|//)\s|:\s)[^\n,{}\[\]"])*+)""",
     re.VERBOSE | re.DOTALL,
 )
-_KEY_WORD = re.compile(r"(?P<key>[^\n:,{}\[\]\"]++)")
+_KEY_WORD = re.compile(r"(?P<key>[^\n:,{}\[\]\"']++)")
 _POSITION = re.compile(r":\d+:\d+: ")
 _CLOSING = {"{": "}", "[": "]"}
 _PYTHON = {"True": "true", "False": "false", "None": "null"}

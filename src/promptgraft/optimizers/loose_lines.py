@@ -20,8 +20,8 @@ from promptgraft.serde import Json, shown
 
 _ITEM = re.compile(r"-(?:\s+|$)")
 _KEY = re.compile(
-    r"""(?:"(?P<straight>(?:[^"\\]|\\.)*+)"|'(?P<single>[^']*+)'"""
-    r"""|(?P<word>[^\s"'{}\[\]#,|>-][^:]*+))\s*+:(?=\s|$)"""
+    r"""(?:"(?P<straight>(?:[^"\\]|\\.)*+)"|'(?P<single>(?:[^']|'')*+)'"""
+    r"""|(?!-\s)(?P<word>[^\s"'{}\[\]#,|>](?:[^:]|:(?!\s|$))*+))\s*+:(?=\s|$)"""
 )
 _NAME = re.compile(r"[a-z_][\w.-]*")
 _BLOCK = re.compile(r"(?P<style>[|>])[-+1-9]{0,2}+\s*+(?:#.*+)?")
@@ -236,7 +236,9 @@ def _read_mapping(lines: Lines, *, where: str, depth: int) -> Json:
         key = _KEY.match(lines.line, indent)
         if key is None:
             raise _unexpected(lines, where)
-        name = unquoted(lines.line[indent : key.end() - 1].strip())
+        written = lines.line[indent : key.end() - 1].strip()
+        is_json = written.startswith('"')
+        name = str(read_json(written, 0, where=where)[0]) if is_json else unquoted(written)
         if name in found:
             raise DataFormatError(f"{where}: the key {shown(name)} occurs twice")
         found[name] = _read_entry(lines, key.end(), where=where, depth=depth)
@@ -258,6 +260,8 @@ def _read_entry(lines: Lines, column: int, *, where: str, depth: int) -> Json:
     if constant := read_constant(rest, where=where):
         return constant[0]
     inner = unquoted(rest)
+    if inner == rest and rest.startswith("'"):
+        raise DataFormatError(f"{where}: expected the quote to be closed, found {shown(rest)}")
     return _COMMENT.split(rest, maxsplit=1)[0].rstrip() if inner == rest else inner
 
 
