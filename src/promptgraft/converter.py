@@ -25,6 +25,7 @@ from cattrs.errors import (
     IterableValidationNote,
     StructureHandlerNotFoundError,
 )
+from cattrs.gen import make_mapping_structure_fn
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
@@ -217,8 +218,9 @@ def _fixed_tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any]
 
 
 def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    plain = types.GenericAlias(dict, get_args(kind) or (Any, Any))
-    inner = converter.gen_structure_mapping(plain)
+    plain: Any = types.GenericAlias(dict, get_args(kind) or (Any, Any))
+    # Not `converter.gen_structure_mapping`, which empties the cache of every other hook.
+    inner: Any = make_mapping_structure_fn(plain, converter, detailed_validation=True)
     finish = FrozenMap if _bare(kind) is FrozenMap else dict
     return _guarded(Mapping, "an object", lambda value, _: inner(value, plain), finish)
 

@@ -18,12 +18,20 @@ treats each kind differently (``specs/errors.md``):
     │   └── FeedbackError                the user's feedback function failed
     ├── CandidateError                   the candidate's fault: the rollout scores 0
     │   ├── PromptRenderError            (ValueError)  the prompt does not render
+    │   ├── PromptTooLongError           (ValueError)  the prompt does not fit the model
     │   └── OutputError                  (ValueError)  the answer does not fit the output type
+    │       ├── TruncatedAnswerError     the model ran into its length limit
+    │       ├── RefusedAnswerError       the model refused, or a filter did
+    │       ├── EmptyAnswerError         the model answered nothing
+    │       └── ToolRoundsError          the model went on calling tools
     ├── ProviderError                    the provider's fault: the rollout stays unscored
     │   ├── TransientProviderError       may work when tried again
+    │   │   └── RateLimitedError         too many requests; may say when to come back
+    │   ├── RejectedRequestError         refuses this one request, whenever it is sent
     │   └── PermanentProviderError       will not work until somebody mends it
     ├── LimitReachedError                the run stops cleanly with the best so far
     │   ├── DeadlineExceededError        (TimeoutError)
+    │   ├── RunCancelledError            somebody asked the run to stop
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
     │   ├── RevisionNotFoundError        (LookupError)
@@ -101,8 +109,28 @@ class PromptRenderError(CandidateError, ValueError):
     """The prompt cannot be rendered with the bound parameters."""
 
 
+class PromptTooLongError(CandidateError, ValueError):
+    """The rendered prompt is longer than the model can take."""
+
+
 class OutputError(CandidateError, ValueError):
     """The model's answer does not fit the prompt's output type."""
+
+
+class TruncatedAnswerError(OutputError):
+    """The model stopped at its length limit before the answer was complete."""
+
+
+class RefusedAnswerError(OutputError):
+    """The model, or a filter of its provider, refused to answer."""
+
+
+class EmptyAnswerError(OutputError):
+    """The model answered without a text."""
+
+
+class ToolRoundsError(OutputError):
+    """The model went on calling tools until its rounds were used up."""
 
 
 class ProviderError(PromptgraftError):
@@ -111,6 +139,14 @@ class ProviderError(PromptgraftError):
 
 class TransientProviderError(ProviderError):
     """The provider failed in a way that may pass (rate limit, 5xx, network)."""
+
+
+class RateLimitedError(TransientProviderError):
+    """The provider takes no more requests for now."""
+
+
+class RejectedRequestError(ProviderError):
+    """The provider refuses this request and would refuse it again; others may work."""
 
 
 class PermanentProviderError(ProviderError):
@@ -125,8 +161,23 @@ class DeadlineExceededError(LimitReachedError, TimeoutError):
     """There is no time left."""
 
 
+class RunCancelledError(LimitReachedError):
+    """Somebody asked the run to stop: a signal, a stop file, a caller."""
+
+
 class BudgetExhaustedError(LimitReachedError):
-    """There is no budget left."""
+    """There is no budget left.
+
+    Attributes:
+        limit: the setting that was reached, such as ``max_cost``.
+    """
+
+    def __init__(self, message: str, limit: str = "rollout_budget") -> None:
+        super().__init__(message)
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[type[BudgetExhaustedError], tuple[str, str]]:
+        return type(self), (str(self), self.limit)
 
 
 class StoreError(PromptgraftError):

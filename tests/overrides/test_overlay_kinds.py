@@ -490,7 +490,7 @@ def test_the_diff_of_a_removal_shows_what_is_gone() -> None:
     diff = diffs(SOURCE.prompt(), written(RemovedTaskExample, SOURCE.prompt()))
 
     assert "-objective: Find cross-site scripting.\n" in diff.text
-    assert '-outcome_json: {"severity": "low", "note": ""}\n' in diff.text
+    assert '-outcome: {"severity": "low", "note": ""}\n' in diff.text
     assert diff.after == ""
 
 

@@ -15,7 +15,7 @@ from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing import FakePrompt
 from promptgraft.testing.samples import bodies
 
-WRITERS, EACH = 8, 25
+WRITERS, EACH = 4, 25
 PATHS = [(f"s{writer}-{index}",) for writer in range(WRITERS) for index in range(EACH)]
 PROMPT = FakePrompt(bodies=dict.fromkeys(PATHS, "source"))
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
@@ -42,7 +42,7 @@ def root() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_eight_processes_that_write_at_once_lose_nothing(root: Path) -> None:
+def test_four_processes_that_write_at_once_lose_nothing(root: Path) -> None:
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, root, *(key for (key,) in part)],

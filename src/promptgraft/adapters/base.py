@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -75,6 +76,43 @@ class ToolInvoked:
     error: str = ""
 
 
+@attrs.frozen(kw_only=True)
+class ModelCalled:
+    """A call of a model is over: it was answered, or given up.
+
+    Attributes:
+        model: the model, in its provider's word.
+        requests: requests that were sent for it, retries included; 0 when it was given up
+            before the first.
+        usage: tokens, as far as the provider counted them.
+        cost: US dollars; None when the price of the model is not known.
+        seconds: wall time, waits included.
+        fault: why it was given up, in one line; empty when it was answered.
+    """
+
+    model: str
+    requests: int
+    usage: Usage = NO_USAGE
+    cost: Decimal | None
+    seconds: float
+    fault: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class CallWaiting:
+    """A notice: a call waits for long enough to look like a hang.
+
+    Attributes:
+        model: the model that is called.
+        seconds: how long, if that is known.
+        reason: why, in a few words.
+    """
+
+    model: str
+    seconds: float | None
+    reason: str
+
+
 class ProviderAdapter(Protocol):
     """Evaluates prompts. Implementations may be called from several threads at once."""
 
@@ -92,14 +130,16 @@ class ProviderAdapter(Protocol):
     ) -> PromptResponse[OutputT]:
         """Render ``prompt``, have it answered, and parse the answer.
 
-        Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``.
+        Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``, and for every
+        call of a model that costs something ``ModelCalled``, paid from the session's budget.
 
         Raises:
             PromptRenderError: the prompt does not render (the candidate's fault).
             OutputError: the answer does not fit the output type (the candidate's fault).
             BindingError: a placeholder has no value (the caller's fault).
             ProviderError: the provider failed, after the adapter's own retries.
-            DeadlineExceededError: ``deadline`` passed.
+            LimitReachedError: ``deadline`` passed, the run was cancelled, or the budget of
+                ``session`` is used up.
         """
         ...
 

@@ -13,6 +13,7 @@ from promptgraft.overrides.entries import (
     ToolExampleOverride,
     ToolOverride,
 )
+from promptgraft.overrides.file_schema import file_schema
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
@@ -62,4 +63,5 @@ __all__ = [
     "diff_bodies",
     "diff_override",
     "diff_revisions",
+    "file_schema",
 ]

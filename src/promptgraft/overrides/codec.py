@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
 
-from promptgraft.errors import DataFormatError, StoreError
-from promptgraft.overrides.documents import EntriesDocument, entries_of, plain_entries
+from promptgraft.errors import DataFormatError, InvalidOverrideError, StoreError
+from promptgraft.overrides.documents import EntriesDocument, check_hash, entries_of, plain_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.overrides.validation import shown_hash
-from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, structure
+from promptgraft.overrides.validation import check_provenance, shown_hash
+from promptgraft.serde import HexDigest, Json, canonical_json, digest, parse_json, shown, structure
 
 VERSION = 1
 
@@ -68,7 +68,8 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 
     Raises:
         StoreError: naming ``where`` and the place in it: not JSON, another version, wrong
-            types, unknown or missing keys, an id that does not fit, or another address.
+            types, unknown or missing keys, an id that does not fit, another address, or data
+            in another form than the store writes.
     """
     try:
         plain = parse_json(data, where=where)
@@ -76,9 +77,16 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
         document = structure(plain, RevisionDocument, where=where)
         _check_id(plain, document, where)
         _check_address(document, address, where)
-        return _revision(document, where)
+        revision = _revision(document, where)
+        _check_form(plain, revision, where)
     except ValueError as error:  # also an integer of more digits than Python reads
-        raise StoreError(f"{error}; {_MEND}") from None
+        raise StoreError(f"{_one_line(str(error))}; {_MEND}") from None
+    return revision
+
+
+def _one_line(message: str) -> str:
+    """Return ``message`` with what cannot be printed escaped: names in a file may hold it."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
 
 
 def _plain(revision: Revision) -> dict[str, Json]:
@@ -108,7 +116,7 @@ def _content_id(plain: Mapping[str, Json]) -> HexDigest:
 
 def _check_version(plain: Json, where: str) -> None:
     found = plain.get("version") if isinstance(plain, dict) else None
-    if isinstance(found, int) and found != VERSION:
+    if type(found) is int and found != VERSION:
         raise StoreError(
             f"{where}: version: expected {VERSION}, found {shown(found)}; "
             "read it with the promptgraft that wrote it, or a newer one"
@@ -116,6 +124,7 @@ def _check_version(plain: Json, where: str) -> None:
 
 
 def _check_id(plain: Json, document: RevisionDocument, where: str) -> None:
+    check_hash(document.id, f"{where}: id")
     found = _content_id(plain) if isinstance(plain, dict) else None
     if found != document.id:
         raise DataFormatError(
@@ -131,9 +140,44 @@ def _check_address(document: RevisionDocument, address: OverrideAddress, where: 
         raise DataFormatError(f"{where}: expected the overrides of `{expected}`, found `{found}`")
 
 
+def _check_form(plain: Json, revision: Revision, where: str) -> None:
+    """Refuse what means ``revision`` but would be written differently."""
+    written = _plain(revision)
+    if _content_id(written) != revision.id:
+        raise DataFormatError(f"{where}: {next(_differences(plain, written, '$'))}")
+
+
+def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
+    if canonical_json(found) == canonical_json(written):
+        return
+    match found, written:
+        case dict(), dict():
+            yield from (
+                f"required key missing @ {place}.{key}" for key in written.keys() - found.keys()
+            )
+            yield from (
+                f"expected no empty list @ {place}.{key}" for key in found.keys() - written.keys()
+            )
+            for key in written:
+                yield from _differences(found[key], written[key], f"{place}.{key}")
+        case list(), list() if len(found) == len(written):
+            for index, (one, other) in enumerate(zip(found, written, strict=True)):
+                yield from _differences(one, other, f"{place}[{index}]")
+        case _:
+            yield f"expected {shown(written)} as stores write it, found {shown(found)} @ {place}"
+
+
 def _revision(document: RevisionDocument, where: str) -> Revision:
     if document.number < 1:
         raise DataFormatError(f"{where}: number: expected at least 1, found {document.number}")
+    if document.parent is not None:
+        check_hash(document.parent, f"{where}: parent")
+    if document.time.utcoffset():
+        raise DataFormatError(f"{where}: time: expected UTC, found {document.time.isoformat()}")
+    try:
+        check_provenance(document.provenance)
+    except InvalidOverrideError as error:
+        raise DataFormatError(f"{where}: {error}") from None
     address = PromptOverride(ns=document.ns, prompt_key=document.prompt_key, tag=document.tag)
     return Revision(
         id=HexDigest(document.id),

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
-from promptgraft.overrides.checks import skip_reason
-from promptgraft.overrides.entries import Entry, RemovedTaskExample, SectionOverride
-from promptgraft.overrides.parts import one_line
+from promptgraft.overrides.entries import Entry, RemovedTaskExample
+from promptgraft.overrides.readable import KIND_NAMES, in_order, show_entry, show_replaced
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.sources import example_entry, source_entries
 from promptgraft.overrides.types import PromptLike, PromptOverride, SkipReason
-from promptgraft.serde import parse_json
 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"
 
@@ -24,6 +22,8 @@ class PartDiff:
     """How one part of a prompt changes.
 
     Attributes:
+        kind: ``section``, ``tool``, ``tool example``, ``task example``, ``added task example``,
+            ``removed task example`` or ``output field``.
         part: the part, as messages write it: ``section policies/refunds``.
         before: its text before; None when there was none.
         after: its text after; None when there is none.
@@ -32,6 +32,7 @@ class PartDiff:
             when two revisions are compared.
     """
 
+    kind: str
     part: str
     before: str | None
     after: str | None
@@ -65,70 +66,29 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
     order = {
         entry.part: position for position, entry in enumerate(source_entries(prompt, fixed=True))
     }
-    entries = sorted(override.entries(), key=lambda entry: order.get(entry.part, len(order)))
+    entries = sorted(
+        in_order(override.entries()), key=lambda entry: order.get(entry.part, len(order))
+    )
+    skipped = {found.part: found.reason for found in resolve_override(descriptor, override).skipped}
     return tuple(
-        _diff(
-            entry.part,
-            _source_text(prompt, entry),
-            show_entry(entry),
-            skip_reason(descriptor, entry),
-        )
+        _diff(entry, _source_text(prompt, entry), show_entry(entry), skipped.get(entry.part))
         for entry in entries
     )
 
 
 def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartDiff, ...]:
-    """Compare the entries of two overrides, by part; entries that are equal are left out.
+    """Compare the entries of two overrides, by kind and part; equal entries are left out.
 
-    An entry whose text is the same but was written for another source has an empty text.
+    An entry whose text is the same but was written for another source has an empty text, and
+    so has a removed task example, which says nothing.
     """
     older = {entry.part: entry for entry in before.entries()}
     newer = {entry.part: entry for entry in after.entries()}
     return tuple(
-        _diff(part, _shown(older.get(part)), _shown(newer.get(part)), None)
-        for part in sorted({*older, *newer})
-        if older.get(part) != newer.get(part)
+        _diff(entry, _shown(older.get(entry.part)), _shown(newer.get(entry.part)), None)
+        for entry in in_order({**older, **newer}.values())
+        if older.get(entry.part) != newer.get(entry.part)
     )
-
-
-def show_entry(entry: Entry) -> str:
-    """Return what an override says, as text for people: a body, or its fields line by line."""
-    if isinstance(entry, SectionOverride):
-        return entry.body
-    said = {
-        name: value
-        for name, value in attrs.asdict(entry, recurse=False).items()
-        if name not in _IDENTIFYING and value not in _UNSAID
-    }
-    return "\n".join(f"{name}: {_show_value(name, value)}" for name, value in said.items())
-
-
-# No aliases at all is something to say, and no mapping.
-_UNSAID: tuple[object, ...] = (None, {})
-
-_IDENTIFYING = {
-    "path",
-    "name",
-    "tool_name",
-    "example_index",
-    "expected_hash",
-    "container_path",
-    "example_key",
-    "field",
-}
-
-
-def _show_value(name: str, value: object) -> str:
-    if name == "steps_json" and isinstance(value, str):
-        return json.dumps(parse_json(value, where=name), indent=2, ensure_ascii=False)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return "".join(
-            f"\n  {key}: {text if isinstance(text, str) else one_line(text)}"
-            for key, text in value.items()
-        )
-    return one_line(value)
 
 
 def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
@@ -138,24 +98,21 @@ def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
         return show_entry(example_entry(removed)) if removed else None
     for source in source_entries(prompt, fixed=True):
         if source.part == entry.part:
-            return show_entry(_limited(source, entry))
+            return show_replaced(source, entry)
     return None
 
 
-def _limited(source: Entry, entry: Entry) -> Entry:
-    kept = attrs.asdict(entry, recurse=False)
-    return attrs.evolve(
-        source,
-        **{
-            name: value if kept[name] not in _UNSAID else kept[name]
-            for name, value in attrs.asdict(source, recurse=False).items()
-        },
+def _diff(
+    entry: Entry, before: str | None, after: str | None, state: SkipReason | None
+) -> PartDiff:
+    return PartDiff(
+        kind=KIND_NAMES[type(entry)],
+        part=entry.part,
+        before=before,
+        after=after,
+        text=diff_bodies(before or "", after or "", part=entry.part),
+        state=state,
     )
-
-
-def _diff(part: str, before: str | None, after: str | None, state: SkipReason | None) -> PartDiff:
-    text = diff_bodies(before or "", after or "", part=part)
-    return PartDiff(part=part, before=before, after=after, text=text, state=state)
 
 
 def _shown(entry: Entry | None) -> str | None:

@@ -5,12 +5,13 @@ Each kind of entry has a list of its own; kinds without entries are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import cast
 
 import attrs
 
-from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidIdentifierError, InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.effective import read_stored_steps
 from promptgraft.overrides.entries import (
@@ -25,9 +26,12 @@ from promptgraft.overrides.entries import (
     ToolOverride,
     show_path,
 )
+from promptgraft.overrides.parts import NO_INTERFACE
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.overrides.validation import check_entry_texts, check_path
-from promptgraft.serde import HexDigest, Json, parse_json, structure, unstructure
+from promptgraft.overrides.validation import check_entry_texts, check_key, check_path
+from promptgraft.serde import HexDigest, Json, parse_json, shown, structure, unstructure
+
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @attrs.frozen(kw_only=True)
@@ -129,11 +133,12 @@ def entries_of(document: EntriesDocument, address: PromptOverride, *, where: str
 
     Raises:
         DataFormatError: a text is not Unicode or too long, what should be JSON is none, a path
-            is empty, or a part or a step occurs twice.
+            is empty, a hash, key or index is none, steps are replaced in two ways, or a part
+            or a step occurs twice.
     """
     entries = list(_entries(document))
     for entry in entries:
-        _check(entry, where)
+        _check_entry(entry, where)
     for task in document.task_examples:
         if len({step.step_index for step in task.step_overrides}) < len(task.step_overrides):
             raise DataFormatError(f"{where}: {show_path(task.path)}: one step occurs twice")
@@ -157,16 +162,48 @@ def _entries(document: EntriesDocument) -> Iterable[Entry]:
         yield OutputFieldOverride(**attrs.asdict(field, recurse=False))
 
 
-def _check(entry: Entry, where: str) -> None:
+def _check_entry(entry: Entry, where: str) -> None:
     try:
         if isinstance(entry, AddedTaskExample):
             check_path(entry.container_path)
         elif isinstance(entry, SectionOverride | TaskExampleOverride | RemovedTaskExample):
             check_path(entry.path)
+        if isinstance(entry, AddedTaskExample):
+            check_key(entry.example_key, "example_key")
         check_entry_texts(entry)
-    except InvalidOverrideError as error:
+    except (InvalidOverrideError, InvalidIdentifierError) as error:
         raise DataFormatError(f"{where}: {error}") from None
+    _check_numbers(entry, f"{where}: {entry.part}")
+    # A prompt may be without an interface; every other hash is that of a part.
+    if not isinstance(entry, AddedTaskExample) or entry.expected_hash != NO_INTERFACE:
+        check_hash(entry.expected_hash, f"{where}: {entry.part}: expected_hash")
     _check_json(entry, f"{where}: {entry.part}")
+
+
+def check_hash(text: str, where: str) -> None:
+    """Refuse what is no SHA-256 in hexadecimal digits.
+
+    Raises:
+        DataFormatError: beginning with ``where``.
+    """
+    if not _HASH.fullmatch(text):
+        raise DataFormatError(
+            f"{where}: expected 64 lower-case hexadecimal digits, found {shown(text)}"
+        )
+
+
+def _check_numbers(entry: Entry, where: str) -> None:
+    if isinstance(entry, ToolExampleOverride) and entry.example_index < 0:
+        raise DataFormatError(
+            f"{where}: example_index: expected at least 0, found {shown(entry.example_index)}"
+        )
+    if isinstance(entry, TaskExampleOverride) and entry.step_overrides:
+        if entry.steps_json is not None:
+            raise DataFormatError(f"{where}: expected steps_json or step_overrides, found both")
+        if min(entry.step_overrides) < 0:
+            raise DataFormatError(
+                f"{where}: step_index: expected at least 0, found {min(entry.step_overrides)}"
+            )
 
 
 def _check_json(entry: Entry | TaskStepOverride, where: str) -> None:

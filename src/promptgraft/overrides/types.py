@@ -125,9 +125,12 @@ class PromptOverride:
     output_overrides: Mapping[str, OutputFieldOverride] = attrs.field(
         factory=dict, converter=_fields
     )
+    _entries: tuple[Entry, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        for entry_key, entry in self._filed():
+        filed = tuple(self._filed())
+        object.__setattr__(self, "_entries", tuple(entry for _, entry in filed))
+        for entry_key, entry in filed:
             if entry_key != entry.key:
                 raise InvalidOverrideError(
                     f"{entry.part} is filed under {shown(entry_key)}; file it under its own key "
@@ -135,7 +138,7 @@ class PromptOverride:
                 )
 
     def __bool__(self) -> bool:
-        return any(getattr(self, kind) for kind in KINDS)
+        return bool(self._entries)
 
     def _filed(self) -> Iterator[tuple[Hashable, Entry]]:
         for kind in KINDS:
@@ -143,7 +146,7 @@ class PromptOverride:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry: kind by kind, in their order."""
-        return tuple(entry for _, entry in self._filed())
+        return self._entries
 
     def find(self, like: Entry) -> Entry | None:
         """Return the entry of the kind and key of ``like``, or None."""

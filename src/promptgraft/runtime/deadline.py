@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import ConfigError, DeadlineExceededError
+from promptgraft.runtime.cancellation import Cancellation
 
 
 @attrs.frozen(kw_only=True)
 class Deadline:
-    """A moment on a monotonic clock.
+    """A moment on a monotonic clock, or the moment at which somebody asks to stop.
 
     Attributes:
         clock: the clock that it is read from.
-        expires_at: the value of ``clock.monotonic()`` at which time is up, in seconds.
+        expires_at: the value of ``clock.monotonic()`` at which time is up, in seconds;
+            infinite when there is no such moment.
+        cancellation: ends the time early; None when nobody can.
     """
 
-    clock: Clock
-    expires_at: float
+    clock: Clock = attrs.field(factory=SystemClock)
+    expires_at: float = math.inf
+    cancellation: Cancellation | None = None
 
     @classmethod
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
@@ -34,7 +40,9 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left, never negative."""
+        """Seconds left, never negative; infinite without a moment."""
+        if self.cancellation is not None and self.cancellation.is_set:
+            return 0.0
         return max(0.0, self.expires_at - self.clock.monotonic())
 
     @property
@@ -46,7 +54,10 @@ class Deadline:
         """Do nothing while there is time.
 
         Raises:
+            RunCancelledError: somebody asked to stop.
             DeadlineExceededError: there is none left.
         """
+        if self.cancellation is not None:
+            self.cancellation.check()
         if self.expired:
             raise DeadlineExceededError("the deadline of the run has passed")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.events import EventBus
 
 E = TypeVar("E")
@@ -18,6 +19,18 @@ class SessionProtocol(Protocol):
     @property
     def tags(self) -> Mapping[str, str]:
         """Labels of the session, such as its scope."""
+        ...
+
+    @property
+    def budget(self) -> Budget | None:
+        """What calls of this evaluation are paid from; None for no limit."""
+        ...
+
+    def notify(self, notice: object) -> None:
+        """Tell whoever watches the run of something that is no event of the evaluation.
+
+        Adapters say so what they wait for. The notice is not kept.
+        """
         ...
 
     def dispatch(self, event: object) -> None:
@@ -40,17 +53,36 @@ class Session:
         tags: labels of the session.
         bus: also publishes each event to its subscribers; without a bus nothing that
             happens in the session is seen outside it.
+        budget: what calls are paid from.
+        notices: publishes notices; ``bus`` does when it is None.
     """
 
-    def __init__(self, *, tags: Mapping[str, str] | None = None, bus: EventBus | None = None):
+    def __init__(
+        self,
+        *,
+        tags: Mapping[str, str] | None = None,
+        bus: EventBus | None = None,
+        budget: Budget | None = None,
+        notices: EventBus | None = None,
+    ) -> None:
         self._tags: FrozenMap[str, str] = FrozenMap(tags or {})
         self._bus = bus
+        self._budget = budget
+        self._notices = notices or bus
         self._events: list[object] = []
         self._lock = threading.Lock()
 
     @property
     def tags(self) -> Mapping[str, str]:
         return self._tags
+
+    @property
+    def budget(self) -> Budget | None:
+        return self._budget
+
+    def notify(self, notice: object) -> None:
+        if self._notices is not None:
+            self._notices.publish(notice)
 
     def dispatch(self, event: object) -> None:
         with self._lock:

@@ -1,0 +1,1 @@
+"""Calling a model over HTTP, whoever its provider is."""

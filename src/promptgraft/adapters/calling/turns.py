@@ -1,0 +1,167 @@
+"""What is said between a prompt and a model, and the two seams of an adapter.
+
+A *wire* knows a provider's format and nothing of networks; an *endpoint* knows how to send
+and nothing of formats. What lies between them is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import attrs
+
+from promptgraft.adapters.base import Usage
+from promptgraft.errors import TransientProviderError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.schema import JsonObject
+
+
+class Finish(StrEnum):
+    """Why a model stopped, in words that all providers share."""
+
+    DONE = "done"
+    TOOLS = "tools"
+    LENGTH = "length"
+    REFUSED = "refused"
+
+
+@attrs.frozen(kw_only=True)
+class ToolRequest:
+    """A model wants a tool to be called.
+
+    Attributes:
+        id: the provider's name of this request.
+        name: the tool.
+        arguments: JSON, as the model wrote it; it need not be valid.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+@attrs.frozen(kw_only=True)
+class ToolAnswer:
+    """What the model is told of a tool that it wanted to be called.
+
+    Attributes:
+        request: what it asked for.
+        content: the result as JSON or text, or what went wrong.
+        failed: whether it went wrong.
+    """
+
+    request: ToolRequest
+    content: str
+    failed: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """One answer of a model.
+
+    Attributes:
+        text: its text; empty when it only calls tools.
+        requests: tools that it wants to be called, in its order.
+        finish: why it stopped.
+        finish_reason: the same in the provider's word.
+        usage: tokens.
+        cache_write_tokens: those of the sent tokens that were written to the provider's
+            cache at a price of their own.
+        model: the model that answered, in the provider's word.
+        message: the answer as the next request must repeat it.
+    """
+
+    text: str
+    requests: tuple[ToolRequest, ...] = ()
+    finish: Finish
+    finish_reason: str
+    usage: Usage
+    cache_write_tokens: int = 0
+    model: str
+    message: JsonObject
+
+
+class UnreadableTurnError(TransientProviderError):
+    """A body with a good status is no answer: it is an error, cut short, or something else."""
+
+
+class Wire(Protocol):
+    """A provider's format. Pure: data in, data out."""
+
+    def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
+        """Return the body of the first request for ``rendered``."""
+        ...
+
+    def read(self, body: JsonObject) -> Turn:
+        """Return the answer in ``body``.
+
+        Raises:
+            UnreadableTurnError: ``body`` is not an answer.
+        """
+        ...
+
+    def extend(
+        self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
+    ) -> JsonObject:
+        """Return the body of the request that follows ``turn``; ``request`` stays as it is."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Received:
+    """What came back for a request, whatever its status.
+
+    Attributes:
+        status: the HTTP status.
+        headers: names in lower case.
+        content: the body as text.
+    """
+
+    status: int
+    headers: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
+    content: str
+
+
+class NothingReceivedError(TransientProviderError):
+    """A request got no answer: it timed out or its connection broke.
+
+    Attributes:
+        timed_out: whether time was up, rather than the connection broken.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
+class Endpoint(Protocol):
+    """Sends bodies to one provider with one account.
+
+    Attributes of implementations are safe to use from any thread; ``send`` is only awaited
+    in the thread of ``promptgraft.adapters.calling.background``.
+    """
+
+    @property
+    def account(self) -> str:
+        """What a limit of the provider belongs to: provider, host, and a digest of the key."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must appear nowhere."""
+        ...
+
+    async def send(self, body: JsonObject, *, seconds: float) -> Received:
+        """Send one request, without retries, and return what came back, whatever its status.
+
+        Args:
+            body: the request.
+            seconds: wall time after which it is given up, whatever trickles in.
+
+        Raises:
+            NothingReceivedError: nothing, or not all of it, came back.
+        """
+        ...

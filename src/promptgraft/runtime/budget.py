@@ -1,0 +1,116 @@
+"""Money and tokens that a run may use, watched call by call."""
+
+from __future__ import annotations
+
+import threading
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.errors import BudgetExhaustedError, ConfigError
+from promptgraft.serde import shown
+
+ZERO = Decimal(0)
+
+
+@attrs.frozen(kw_only=True)
+class Charge:
+    """What calls cost.
+
+    Attributes:
+        cost: US dollars.
+        tokens: tokens sent and received.
+    """
+
+    cost: Decimal = ZERO
+    tokens: int = 0
+
+    def plus(self, other: Charge) -> Charge:
+        """Return both together."""
+        return Charge(cost=self.cost + other.cost, tokens=self.tokens + other.tokens)
+
+    def minus(self, other: Charge) -> Charge:
+        """Return this without the other."""
+        return Charge(cost=self.cost - other.cost, tokens=self.tokens - other.tokens)
+
+
+NOTHING = Charge()
+
+
+class Budget:
+    """Lets calls begin while there is money; safe to share between threads.
+
+    Money is reserved before a call begins and paid when it ends. What a call will cost is
+    not known before, so the limits may be exceeded by the calls in flight, never by more.
+
+    Args:
+        max_cost: US dollars, above 0; None for no limit.
+        max_tokens: tokens sent and received, at least 1; None for no limit.
+
+    Raises:
+        ConfigError: a limit is out of range.
+    """
+
+    def __init__(self, *, max_cost: Decimal | None = None, max_tokens: int | None = None) -> None:
+        if max_cost is not None and not (max_cost.is_finite() and max_cost > 0):
+            raise ConfigError(f"max_cost: expected US dollars above 0, found {shown(max_cost)}")
+        if max_tokens is not None and max_tokens < 1:
+            raise ConfigError(
+                f"max_tokens: expected an integer of at least 1, found {shown(max_tokens)}"
+            )
+        self._max_cost = max_cost
+        self._max_tokens = max_tokens
+        self._paid = NOTHING
+        self._reserved = NOTHING
+        self._lock = threading.Lock()
+
+    @property
+    def paid(self) -> Charge:
+        """What ended calls have cost."""
+        return self._paid
+
+    @property
+    def needs_prices(self) -> bool:
+        """Whether a call of unknown cost would break a limit unnoticed."""
+        return self._max_cost is not None
+
+    def check(self) -> None:
+        """Do nothing while there is something left.
+
+        Raises:
+            BudgetExhaustedError: nothing is left.
+        """
+        with self._lock:
+            self._refuse_beyond(self._paid)
+
+    def reserve(self, expected: Charge) -> None:
+        """Set aside the least that a call will cost.
+
+        Raises:
+            BudgetExhaustedError: what is paid and reserved has reached a limit.
+        """
+        with self._lock:
+            self._refuse_beyond(self._paid.plus(self._reserved))
+            self._reserved = self._reserved.plus(expected)
+
+    def settle(self, expected: Charge, actual: Charge) -> None:
+        """End a reservation and pay what the call has cost."""
+        with self._lock:
+            self._reserved = self._reserved.minus(expected)
+            self._paid = self._paid.plus(actual)
+
+    def pay(self, actual: Charge) -> None:
+        """Pay for a call that nothing was reserved for, such as one of an earlier process."""
+        self.settle(NOTHING, actual)
+
+    def _refuse_beyond(self, used: Charge) -> None:
+        if self._max_cost is not None and used.cost >= self._max_cost:
+            raise BudgetExhaustedError(
+                f"max_cost: {used.cost:.4f} of {self._max_cost} US dollars are used or reserved",
+                limit="max_cost",
+            )
+        if self._max_tokens is not None and used.tokens >= self._max_tokens:
+            raise BudgetExhaustedError(
+                f"max_tokens: {used.tokens} of {self._max_tokens} tokens are used or reserved",
+                limit="max_tokens",
+            )
