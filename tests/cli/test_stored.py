@@ -191,8 +191,11 @@ def test_history_lists_revisions_and_marks_the_one_in_force(
         f"* 2  {second}  {WHEN}  from {first}\n"
         "    2 overrides; baseline 0.500, best 0.750\n"
         "    run 0123456789ab: GEPA, 120 rollouts, seed 0\n"
+        "    ~ section rules\n"
+        "    + section tone\n"
         f"  1  {first}  {WHEN}\n"
         "    1 override\n"
+        "    + section rules\n"
     )
 
 
@@ -257,18 +260,27 @@ def test_json_of_each_command(console: Console, project: Path, revisions: Revisi
     shown = json.loads(console("show", NAME, "--json").out)
     assert shown == {**tag, "revisions": 2, "current": second, "parts": shown["parts"]}
     assert shown["parts"] == [
-        _section_json(path, body, applied=None) for path, body in SECOND.items()
+        _section_json(path, body, status=None) for path, body in SECOND.items()
     ]
     checked = json.loads(console("show", NAME, "--json", "--template", SOURCE).out)
-    assert [part["applied"] for part in checked["parts"]] == [True, True]
-    assert json.loads(console("history", NAME, "--json").out) == {
+    assert checked["parts"] == [
+        _section_json(path, body, status="applied") for path, body in SECOND.items()
+    ]
+    history = json.loads(console("history", NAME, "--json").out)
+    compared = json.loads(console("diff", NAME, "--json").out)
+    (added,) = history["revisions"][0]["parts"]
+    assert (added["part"], added["before"], added["after"]) == (
+        "section rules",
+        None,
+        "Choose the queue for $subject.\nThink first.",
+    )
+    assert history == {
         **tag,
         "revisions": [
-            {**first, "current": False, "overrides": 1},
-            {**second, "current": True, "overrides": 2},
+            {**first, "current": False, "overrides": 1, "parts": [added]},
+            {**second, "current": True, "overrides": 2, "parts": compared["parts"]},
         ],
     }
-    compared = json.loads(console("diff", NAME, "--json").out)
     assert compared == {
         **tag,
         "template": None,
@@ -277,12 +289,14 @@ def test_json_of_each_command(console: Console, project: Path, revisions: Revisi
         "parts": compared["parts"],
     }
     assert compared["parts"][1] == {
+        "kind": "section",
         "part": "section tone",
+        "status": None,
+        "reason": None,
         "before": None,
         "after": "Be warm.",
         "diff": "--- section tone (before)\n+++ section tone (after)\n@@ -0,0 +1 @@\n+Be warm.\n"
         "\\ No newline at end of text\n",
-        "skipped": None,
     }
     assert json.loads(console("rollback", NAME, "--json").out) == {
         **tag,
@@ -304,15 +318,15 @@ def _revision_json(revision: Revision) -> dict[str, object]:
     }
 
 
-def _section_json(path: tuple[str, ...], body: str, *, applied: bool | None) -> dict[str, object]:
+def _section_json(path: tuple[str, ...], body: str, *, status: str | None) -> dict[str, object]:
     return {
+        "kind": "section",
         "part": f"section {path[0]}",
-        "path": list(path),
+        "status": status,
+        "reason": None,
         "expected_hash": _hash(path[0]),
         "found_hash": None,
-        "body": body,
-        "applied": applied,
-        "skipped": None,
+        "content": {"path": list(path), "body": body},
     }
 
 

@@ -178,7 +178,7 @@ def test_no_locale_is_too_small(command: str, environment: dict[str, str], hosti
 def test_json_gives_hostile_texts_back_unchanged(hostile: Path) -> None:
     ended = process("show", NAME, "--json", folder=hostile)
 
-    assert json.loads(ended.stdout)["parts"][0]["body"] == HOSTILE
+    assert json.loads(ended.stdout)["parts"][0]["content"]["body"] == HOSTILE
     assert not CONTROLS.search(ended.stdout)
 
 
@@ -190,7 +190,7 @@ def test_what_a_template_prints_does_not_mix_with_the_document(
 
     ended = process("show", NAME, "--template", f"{source}:TEMPLATE", "--json", folder=hostile)
 
-    assert json.loads(ended.stdout)["parts"][0]["applied"] is True
+    assert json.loads(ended.stdout)["parts"][0]["status"] == "applied"
     assert ended.stderr == b"hello\n"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import click
 
+from promptgraft.cli.entry import part_json
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     PromptName,
@@ -27,6 +28,7 @@ from promptgraft.cli.stored import (
     tag_json,
 )
 from promptgraft.overrides import PartDiff, Revision, diff_override, diff_revisions
+from promptgraft.serde import Json
 
 
 @attrs.frozen(kw_only=True)
@@ -123,19 +125,18 @@ def _document(comparison: _Comparison) -> object:
         "template": comparison.source,
         "from": revision_json_or_none(comparison.before),
         "to": revision_json_or_none(comparison.after),
-        "parts": parts_json(comparison.parts),
+        "parts": parts_json(comparison.parts, checked=comparison.source is not None),
     }
 
 
-def parts_json(parts: Sequence[PartDiff]) -> list[dict[str, str | None]]:
-    """Return differences for machines."""
+def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
+    """Return differences for machines; ``checked`` when they are differences from a source."""
     return [
         {
-            "part": part.part,
+            **part_json(part.kind, part.part, checked=checked, reason=part.state),
             "before": part.before,
             "after": part.after,
             "diff": part.text,
-            "skipped": part.state,
         }
         for part in parts
     ]
@@ -159,6 +160,13 @@ def print_parts(screen: Screen, parts: Sequence[PartDiff], *, cropped: bool = Fa
         if part.state is not None:
             screen.line(f"{part.part} is not applied: {part.state}", color="yellow")
         elif not part.text:
-            screen.line(f"{part.part}: the same text, written for another source")
+            screen.line(f"{part.part}: {_unspoken(part)}")
         if part.text:
             screen.diff(part, cropped=cropped)
+
+
+def _unspoken(part: PartDiff) -> str:
+    """Tell what changes where no text does."""
+    if part.before is None:
+        return "added"
+    return "taken away" if part.after is None else "the same text, written for another source"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from promptgraft.cli.diff import parts_json
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     PromptName,
@@ -24,7 +25,7 @@ from promptgraft.cli.stored import (
     tag_json,
 )
 from promptgraft.cli.text import counted, moment
-from promptgraft.overrides.types import Revision
+from promptgraft.overrides import PartDiff, Revision, diff_revisions
 from promptgraft.overrides.validation import shown_hash
 
 
@@ -43,7 +44,8 @@ def command(prompt: PromptName, tag: str | None, store: str | None, as_json: boo
     """List every revision of a tag, the newest first.
 
     Each change of an override is a revision, and revisions stay; `*` marks the one in
-    force. PROMPT is `namespace/key`.
+    force. Below each are the parts whose override was added (`+`), changed (`~`) or taken
+    away (`-`). PROMPT is `namespace/key`.
     """
     found = find_tag(open_store(store), prompt, tag)
     if as_json:
@@ -54,11 +56,29 @@ def command(prompt: PromptName, tag: str | None, store: str | None, as_json: boo
 
 
 def _document(found: StoredTag, revision: Revision) -> object:
+    changes = _changes(found, revision)
     return {
         **revision_json(revision),
         "current": revision == found.current,
-        "overrides": len(revision.override.sections),
+        "overrides": len(revision.override.entries()),
+        "parts": None if changes is None else parts_json(changes, checked=False),
     }
+
+
+def _changes(found: StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
+    """Return what a revision changed; None when the one before is not kept any more."""
+    if revision.parent is None:
+        return diff_revisions(found.address.empty(), revision.override)
+    for older in found.history:
+        if older.id == revision.parent:
+            return diff_revisions(older.override, revision.override)
+    return None
+
+
+def _mark(part: PartDiff) -> str:
+    if part.before is None:
+        return "+"
+    return "~" if part.after is not None else "-"
 
 
 def _print(found: StoredTag) -> None:
@@ -72,9 +92,11 @@ def _print(found: StoredTag) -> None:
             f"{moment(revision.time)}{made_from}",
             bold=current,
         )
-        notes = (counted(len(revision.override.sections), "override"), scores_of(revision))
+        notes = (counted(len(revision.override.entries()), "override"), scores_of(revision))
         screen.line(f"    {'; '.join(note for note in notes if note)}")
         if origin := origin_of(revision):
             screen.line(f"    {origin}")
+        for part in _changes(found, revision) or ():
+            screen.line(f"    {_mark(part)} {part.part}")
     if found.current is None:
         screen.line("no revision is in force: the first one was rolled back")

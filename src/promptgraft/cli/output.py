@@ -55,10 +55,13 @@ class Screen:
             for line in more:
                 self._print(f"{'':{width}}  {line}")
 
-    def body(self, text: str) -> None:
-        """Print a text of several lines, indented."""
+    def body(self, text: str, *, wrapped: bool = False) -> None:
+        """Print a text of several lines, indented; ``wrapped`` wraps them on a terminal."""
         for line in visible(text).split("\n"):
-            self._print(f"{_INDENT}{line}".rstrip())
+            first, *more = self._wrapped(line, 2 * len(_INDENT)) if wrapped else [line]
+            self._print(f"{_INDENT}{first}".rstrip())
+            for rest in more:
+                self._print(f"{2 * _INDENT}{rest}")
 
     def diff(self, part: PartDiff, *, cropped: bool = False) -> None:
         """Print the unified diff of a part; ``cropped`` cuts long lines on a terminal."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-import attrs
 import click
 
+from promptgraft.cli.entry import entry_json, print_entry, shown_entries
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     PromptName,
@@ -30,10 +30,7 @@ from promptgraft.cli.stored import (
 )
 from promptgraft.cli.text import counted, moment
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import LocalPromptOverridesStore, SectionOverride, SkippedOverride
-from promptgraft.overrides.entries import section_part
-from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.overrides import LocalPromptOverridesStore, PromptDescriptor
 
 
 @click.command(
@@ -60,11 +57,11 @@ def command(
     """Show the overrides that a store holds.
 
     Without PROMPT it lists prompts and tags; with PROMPT (`namespace/key`) it prints the
-    text of each override. `--template` tells which of them are stale, and why.
+    text of each override, kind by kind. `--template` tells which of them are stale, and why.
     """
     opened = open_store(store)
     if prompt is not None:
-        _show_prompt(_check(find_tag(opened, prompt, tag), template), as_json=as_json)
+        _show_prompt(find_tag(opened, prompt, tag), template, as_json=as_json)
     elif template is not None:
         raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
     else:
@@ -90,7 +87,7 @@ def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: b
         screen.line(prompt, bold=True)
         for found in group:
             screen.line(f"  {found.address.tag}")
-            overrides = counted(len(found.present().override.sections), "override")
+            overrides = counted(len(found.present().override.entries()), "override")
             when = moment(found.present().time)
             screen.line(f"    {short(found.current)} of {len(found.history)}, {overrides}, {when}")
 
@@ -100,27 +97,13 @@ def _summary_json(found: StoredTag) -> object:
         **tag_json(found),
         "revisions": len(found.history),
         "current": revision_json(found.present()),
-        "overrides": len(found.present().override.sections),
+        "overrides": len(found.present().override.entries()),
     }
 
 
-@attrs.frozen
-class _Checked:
-    """A tag, and which of its entries today's source does not take; None without a source."""
-
-    found: StoredTag
-    skipped: dict[str, SkippedOverride] | None
-
-    @property
-    def sections(self) -> list[SectionOverride]:
-        """The overrides by path."""
-        held = self.found.present().override.sections
-        return [held[path] for path in sorted(held)]
-
-
-def _check(found: StoredTag, template: str | None) -> _Checked:
+def _source(found: StoredTag, template: str | None) -> PromptDescriptor | None:
     if template is None:
-        return _Checked(found, None)
+        return None
     from promptgraft.cli.source import load_template
 
     descriptor = load_template(template).descriptor
@@ -129,61 +112,33 @@ def _check(found: StoredTag, template: str | None) -> _Checked:
             f"--template: {template} is prompt `{descriptor.ns}/{descriptor.key}`, "
             f"not `{found.prompt}`; name the source of that prompt"
         )
-    resolution = resolve_override(descriptor, found.present().override)
-    return _Checked(found, {skipped.part: skipped for skipped in resolution.skipped})
+    return descriptor
 
 
-def _show_prompt(checked: _Checked, *, as_json: bool) -> None:
-    found = checked.found
+def _show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> None:
+    source = _source(found, template)
+    entries = shown_entries(found.present().override, source)
     if as_json:
-        parts = [_section_json(checked, section) for section in checked.sections]
         print_json(
             {
                 **tag_json(found),
                 "revisions": len(found.history),
                 "current": revision_json(found.present()),
-                "parts": parts,
+                "parts": [entry_json(shown) for shown in entries],
             }
         )
         return
+    rows = [
+        ("prompt", found.prompt),
+        ("tag", found.address.tag),
+        *fields_of(found.present()),
+        ("file", str(found.path)),
+    ]
+    if source is not None:
+        applied = sum(shown.skipped is None for shown in entries)
+        rows.append(("applied", f"{applied} of {counted(len(entries), 'override')}"))
     screen = Screen()
-    screen.fields(
-        [
-            ("prompt", found.prompt),
-            ("tag", found.address.tag),
-            *fields_of(found.present()),
-            ("file", str(found.path)),
-        ]
-    )
-    for section in checked.sections:
+    screen.fields(rows)
+    for shown in entries:
         screen.line()
-        state = _state(checked, section)
-        screen.line(f"{section_part(section.path)}{f': {state}' if state else ''}", bold=True)
-        screen.body(section.body)
-
-
-def _state(checked: _Checked, section: SectionOverride) -> str:
-    if checked.skipped is None:
-        return ""
-    skipped = checked.skipped.get(section_part(section.path))
-    if skipped is None:
-        return "applied"
-    if skipped.found_hash is None or skipped.found_hash == skipped.expected_hash:
-        return f"not applied, {skipped.reason}"
-    return (
-        f"not applied, {skipped.reason}: written for source "
-        f"{shown_hash(skipped.expected_hash)}, the source is now {shown_hash(skipped.found_hash)}"
-    )
-
-
-def _section_json(checked: _Checked, section: SectionOverride) -> object:
-    skipped = (checked.skipped or {}).get(section_part(section.path))
-    return {
-        "part": section_part(section.path),
-        "path": list(section.path),
-        "expected_hash": section.expected_hash,
-        "found_hash": skipped.found_hash if skipped else None,
-        "body": section.body,
-        "applied": None if checked.skipped is None else skipped is None,
-        "skipped": skipped.reason if skipped else None,
-    }
+        print_entry(screen, shown)

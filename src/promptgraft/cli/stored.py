@@ -196,7 +196,7 @@ def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:
 
 
 def revision_json(revision: Revision) -> dict[str, Json]:
-    """Return what machines are told of a revision, without its sections."""
+    """Return what machines are told of a revision, without its overrides."""
     return {
         "id": revision.id,
         "number": revision.number,

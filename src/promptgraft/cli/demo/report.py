@@ -7,11 +7,10 @@ from collections import Counter
 
 from promptgraft.cli.demo.run import MODEL, DemoOutcome
 from promptgraft.cli.diff import parts_json, print_parts
+from promptgraft.cli.entry import ShownEntry, entry_json, shown_entries
 from promptgraft.cli.output import Screen
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.cli.text import counted, difference, score
-from promptgraft.overrides import PromptOverride
-from promptgraft.overrides.entries import section_part
 
 _Scores = tuple[float | None, float | None]
 
@@ -117,8 +116,8 @@ def report_json(outcome: DemoOutcome) -> object:
         "reflections": result.total_reflections,
         "steps": result.steps,
         "mutations": {"accepted": result.accepted_mutations, "rejected": _rejected(outcome)},
-        "winner": _winner_json(result.best_override),
-        "parts": parts_json(outcome.parts),
+        "winner": [entry_json(shown) for shown in _winner(outcome)],
+        "parts": parts_json(outcome.parts, checked=True),
         "stored": {
             "store": str(kept.store.root_path),
             "tag": kept.address.tag,
@@ -130,16 +129,8 @@ def report_json(outcome: DemoOutcome) -> object:
     }
 
 
-def _winner_json(winner: PromptOverride) -> list[dict[str, object]]:
-    return [
-        {
-            "part": section_part(path),
-            "path": list(path),
-            "expected_hash": section.expected_hash,
-            "body": section.body,
-        }
-        for path, section in sorted(winner.sections.items())
-    ]
+def _winner(outcome: DemoOutcome) -> tuple[ShownEntry, ...]:
+    return shown_entries(outcome.result.best_override, outcome.example.template.descriptor)
 
 
 def _scores_json(scores: _Scores, examples: int) -> dict[str, float | None]:
