@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from agent_world import (
+    EXAMPLES,
+    REPLIES,
     TEMPLATE,
     TOOL_EXAMPLE,
     WORD,
     Look,
     Outcome,
     Question,
+    feedback,
     run,
 )
-from promptgraft import Prompt, RenderedPrompt, StopReason
+from optimizers.worlds import Run, bound, config, numbered
+from promptgraft import Prompt, PromptResponse, RenderedPrompt, Session, StopReason
 from promptgraft.errors import UnknownPartError
-from promptgraft.optimizers.gepa import ToolExampleTarget
+from promptgraft.optimizers import RejectionReason
+from promptgraft.optimizers.gepa import (
+    GepaExample,
+    GepaExampleGenerated,
+    GepaMutationProposed,
+    RolloutFeedback,
+    ToolExampleTarget,
+)
+from promptgraft.runtime import SessionProtocol
 
 
 def in_tool_example(rendered: RenderedPrompt[object]) -> bool:
@@ -96,22 +111,179 @@ def test_a_section_that_is_full_gets_no_more_examples() -> None:
     assert found.reflection.calls == 0
 
 
-def test_the_rate_decides_between_instructions_and_examples() -> None:
-    def share(rate: float) -> float:
-        found = run(
-            lambda _: False,
-            **SECTIONS,
-            target_tool_examples=(TOOL_EXAMPLE,),
-            example_mutation_rate=rate,
-            max_failed_reflections=10_000,
-            rollout_budget=1_000,
-        )
-        asked = [request.key for request in found.reflection.requests]
-        return asked.count("reflect-tool-example") / len(asked)
+def written(key: str) -> str:
+    """Return a new example as a reflector writes it."""
+    outcome = '{"severity": "high"}'
+    return f"```new_task_example\nkey: {key}\nobjective: {key}\nsteps: []\noutcome: {outcome}\n```"
 
-    assert share(0.0) == 0
-    assert share(1.0) == 1
-    assert 0.15 < share(0.3) < 0.45
+
+def added_to(rendered: RenderedPrompt[object]) -> list[str]:
+    """Return the keys of the examples that a candidate adds, as it shows them."""
+    paths = [found.path for found in rendered.sections]
+    return [path[1] for path in paths if path[:-1] == ("examples",) and path[1] != "first"]
+
+
+def test_generation_goes_on_until_a_section_is_full_and_no_further() -> None:
+    """The more examples, the better the answer; the section holds one already."""
+
+    def stars(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        return RolloutFeedback(score=response.text.count("*") / 100, feedback="more")
+
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        return json.dumps({"severity": "low", "note": "*" * len(added_to(rendered))})
+
+    session = Session()
+    started = Run(
+        config(
+            target_section_paths=(),
+            enable_example_generation=True,
+            max_task_examples_per_section=3,
+            training_examples=EXAMPLES,
+            feedback_fn=stars,
+            max_idle_steps=3,
+        ),
+        prompt=Prompt[object](TEMPLATE),
+        task=answer,
+        reflection=numbered(lambda number, _: written(f"new-{number}")),
+        session=session,
+    )
+    result = started.start()
+    assert result.stop_reason is StopReason.NO_PROGRESS
+    assert [example.key for example in result.generated_task_examples] == ["new-0", "new-1"]
+    told = session.select_all(GepaExampleGenerated)
+    assert [(event.key, event.container_path) for event in told] == [
+        ("new-0", ("examples",)),
+        ("new-1", ("examples",)),
+    ]
+    assert max(len(added_to(request)) for request in started.task.requests) == 2
+    assert started.reflection.calls == 2
+
+
+@pytest.mark.parametrize(("room", "merged"), [(2, False), (3, True)])
+def test_a_merge_does_not_overfill_a_section(room: int, merged: bool) -> None:
+    """One candidate writes an example for some questions, another one for others."""
+
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        added = added_to(rendered)
+        right = bound(rendered, "text") in (added or ["neither"])
+        return json.dumps({"severity": "high" if right else "low"})
+
+    def write(number: int, rendered: RenderedPrompt[object]) -> str:
+        has_one = "objective: o" in rendered.text
+        return "No more." if has_one else written(("one", "other")[number % 2])
+
+    kinds = ("one", "other", "one", "other", "neither")
+    started = Run(
+        config(
+            target_section_paths=(),
+            enable_example_generation=True,
+            max_task_examples_per_section=room,
+            enable_merge=True,
+            minibatch_size=6,
+            pareto_set_size=10,
+            rollout_budget=300,
+            training_examples=[
+                GepaExample(id=f"e{n}", params=(Question(kinds[n % 5]),)) for n in range(30)
+            ],
+            feedback_fn=feedback,
+            max_failed_reflections=100,
+        ),
+        prompt=Prompt[object](TEMPLATE),
+        task=answer,
+        reflection=numbered(write),
+    )
+    result = started.start()
+    tried = {tuple(added_to(request)) for request in started.task.requests}
+    assert {("one",), ("other",)} <= tried
+    assert (("one", "other") in tried) == merged
+    assert (result.accepted_merges == 1) == merged
+
+
+GREP = '[{"tool": "grep", "description": "d", "input": {}, "output": ""}]'
+FINE = '{"severity": "low"}'
+MISFITS: dict[str, tuple[dict[str, object], str, str]] = {
+    "a value of another type": (
+        {"target_tool_examples": (TOOL_EXAMPLE,)},
+        '```tool_example\ndescription: d\ninput: {"query": 5}\noutput: b\n```',
+        "query",
+    ),
+    "a field that the parameters do not have": (
+        {"target_tool_examples": (TOOL_EXAMPLE,)},
+        '```tool_example\ndescription: d\ninput: {"query": "a", "max": 1}\noutput: b\n```',
+        "max",
+    ),
+    "a result of another type": (
+        {"target_tool_examples": (TOOL_EXAMPLE,)},
+        '```tool_example\ndescription: d\ninput: {"query": "a"}\noutput: {"file": "b"}\n```',
+        "output",
+    ),
+    "an outcome that is no answer": (
+        {"target_task_examples": (("examples", "first"),)},
+        '```task_example\nobjective: o\nsteps: []\noutcome: {"severity": "urgent"}\n```',
+        "urgent",
+    ),
+    "a tool that there is not": (
+        {"enable_example_generation": True},
+        f"```new_task_example\nobjective: o\nsteps: {GREP}\noutcome: {FINE}\n```",
+        "grep",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_an_example_that_does_not_fit_the_types_is_refused_before_it_is_tried(case: str) -> None:
+    target, text, said = MISFITS[case]
+    settings: dict[str, Any] = {"target_section_paths": (), "training_examples": EXAMPLES, **target}
+    started = Run(
+        config(**settings, feedback_fn=feedback, max_failed_reflections=1),
+        prompt=Prompt[object](TEMPLATE),
+        task=lambda _: '{"severity": "low"}',
+        reflection=lambda _: text,
+    )
+    result = started.start()
+    assert {refused.reason for refused in result.rejections} == {RejectionReason.DOES_NOT_FIT}
+    assert all(said in refused.detail for refused in result.rejections)
+    assert started.task.calls == 6 + 3  # D_pareto and one minibatch, for the baseline
+    assert not result.improved
+
+
+def test_a_proposal_for_an_example_is_told_with_the_text_before_and_after() -> None:
+    session = Session()
+    Run(
+        config(
+            target_section_paths=(),
+            target_tool_examples=(TOOL_EXAMPLE,),
+            training_examples=EXAMPLES,
+            feedback_fn=feedback,
+        ),
+        prompt=Prompt[object](TEMPLATE),
+        task=lambda rendered: json.dumps(
+            {"severity": "high" if in_tool_example(rendered) else "low"}
+        ),
+        reflection=lambda rendered: REPLIES[rendered.key],
+        session=session,
+    ).start()
+    [told] = session.select_all(GepaMutationProposed)
+    assert told.module == "tool example search_code/0"
+    assert told.before.startswith("description: Find a name.\ninput: ")
+    assert told.after.startswith(f"description: Find {WORD}.\ninput: ")
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_rate_of_nothing_or_all_leaves_the_other_class_alone(rate: float) -> None:
+    found = run(
+        lambda _: False,
+        **SECTIONS,
+        target_tool_examples=(TOOL_EXAMPLE,),
+        example_mutation_rate=rate,
+        max_failed_reflections=100,
+        minibatch_size=1,
+        rollout_budget=40,
+    )
+    asked = {request.key for request in found.reflection.requests}
+    assert asked == {"reflect-tool-example" if rate else "reflect-section"}
 
 
 def test_the_reflector_is_shown_types_and_the_examples_that_are_there() -> None:

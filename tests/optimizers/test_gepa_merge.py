@@ -21,14 +21,24 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.adapters.scripted import Reply
 from promptgraft.optimizers.gepa import (
     GepaMergeAccepted,
     GepaMergeAttempted,
     GepaMergeRejected,
+    GepaMutationProposed,
 )
 from promptgraft.optimizers.gepa.merge import ancestors_of, merged_entries, triples
 from promptgraft.optimizers.types import Candidate
-from promptgraft.overrides import PromptOverride, SectionOverride
+from promptgraft.overrides import (
+    AddedTaskExample,
+    PromptOverride,
+    RemovedTaskExample,
+    SectionOverride,
+    TaskExampleOverride,
+    ToolExampleOverride,
+)
+from promptgraft.overrides.entries import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, digest
 
@@ -56,6 +66,10 @@ def bodies(**texts: str) -> PromptOverride:
     )
 
 
+def holding(*entries: Entry) -> PromptOverride:
+    return EMPTY.holding(entries)
+
+
 def candidate(*parents: int, **texts: str) -> Candidate:
     return Candidate(override=bodies(**texts), parents=parents, digest=digest(texts))
 
@@ -77,6 +91,37 @@ def test_a_side_that_goes_back_to_the_source_has_changed_the_part() -> None:
         merged_entries(bodies(a="0", b="0"), bodies(b="0"), bodies(a="0", b="2"))
     )
     assert texts(merged) == {"b": "2"}
+
+
+def test_examples_of_every_kind_are_merged_like_sections() -> None:
+    def call(index: int, text: str) -> ToolExampleOverride:
+        return ToolExampleOverride(
+            tool_name="search", example_index=index, expected_hash=HASH, description=text
+        )
+
+    def task(key: str, text: str) -> TaskExampleOverride:
+        return TaskExampleOverride(path=("cases", key), expected_hash=HASH, objective=text)
+
+    def added(key: str) -> AddedTaskExample:
+        return AddedTaskExample(
+            container_path=("cases",),
+            example_key=key,
+            expected_hash=HASH,
+            objective=key,
+            outcome_json='""',
+            steps_json="[]",
+        )
+
+    removed = RemovedTaskExample(path=("cases", "old"), expected_hash=HASH)
+    before = holding(call(0, "0"), call(1, "0"), task("a", "0"), task("b", "0"), added("there"))
+    better = holding(
+        call(0, "1"), call(1, "0"), task("a", "0"), task("b", "1"), added("there"), added("x")
+    )
+    other = holding(call(0, "0"), call(1, "2"), task("a", "2"), task("b", "2"), added("y"), removed)
+    merged = merged_entries(before, better, other)
+    assert holding(*merged) == holding(
+        call(0, "1"), call(1, "2"), task("a", "2"), task("b", "1"), added("x"), added("y"), removed
+    )
 
 
 sides = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("012"))
@@ -140,14 +185,23 @@ def reflect(rendered: RenderedPrompt[object]) -> str:
 class Run:
     """One run of two specialists."""
 
-    def __init__(self, *, merge: bool, budget: int = 400, journal: MemoryJournal | None = None):
+    def __init__(
+        self,
+        *,
+        merge: bool,
+        budget: int = 400,
+        journal: MemoryJournal | None = None,
+        seed: int = 0,
+        reply: Reply = answer,
+        reflection: Reply = reflect,
+    ) -> None:
         self.events: list[object] = []
-        self.task = ScriptedAdapter(answer)
+        self.task = ScriptedAdapter(reply)
         bus = EventBus()
         bus.subscribe(object, self.events.append)
         context = OptimizationContext(
             self.task,
-            reflection_adapter=ScriptedAdapter(reflect),
+            reflection_adapter=ScriptedAdapter(reflection),
             event_bus=bus,
             journal=journal,
         )
@@ -160,6 +214,7 @@ class Run:
             feedback_fn=feedback,
             enable_merge=merge,
             max_failed_reflections=100,
+            seed=seed,
         )
         self.result: GepaResult = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
 
@@ -196,3 +251,27 @@ def test_merges_stay_within_the_budget_and_replay_the_same() -> None:
         assert first.told(GepaMergeAttempted) == first.told(GepaMergeAccepted) + first.told(
             GepaMergeRejected
         )
+
+
+def test_a_combination_is_tried_once_whether_a_mutation_or_a_merge_comes_upon_it() -> None:
+    """Both specialists find each other's text, so mutations reach what merges would make."""
+
+    def propose(rendered: RenderedPrompt[object]) -> str:
+        side = "left" if "section left" in rendered.sections[1].text else "right"
+        return f"```instruction\nAll about {side}.\n```"
+
+    def both_are_wrong(rendered: RenderedPrompt[object]) -> str:
+        return "no" if rendered.text.count("All about") == 2 else answer(rendered)
+
+    for seed, by_merge in ((0, False), (3, True)):
+        run = Run(merge=True, budget=200, seed=seed, reply=both_are_wrong, reflection=propose)
+        proposed = sum(
+            isinstance(event, GepaMutationProposed) and texts_before(run, event) == 1
+            for event in run.events
+        )
+        assert (proposed, run.told(GepaMergeAttempted)) == ((0, 1) if by_merge else (1, 0))
+
+
+def texts_before(run: Run, event: GepaMutationProposed) -> int:
+    """Return how many sides the parent of a proposal knows."""
+    return len(run.result.candidates[event.parent].override.sections)

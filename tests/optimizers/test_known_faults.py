@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import pytest
 
+import agent_world
 from optimizers.worlds import (
     NOTES,
     PROMPT,
@@ -30,6 +34,7 @@ from optimizers.worlds import (
     with_output,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.scripted import Reply
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -38,13 +43,20 @@ from promptgraft.errors import (
     TransientProviderError,
     WinnerNotStoredError,
 )
-from promptgraft.optimizers import StopReason
+from promptgraft.optimizers import RejectionReason, StopReason
 from promptgraft.optimizers.formatting import clip
-from promptgraft.optimizers.gepa import GepaExample, GepaMutationProposed, RolloutFeedback
+from promptgraft.optimizers.gepa import (
+    GepaExample,
+    GepaMergeRejected,
+    GepaMutationProposed,
+    RolloutFeedback,
+)
 from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.prompt import Prompt, RenderedPrompt
+from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
+
+AGENT = Prompt[object](agent_world.TEMPLATE)
 
 
 def test_mutations_are_applied_under_any_tag_not_only_under_the_default_one() -> None:
@@ -205,3 +217,276 @@ def test_a_run_without_any_hope_ends_before_its_budget() -> None:
         result = run.start()
         assert result.stop_reason in {StopReason.REFLECTION_FAILED, StopReason.PROVIDER_FAILED}
         assert run.task.calls < 30
+
+
+def agent_run(
+    reply: Reply,
+    reflect: Reply | Sequence[str],
+    *,
+    prompt: Prompt[object] = AGENT,
+    surroundings: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Run:
+    """Return a run over an agent's prompt, judged by whether the answer is severe."""
+    chosen: dict[str, Any] = {
+        "target_section_paths": (),
+        "training_examples": agent_world.EXAMPLES,
+        "feedback_fn": severe,
+        "max_failed_reflections": 500,
+        **settings,
+    }
+    given = {"prompt": prompt, **(surroundings or {})}
+    return Run(config(**chosen), task=reply, reflection=reflect, **given)
+
+
+def severe(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    return RolloutFeedback(score=float("high" in response.text), feedback="not severe")
+
+
+def severity(*, high: bool) -> str:
+    return json.dumps({"severity": "high" if high else "low"})
+
+
+def high_with(word: str) -> Reply:
+    """Answer rightly once the word is anywhere in the prompt."""
+    return lambda rendered: severity(high=word in rendered.text)
+
+
+def specialists(*, both_help: bool, **surroundings: Any) -> Run:
+    """Return a run in which one candidate learns a rule, another one an example, and none both.
+
+    The source alone answers some questions, so that both descend from it. Only a merge holds
+    both, and it is either right for the questions of both or always wrong.
+    """
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        knows = {"rule": has_rule(rendered), "example": has_example(rendered)}
+        right = knows.get(bound(rendered, "text"), not any(knows.values()))
+        return severity(high=right and (both_help or not all(knows.values())))
+
+    def reflect(rendered: RenderedPrompt[object]) -> str:
+        return "No." if "zebra" in rendered.text else agent_world.REPLIES[rendered.key]
+
+    kinds = ("rule", "example", "rule", "example", "plain")
+    return agent_run(
+        reply,
+        reflect,
+        surroundings=surroundings,
+        target_section_paths=(RULES,),
+        enable_example_generation=True,
+        example_mutation_rate=0.5,
+        enable_merge=True,
+        minibatch_size=6,
+        pareto_set_size=10,
+        rollout_budget=400,
+        training_examples=[
+            GepaExample(id=f"e{n}", params=(agent_world.Question(kinds[n % 5]),)) for n in range(30)
+        ],
+    )
+
+
+def has_rule(rendered: RenderedPrompt[object]) -> bool:
+    return "zebra" in section(rendered, RULES).text
+
+
+def has_example(rendered: RenderedPrompt[object]) -> bool:
+    return any(found.path == ("examples", "the-zebra") for found in rendered.sections)
+
+
+def test_examples_of_a_candidate_are_tried_merged_and_kept_like_its_sections() -> None:
+    store = InMemoryPromptOverridesStore()
+    run = specialists(both_help=True, overrides_store=store)
+    result = run.start()
+    tried = {(has_rule(request), has_example(request)) for request in run.task.requests}
+    assert tried == {(False, False), (True, False), (False, True), (True, True)}
+    assert result.best_pareto_mean == 0.8
+    assert set(result.best_section_overrides) == {RULES}
+    assert [example.key for example in result.generated_task_examples] == ["the-zebra"]
+    shown = Prompt(AGENT.template, overrides_store=store).bind(agent_world.Question("new"))
+    assert has_rule(shown.render())
+    assert has_example(shown.render())
+
+
+def test_examples_that_the_store_adds_and_removes_are_part_of_every_candidate() -> None:
+    store = InMemoryPromptOverridesStore()
+    store.remove_task_example(AGENT, path=("examples", "first"))
+    store.add_task_example(
+        AGENT,
+        container_path=("examples",),
+        key="given",
+        objective="Find nothing.",
+        outcome_json='{"severity": "low"}',
+        steps_json="[]",
+    )
+    given = store.resolve(AGENT.descriptor)
+    assert given is not None
+    run = agent_run(
+        high_with("zebra"),
+        lambda rendered: agent_world.REPLIES[rendered.key],
+        surroundings={"overrides_store": store},
+        target_section_paths=(RULES,),
+    )
+    assert run.start().persisted
+    for request in run.task.requests:
+        paths = [found.path for found in request.sections]
+        assert ("examples", "given") in paths
+        assert ("examples", "first") not in paths
+    after = store.resolve(AGENT.descriptor)
+    assert after is not None
+    assert after.added_task_examples == given.added_task_examples
+    assert after.removed_task_examples == given.removed_task_examples
+
+
+def test_the_rate_of_examples_is_their_share_however_many_there_are() -> None:
+    run = agent_run(
+        lambda _: severity(high=False),
+        lambda _: "I am sorry.",
+        target_section_paths=(RULES, ("role",)),
+        target_tool_examples=(agent_world.TOOL_EXAMPLE,),
+        target_task_examples=(("examples", "first"),),
+        enable_example_generation=True,
+        example_mutation_rate=0.3,
+        minibatch_size=1,
+        pareto_set_size=1,
+        rollout_budget=300,
+    )
+    run.start()
+    steps = [request.key for request in run.reflection.requests[::2]]
+    assert len(steps) > 250
+    assert 0.24 < sum("example" in key for key in steps) / len(steps) < 0.36
+
+
+def test_a_merge_that_does_not_help_joins_nothing_and_is_paid_for() -> None:
+    session = Session()
+    run = specialists(both_help=False, session=session)
+    result = run.start()
+    assert len(session.select_all(GepaMergeRejected)) == 1
+    assert result.accepted_merges == 0
+    assert all(len(parents) < 2 for parents in result.parents)
+    assert any(has_rule(request) and has_example(request) for request in run.task.requests)
+    assert run.task.calls == result.total_rollouts <= 400
+
+
+def test_a_merge_knows_its_parents_and_is_paid_for() -> None:
+    run = specialists(both_help=True)
+    result = run.start()
+    parents = result.parents[result.best_index]
+    assert len(set(parents)) == 2
+    assert result.ancestry[result.best_index] == parents[0]
+    assert {result.ancestry[parent] for parent in parents} == {0}
+    assert result.accepted_merges == 1
+    assert run.task.calls == result.total_rollouts <= 400
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        'input: {"query": "yes"}\noutput: "2026-11-21"',
+        "input: {query: yes}\noutput: 2026-11-21",
+        "input:\n  query: yes\noutput: 2026-11-21",
+        'input: {"query": yes}\noutput: |\n  2026-11-21',
+    ],
+)
+def test_words_that_yaml_takes_for_other_things_stay_the_texts_that_they_are(given: str) -> None:
+    run = agent_run(
+        high_with("Find: zebra"),
+        [f"```tool_example\ndescription: Find: zebra # not a comment\n{given}\n```"],
+        target_tool_examples=(agent_world.TOOL_EXAMPLE,),
+    )
+    result = run.start()
+    assert result.improved
+    assert result.rejections == ()
+    example = result.best_tool_example_overrides["search_code", 0]
+    assert example.description == "Find: zebra # not a comment"
+    assert json.loads(example.input_json or "")["query"] == "yes"
+    assert json.loads(example.output_json or "") == "2026-11-21"
+
+
+STEP = "  - tool: search_code\n    description: zebra\n    input: {query: a}\n    output: b\n"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_task_example_may_get_another_number_of_steps(count: int) -> None:
+    steps = f"steps:\n{STEP * count}" if count else "steps: []\n"
+    run = agent_run(
+        high_with("Find zebra."),
+        [f'```task_example\nobjective: Find zebra.\n{steps}outcome: {{"severity": "low"}}\n```'],
+        target_task_examples=(("examples", "first"),),
+    )
+    result = run.start()
+    assert result.improved
+    store = InMemoryPromptOverridesStore()
+    store.upsert(AGENT.descriptor, result.best_override)
+    rendered = Prompt(AGENT.template, overrides_store=store).bind(agent_world.Question("new"))
+    text = section(rendered.render(), ("examples", "first")).text
+    assert text.count("search_code") == count
+    assert "Look for main." not in text
+
+
+@pytest.mark.parametrize(
+    ("is_text", "outcome", "outcome_json"),
+    [
+        (False, '{"severity": "low"}', {"severity": "low", "note": ""}),
+        (True, "Fine: yes", "Fine: yes"),
+        (True, '{"severity": "low"}', '{"severity": "low"}'),
+    ],
+)
+def test_a_generated_example_has_one_form_of_json_whatever_the_prompt_asks_for(
+    is_text: bool, outcome: str, outcome_json: object
+) -> None:
+    run = agent_run(
+        high_with("Find zebra."),
+        [f"```new_task_example\nobjective: Find zebra.\nsteps:\n{STEP}outcome: {outcome}\n```"],
+        prompt=for_text() if is_text else AGENT,
+        enable_example_generation=True,
+    )
+    [example] = run.start().generated_task_examples
+    given = {"query": "a", "limit": 5}
+    step = {"tool_name": "search_code", "description": "zebra", "input": given, "output": "b"}
+    assert json.loads(example.steps_json) == [step]
+    assert json.loads(example.outcome_json) == outcome_json
+
+
+def for_text() -> Prompt[object]:
+    """Return the agent's prompt, asking for a text."""
+    *before, examples, question = AGENT.template.sections
+    assert isinstance(examples, TaskExamplesSection)
+    [first] = examples.examples
+    told = attrs.evolve(examples, examples=(attrs.evolve(first, outcome="Fine."),))
+    sections = (*before, told, question)
+    return Prompt(attrs.evolve(AGENT.template, sections=sections, output_type=None))
+
+
+def test_typographic_characters_and_long_texts_of_examples_are_no_reason_to_refuse() -> None:
+    said = f"Find the “zebra” — {'really ' * 200}!"
+    call = "input: {“query”: “zebra — now”}\noutput: it’s “there”…"
+    run = agent_run(
+        high_with("zebra — now"),
+        [f"```tool_example\ndescription: {said}\n{call}\n```"],
+        target_tool_examples=(agent_world.TOOL_EXAMPLE,),
+    )
+    result = run.start()
+    assert result.improved
+    assert result.rejections == ()
+    example = result.best_tool_example_overrides["search_code", 0]
+    assert example.description == said
+    assert json.loads(example.input_json or "")["query"] == "zebra — now"
+    assert json.loads(example.output_json or "") == "it’s “there”…"
+
+
+def test_an_example_that_cannot_be_used_is_repaired_with_the_reason() -> None:
+    good = agent_world.REPLIES["reflect-tool-example"]
+    for bad, reason in (
+        (good.replace("Find zebra.", "zebra " * 2_000), RejectionReason.TOO_LONG),
+        (good.replace('"query"', '"queri"'), RejectionReason.DOES_NOT_FIT),
+    ):
+        run = agent_run(
+            high_with("zebra"), [bad, good], target_tool_examples=(agent_world.TOOL_EXAMPLE,)
+        )
+        result = run.start()
+        assert result.improved
+        [rejection] = result.rejections
+        assert (rejection.reason, rejection.final) == (reason, False)
+        assert rejection.detail in bound(run.reflection.requests[1], "problem")
