@@ -11,14 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optimizers.paid import spendings
 from optimizers.worlds import Question
-from promptgraft.adapters.base import PromptResponse, Usage
+from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import JournalCorruptError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.formatting import clip, default_example_formatter, show_value
+from promptgraft.optimizers.formatting import (
+    clip,
+    default_example_formatter,
+    default_trace_formatter,
+    show_value,
+)
 from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.optimizers.rollouts import record_from_json, record_to_json
 from promptgraft.optimizers.text import joined
+from promptgraft.runtime import Session
 from promptgraft.serde import digest_text
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
@@ -119,6 +126,34 @@ def test_answers_are_shown_as_what_the_model_wrote() -> None:
         assert shown(Question("w"), response=response)[1] == text
 
 
+@given(st.text(max_size=400), st.integers(60, 200))
+def test_a_text_may_be_clipped_in_its_line(text: str, limit: int) -> None:
+    line = " ".join(text.splitlines())
+    clipped = clip(line, limit, around=" ")
+    assert len(clipped) <= limit
+    assert clipped.splitlines() in ([], [clipped])
+    assert (" characters left out …] " in clipped) is (len(line) > limit)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_trace_shows_each_value_in_one_line_of_at_most_a_thousand_characters(
+    failed: bool,
+) -> None:
+    session = Session()
+    long = "a line\n" * 5_000
+    for result in (long, {"short": 1}):
+        error = "" if not failed else str(result)
+        session.dispatch(ToolInvoked(name="read", params={"q": long}, result=result, error=error))
+    lines = default_trace_formatter(session).split("\n")
+    label = "  error: " if failed else "  result: "
+    assert [line[:8] for line in lines] == ["[read]", "  params", label[:8]] * 2
+    for line in (lines[1], lines[2], lines[4]):
+        _, _, value = line.partition(": ")
+        assert 990 < len(value) <= 1_000
+        assert re.search(r" \[… \d+ of \d+ characters left out …\] ", value)
+    assert lines[5] == label + ("{'short': 1}" if failed else '{"short": 1}')
+
+
 def test_halves_of_characters_are_joined_and_everything_else_is_kept() -> None:
     assert joined("\ud83d\ude00") == "😀"
     assert joined("a\ud83d\ud83d\ude00\ude00b") == "a\ud83d😀\ude00b"
@@ -153,12 +188,7 @@ records = st.builds(
     tool_trace_repr=texts,
     feedback=st.none() | feedbacks,
     fault=texts,
-    usage=st.builds(
-        Usage,
-        input_tokens=st.integers(0, 10**9),
-        output_tokens=st.integers(0, 10**9),
-        cached_tokens=st.integers(0, 10**9),
-    ),
+    spent=st.lists(spendings, max_size=2).map(tuple),
 )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from resume_world import paid, run
 
 from optimizers.worlds import PROMPT, Run, config, instruction, twins
 from promptgraft.adapters.base import PromptResponse
@@ -145,7 +147,7 @@ def can_run(world: World) -> bool:
 
 
 @given(worlds)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
         return
@@ -176,7 +178,7 @@ def recorded_faults(journal: MemoryJournal) -> int:
 
 
 @given(worlds.map(lambda world: attrs.evolve(world, refusals=0.02)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: World) -> None:
     if not can_run(world):
         return
@@ -192,7 +194,7 @@ def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: Wo
 
 
 @given(worlds, st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more: int) -> None:
     if not can_run(world):
         return
@@ -219,3 +221,13 @@ def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
         result = run.start()
     assert run.task.calls == result.total_rollouts <= world.budget
     assert result == world.run().start()
+
+
+@pytest.mark.parametrize("budget", [16, 23, 58, 91, 127])
+def test_mutations_of_every_kind_and_merges_are_paid_from_the_budget(
+    tmp_path: Path, budget: int
+) -> None:
+    result = run(tmp_path, budget=budget)
+    assert result.stop_reason is StopReason.BUDGET
+    assert budget - 10 < result.total_rollouts <= budget
+    assert paid(tmp_path) == result.total_rollouts + result.total_reflections

@@ -8,10 +8,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import attrs
 import pytest
+from resume_world import run as run_every_kind
 
 from optimizers.worlds import (
     NOTES,
@@ -39,7 +41,7 @@ from optimizers.worlds import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.errors import JournalMismatchError
-from promptgraft.journal import MemoryJournal
+from promptgraft.journal import FileJournal, MemoryJournal
 from promptgraft.optimizers import OptimizationContext
 from promptgraft.optimizers.gepa import (
     GepaConfig,
@@ -51,7 +53,7 @@ from promptgraft.optimizers.gepa import (
 from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
-from promptgraft.runtime import Session, SessionProtocol
+from promptgraft.runtime import EventBus, Session, SessionProtocol
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -162,6 +164,24 @@ class Reordered(Executor):
 def test_threads_do_not_change_the_outcome(workers: int, in_turn: tuple[object, ...]) -> None:
     with ThreadPoolExecutor(workers) as executor:
         assert outcome(flaky, executor) == in_turn
+
+
+def test_threads_do_not_change_mutations_of_every_kind_and_merges(tmp_path: Path) -> None:
+    def outcome_with(workers: int) -> tuple[object, ...]:
+        folder, seen, bus = tmp_path / str(workers), list[object](), EventBus()
+        folder.mkdir()
+        bus.subscribe(object, seen.append)
+        with ThreadPoolExecutor(workers or 1) as executor:
+            result = run_every_kind(
+                folder, budget=130, executor=executor if workers else None, bus=bus
+            )
+        with FileJournal(folder / "journal.jsonl") as journal:
+            answered = {record.key: record.answer for record in journal.records()}
+        return result, answered, seen
+
+    in_turn = outcome_with(0)
+    assert outcome_with(4) == in_turn
+    assert outcome_with(16) == in_turn
 
 
 @pytest.mark.parametrize("workers", [4, 16])

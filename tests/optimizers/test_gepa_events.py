@@ -9,6 +9,7 @@ import pytest
 from optimizers.worlds import (
     PROMPT,
     RULES,
+    Run,
     answer,
     config,
     instruction,
@@ -28,13 +29,15 @@ from promptgraft.optimizers.gepa import (
     GepaOptimizationStarted,
     GepaRolloutCompleted,
 )
+from promptgraft.optimizers.gepa.events import teller
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 
 
 def test_a_run_is_told_from_its_start_to_its_end() -> None:
     session = Session()
-    result = optimize(session=session)
+    run = Run(session=session)
+    result = run.start()
     story = session.select_all(object)
     assert story[0] == GepaOptimizationStarted(
         run_id=result.run_id,
@@ -42,6 +45,7 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
         rollout_budget=200,
         pareto_size=6,
         modules=("section rules", "section notes"),
+        plan=run.plan(),
     )
     assert story[-1] == GepaOptimizationCompleted(
         run_id=result.run_id,
@@ -184,3 +188,20 @@ def test_a_resumed_run_tells_its_whole_story_again() -> None:
     optimize(journal=journal, session=first)
     optimize(journal=journal, session=second)
     assert second.select_all(object) == first.select_all(object)
+
+
+def test_a_session_and_a_run_that_share_a_bus_tell_each_event_once() -> None:
+    bus = EventBus()
+    heard: list[object] = []
+    bus.subscribe(object, heard.append)
+    for session in (None, Session(), Session(bus=EventBus()), Session(bus=bus)):
+        tell = teller(session, bus)
+        heard.clear()
+        for event in ("first", "second", "second"):
+            tell(event)
+        assert heard == ["first", "second", "second"]
+        if session is not None:
+            assert session.select_all(str) == ("first", "second", "second")
+    alone = Session(bus=bus)
+    teller(alone, None)("third")
+    assert heard[-1] == alone.latest(str) == "third"

@@ -260,4 +260,5 @@ def test_nothing_leaks_from_one_rollout_to_the_next() -> None:
         return judge(example, response, session)
 
     optimize(config(feedback_fn=count))
-    assert set(sizes) == {2}  # PromptRendered and PromptExecuted
+    # PromptRendered, ModelCalled, PromptExecuted, FeedbackStarted
+    assert set(sizes) == {4}

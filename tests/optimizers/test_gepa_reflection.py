@@ -97,7 +97,7 @@ def test_the_reflector_sees_the_evaluation_log_and_the_trace() -> None:
     run = Run(config(feedback_fn=log, trace_formatter=trace))
     run.start()
     shown = bound(run.reflection.requests[0], "examples")
-    assert shown.count("**Trace:**\n\n```\n2 events of e") == 3
+    assert shown.count("**Trace:**\n\n```\n4 events of e") == 3
     assert shown.count("**Evaluation log:**\n\n```\n3 of 4 for e") == 3
 
 

@@ -10,9 +10,11 @@ import pytest
 from optimizers.worlds import (
     OVERLOADED,
     REFUSED,
+    RULES,
     Run,
     bound,
     config,
+    current_text,
     examples,
     failing,
     instruction,
@@ -51,8 +53,7 @@ def test_a_reflection_model_that_is_down_stops_the_run_after_some_steps() -> Non
     result = run.start()
     assert result.stop_reason is StopReason.REFLECTION_FAILED
     assert result.stop_detail == (
-        "4 steps in a row gave no usable proposal; "
-        "the last: the reflection model failed: 429: overloaded"
+        "4 steps gave no usable proposal; the last: the reflection model failed: 429: overloaded"
     )
     assert result.total_reflections == run.reflection.calls == 4  # no repair: nothing to mend
     assert result.total_rollouts == run.task.calls == 6 + 4 * 3
@@ -91,7 +92,7 @@ def test_garbage_stops_the_run_without_burning_the_budget(garbage: str) -> None:
     run = Run(config(rollout_budget=100_000), reflection=lambda _: garbage)
     result = run.start()
     assert result.stop_reason is StopReason.REFLECTION_FAILED
-    assert result.stop_detail.startswith("5 steps in a row gave no usable proposal; the last: ")
+    assert result.stop_detail.startswith("5 steps gave no usable proposal; the last: ")
     assert result.total_reflections == run.reflection.calls == 10
     assert result.total_rollouts == 6 + 5 * 3
     assert not result.improved
@@ -113,9 +114,53 @@ def test_a_provider_that_always_fails_costs_one_batch() -> None:
     run = Run(config(rollout_budget=100_000), task=down)
     result = run.start()
     assert result.stop_reason is StopReason.PROVIDER_FAILED
-    assert result.stop_detail == "6 of 6 rollouts stayed unscored; the last: connection reset"
+    assert (
+        result.stop_detail
+        == "6 of the latest 6 rollouts stayed unscored; the last: connection reset"
+    )
     assert run.task.calls == result.total_rollouts == result.unscored_rollouts == 6
     assert run.reflection.calls == 0
+
+
+# Nothing new
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_cautious_reflector_is_idle_and_no_failure(earlier: bool) -> None:
+    """It proposes the present text again, or one that was tried and was no better."""
+
+    def cautious(number: int, rendered: Rendered) -> str:
+        return instruction("Nothing." if earlier else current_text(rendered))
+
+    settings = config(
+        max_idle_steps=7,
+        max_failed_reflections=1,
+        rollout_budget=100_000,
+        target_section_paths=(RULES,),
+    )
+    run = Run(settings, reflection=numbered(cautious))
+    result = run.start()
+    assert result.stop_reason is StopReason.NO_PROGRESS
+    why = "this text has been tried before" if earlier else "the text is the same as the current"
+    assert result.stop_detail.startswith(
+        f"7 steps in a row tried nothing: the last proposal was no new text: {why}"
+    )
+    assert result.steps == (8 if earlier else 7)
+    assert run.reflection.calls == (1 if earlier else 0) + 7 * 2  # each may be mended once
+    reason = RejectionReason.DUPLICATE if earlier else RejectionReason.UNCHANGED
+    assert [r.reason for r in result.rejections].count(reason) == 14
+
+
+def test_a_step_counts_as_what_its_last_reply_was() -> None:
+    replies = ["", "Known words:", "Known words:", ""]
+
+    def reply(number: int, rendered: Rendered) -> str:
+        return instruction(replies[number % 4])
+
+    settings = config(max_failed_reflections=3, max_idle_steps=4, target_section_paths=(RULES,))
+    result = optimize(settings, reflection=numbered(reply))
+    assert result.stop_reason is StopReason.REFLECTION_FAILED
+    assert result.steps == 6
 
 
 # Nothing to learn

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizers.worlds import bound, hostile_text
+from optimizers.worlds import bound, hostile_text, section
 from promptgraft.optimizers.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.optimizers.gepa.prompts import (
+    META_PROMPTS,
     REFLECT_ON_SECTION,
     ReflectionParams,
     fenced,
@@ -183,3 +184,32 @@ def test_an_unscored_rollout_shows_no_score() -> None:
 @pytest.mark.parametrize("length", [1, 3, 100_000])
 def test_a_fence_grows_with_the_text(length: int) -> None:
     assert fenced("`" * length).split("\n")[0] == "`" * max(3, length + 1)
+
+
+def test_a_refused_reply_comes_back_within_a_limit() -> None:
+    """Not longer than a usable one may be, with its fence and some words around it."""
+    reply = "```instruction\n" + "abcdefg\n" * 50_000 + "the end\n```"
+    rendered = question(reflection_params(MODULE, [RECORD], problem="x" * 9_000, previous=reply))
+    shown = section(rendered, ("problem",)).text
+    assert len(shown) < MODULE.max_chars + 1_000 + 2_000 + 200
+    previous = blocks(rendered.text)[-1]
+    assert len(previous) <= MODULE.max_chars + 1_000
+    assert previous.startswith("```instruction\nabcdefg\n")
+    assert previous.endswith("the end\n```")
+    assert re.search(rf"\[… \d+ of {len(reply)} characters left out …\]", previous)
+    assert outside(rendered.text)[-1] == outside(question(reflection_params(MODULE, [])).text)[-1]
+
+    usable = fenced("y" * MODULE.max_chars)
+    rendered = question(reflection_params(MODULE, [RECORD], problem="odd", previous=usable))
+    assert blocks(rendered.text)[-1] == usable
+
+
+@pytest.mark.parametrize("kind", [MetaPrompt.SECTION, MetaPrompt.GENERATION])
+def test_a_part_without_a_text_shows_no_empty_block(kind: MetaPrompt) -> None:
+    module = attrs.evolve(MODULE, text="", meta_prompt=kind)
+    params = reflection_params(module, [RECORD])
+    rendered: RenderedPrompt[object] = Prompt(META_PROMPTS[kind]).bind(params).render()
+    assert "" not in blocks(rendered.text)
+    shown = section(rendered, ("current",)).text.strip()
+    note = "" if kind is MetaPrompt.GENERATION else "\n\nIt has no text yet."
+    assert shown == f"The part is: section rules{note}"

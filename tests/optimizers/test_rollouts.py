@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from decimal import Decimal
 from typing import ParamSpec, TypeVar
 
 import pytest
@@ -15,7 +16,7 @@ from promptgraft.errors import FeedbackError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import Ledger, LedgerEntry, Role, Spending
 from promptgraft.optimizers.rollouts import RolloutRunner
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
@@ -25,6 +26,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DATA = examples(6)
+SPENT = Spending(
+    role=Role.TASK,
+    model="m",
+    requests=3,
+    usage=Usage(input_tokens=10, output_tokens=2),
+    cost=Decimal("0.25"),
+    microseconds=1_500_000,
+)
 BASELINE = target_of(PROMPT, RULES).baseline()
 Made = Callable[[GepaExample], RolloutRecord]
 
@@ -37,7 +46,7 @@ def record(example: GepaExample, *, fault: str = "") -> RolloutRecord:
         tool_trace_repr="",
         feedback=None if fault else RolloutFeedback(score=0.5, feedback="so so"),
         fault=fault,
-        usage=Usage(input_tokens=10, output_tokens=2),
+        spent=(SPENT,),
     )
 
 
@@ -89,9 +98,19 @@ def test_every_answer_counts_with_its_tokens_whether_it_is_new_or_recorded() -> 
     for _ in range(2):
         bench = Bench(journal=journal)
         bench.run()
-        totals = bench.ledger.totals(Role.TASK)
-        assert totals.calls == 6
-        assert totals.usage == Usage(input_tokens=60, output_tokens=12)
+        assert bench.ledger.rollouts == 6
+        assert bench.ledger.entries == (
+            LedgerEntry(
+                role=Role.TASK,
+                model="m",
+                calls=6,
+                retries=12,
+                usage=Usage(input_tokens=60, output_tokens=12),
+                cost=Decimal("1.5"),
+                unpriced_calls=0,
+                seconds=9.0,
+            ),
+        )
     assert bench.made == []
 
 
@@ -158,7 +177,7 @@ def test_side_by_side_the_error_of_the_first_example_is_raised_and_the_rest_reco
         with pytest.raises(FeedbackError, match="e1"):
             bench.run()
     assert set(answers(bench.journal)) == {"b/0", "b/2", "b/3", "b/4"}
-    assert bench.ledger.totals(Role.TASK).calls == 4
+    assert bench.ledger.rollouts == 4
 
 
 class Watched(ThreadPoolExecutor):
@@ -201,9 +220,11 @@ def test_a_fault_is_an_answer_once_the_run_goes_on() -> None:
     journal = MemoryJournal()
     bench = Bench(lambda example: record(example, fault="429"), journal=journal)
     bench.run(count=2)
-    assert answers(journal) == {}
+    spent = {"b/0/spent/0": "spent", "b/1/spent/0": "spent"}  # money is gone at once
+    assert {found.key: found.kind for found in journal.records()} == spent
     bench.run("c", count=0)
     assert {found.key: found.kind for found in journal.records()} == {
+        **spent,
         "b/0": "fault",
         "b/1": "fault",
     }

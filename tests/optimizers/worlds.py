@@ -27,6 +27,7 @@ from promptgraft.optimizers.gepa import (
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.optimizers.modules import SectionModule
 from promptgraft.optimizers.prompt_rollout import PromptRollout, Scoring
 from promptgraft.optimizers.prompt_target import PromptTarget
@@ -179,6 +180,9 @@ class Run:
         self._optimizer = GepaOptimizer(surroundings, settings or config())
         self._prompt = prompt
         self._session = session
+
+    def plan(self) -> RunPlan:
+        return self._optimizer.plan(self._prompt)
 
     def start(self) -> GepaResult:
         return self._optimizer.optimize(self._prompt, session=self._session)

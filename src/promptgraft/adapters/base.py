@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -98,6 +98,11 @@ class ModelCalled:
     fault: str = ""
 
 
+def free_call(model: str) -> ModelCalled:
+    """Return the event of a call that costs neither money nor time worth telling."""
+    return ModelCalled(model=model, requests=1, cost=Decimal(0), seconds=0.0)
+
+
 @attrs.frozen(kw_only=True)
 class CallWaiting:
     """A notice: a call waits for long enough to look like a hang.
@@ -141,6 +146,20 @@ class ProviderAdapter(Protocol):
             LimitReachedError: ``deadline`` passed, the run was cancelled, or the budget of
                 ``session`` is used up.
         """
+        ...
+
+
+@runtime_checkable
+class MeteredAdapter(Protocol):
+    """An adapter that can say what calls will cost before they are made."""
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens of the longest answer; None when the model decides."""
+        ...
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        """Return US dollars for a call; None when the price of the model is not known."""
         ...
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TypeVar
 
-from promptgraft.adapters.base import PromptResponse, answered
+from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -50,6 +51,14 @@ class ScriptedAdapter:
         return self._identity
 
     @property
+    def longest_answer(self) -> int:
+        return 0
+
+    def price_of(self, usage: Usage) -> Decimal:
+        del usage
+        return Decimal(0)
+
+    @property
     def requests(self) -> tuple[RenderedPrompt[object], ...]:
         """Every prompt that it was asked, in the order of arrival."""
         with self._lock:
@@ -73,6 +82,7 @@ class ScriptedAdapter:
         rendered = prompt.render(session)
         with self._lock:
             self._requests.append(rendered)
+        session.dispatch(free_call(self._identity))
         return answered(rendered, self._reply(rendered), session=session)
 
 

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 import attrs
 
+from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.output import is_plain_terminal
 from promptgraft.cli.text import counted, difference, echo, score, visible_line
 from promptgraft.optimizers.gepa import (
@@ -58,6 +59,8 @@ class RunState:
                 self.budget = event.rollout_budget
                 self._pareto_size = event.pareto_size
                 self.last = f"evaluating the baseline on {counted(event.pareto_size, 'example')}"
+            case CallWaiting():
+                self.last = waiting_line(event)
             case GepaRolloutCompleted():
                 self._count_rollout(event)
             case GepaMutationAccepted():
@@ -85,6 +88,12 @@ class RunState:
         if len(self._baseline_scores) == self._pareto_size:
             self.baseline = self.best = mean_score(self._baseline_scores)
             self.last = f"the baseline has {score(self.baseline)} on D_pareto"
+
+
+def waiting_line(notice: CallWaiting) -> str:
+    """Return what a call waits for, and how long."""
+    seconds = "" if notice.seconds is None else f" {notice.seconds:.0f} s"
+    return f"waiting{seconds} for {notice.model}: {notice.reason}"
 
 
 class Progress(Protocol):
@@ -143,7 +152,12 @@ class PlainProgress:
         state = self._state
         knew_baseline = state.baseline is not None
         state.update(event)
-        if state.baseline is not None and not knew_baseline:
+        if isinstance(event, GepaOptimizationStarted):
+            for line in (event.plan.line, *event.plan.warnings):
+                self.say(line)
+        elif isinstance(event, CallWaiting):
+            self.say(waiting_line(event))
+        elif state.baseline is not None and not knew_baseline:
             self.say(f"baseline {score(state.baseline)} on D_pareto, {self._rollouts()}")
         elif isinstance(event, GepaMutationAccepted):
             self.say(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from promptgraft.journal.base import Journal
 from promptgraft.serde import HexDigest, Json
 
 _FAULT = "fault"
+_SPENT = "spent"
 
 
 class Answers:
@@ -33,6 +36,19 @@ class Answers:
         if self._journal is not None:
             self._journal.append(key, digest, kind, answer)
 
+    def spend(self, key: str, digest: HexDigest, spent: Json) -> None:
+        """Record calls that were made for an answer which did not come of them."""
+        if self._journal is not None:
+            number = sum(1 for _ in self.spent(key, digest))
+            self._journal.append(_spent_key(key, number), digest, _SPENT, spent)
+
+    def spent(self, key: str, digest: HexDigest) -> Iterator[Json]:
+        """Return the calls that were made for an answer before it came, attempt by attempt."""
+        number = 0
+        while (found := self.recall(_spent_key(key, number), digest)) is not None:
+            yield found
+            number += 1
+
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Keep a fault until the run goes on without the answer."""
         self._held[key] = (digest, fault)
@@ -47,3 +63,7 @@ class Answers:
         """Make everything recorded survive a power failure."""
         if self._journal is not None:
             self._journal.sync()
+
+
+def _spent_key(key: str, number: int) -> str:
+    return f"{key}/spent/{number}"

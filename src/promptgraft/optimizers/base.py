@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from concurrent.futures import Executor
 from enum import StrEnum
@@ -14,6 +15,7 @@ from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.validation import check_tag
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
@@ -43,6 +45,7 @@ class OptimizationContext:
         reflection_adapter: proposes new texts; ``adapter`` does when it is None.
         event_bus: is told of every event of the run.
         deadline: when the run stops.
+        cancellation: stops the run when it is set, from any thread; what is in flight is ended.
         executor: runs rollouts side by side; None runs them in turn. The result does not
             depend on it.
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
@@ -54,11 +57,23 @@ class OptimizationContext:
     reflection_adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
     event_bus: EventBus | None = attrs.field(default=None, kw_only=True)
     deadline: Deadline | None = attrs.field(default=None, kw_only=True)
+    cancellation: Cancellation | None = attrs.field(default=None, kw_only=True)
     executor: Executor | None = attrs.field(default=None, kw_only=True)
     journal: Journal | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)
+
+    def run_deadline(self, timeout: float | None) -> Deadline | None:
+        """Return when a run ends that begins now and may take ``timeout`` seconds."""
+        base = self.deadline or Deadline()
+        expires_at = base.expires_at
+        if timeout is not None:
+            expires_at = min(expires_at, base.clock.monotonic() + timeout)
+        cancellation = self.cancellation or base.cancellation
+        if expires_at == math.inf and cancellation is None:
+            return None
+        return Deadline(clock=base.clock, expires_at=expires_at, cancellation=cancellation)
 
 
 class BasePromptOptimizer(ABC, Generic[ResultT]):

@@ -1,38 +1,114 @@
-"""What a run has used so far, by role."""
+"""What a run has used so far: calls, tokens, money and time, by role and model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from enum import StrEnum
 
 import attrs
 
-from promptgraft.adapters.base import NO_USAGE, Usage
+from promptgraft.adapters.base import NO_USAGE, ModelCalled, PromptExecuted, Usage
+from promptgraft.errors import BudgetExhaustedError, JournalCorruptError
+from promptgraft.runtime.budget import ZERO, Budget, Charge
+from promptgraft.serde import Json
+
+_MICROSECONDS = 1_000_000
 
 
 class Role(StrEnum):
     """What a call was for."""
 
     TASK = "task"
+    JUDGE = "judge"
     REFLECTION = "reflection"
 
 
 @attrs.frozen(kw_only=True)
-class RoleTotals:
-    """Calls and tokens of one role."""
+class Spending:
+    """What the calls of one model took that were made for one answer.
 
-    calls: int = 0
+    Attributes:
+        role: what they were for.
+        model: the model, in its provider's word.
+        calls: how many there were.
+        requests: requests that were sent for them, retries included.
+        usage: tokens.
+        cost: US dollars; None when the price is not known.
+        microseconds: wall time, waits included. An integer, so that a sum does not depend on
+            the order in which answers arrive.
+    """
+
+    role: Role
+    model: str
+    calls: int = 1
+    requests: int = 1
     usage: Usage = NO_USAGE
+    cost: Decimal | None
+    microseconds: int = 0
 
-    def plus(self, usage: Usage) -> RoleTotals:
-        """Return the totals after one more call."""
-        return RoleTotals(
-            calls=self.calls + 1,
-            usage=Usage(
-                input_tokens=self.usage.input_tokens + usage.input_tokens,
-                output_tokens=self.usage.output_tokens + usage.output_tokens,
-                cached_tokens=self.usage.cached_tokens + usage.cached_tokens,
-            ),
-        )
+    @property
+    def charge(self) -> Charge:
+        """Money and tokens; an unknown cost counts as none."""
+        tokens = self.usage.input_tokens + self.usage.output_tokens
+        return Charge(cost=self.cost or ZERO, tokens=tokens)
+
+
+@attrs.frozen(kw_only=True)
+class LedgerEntry:
+    """What a run has used of one model for one role.
+
+    Attributes:
+        role: what for.
+        model: the model, in its provider's word.
+        calls: how often it was called.
+        retries: requests beyond the first of each call.
+        usage: tokens.
+        cost: US dollars of the calls whose price is known.
+        unpriced_calls: calls whose price is not known.
+        seconds: wall time of all calls together, waits included.
+    """
+
+    role: Role
+    model: str
+    calls: int
+    retries: int
+    usage: Usage
+    cost: Decimal
+    unpriced_calls: int
+    seconds: float
+
+
+def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spending, ...]:
+    """Return what the calls took that were made for one answer.
+
+    Args:
+        role: what the calls were for.
+        events: those of the session in which they were made.
+        adapter: the identity of what made them. When it tells of no calls but has answered,
+            it has made one at a price that nobody knows.
+    """
+    spent = []
+    usage = None
+    for event in events:
+        if isinstance(event, ModelCalled) and event.requests:
+            spent.append(_spending_of(role, event))
+        elif isinstance(event, PromptExecuted):
+            usage = event.response.usage
+    if not spent and usage is not None:
+        spent = [Spending(role=role, model=adapter, usage=usage, cost=None)]
+    return tuple(spent)
+
+
+def _spending_of(role: Role, call: ModelCalled) -> Spending:
+    return Spending(
+        role=role,
+        model=call.model,
+        requests=call.requests,
+        usage=call.usage,
+        cost=call.cost,
+        microseconds=round(call.seconds * _MICROSECONDS),
+    )
 
 
 class Ledger:
@@ -40,20 +116,195 @@ class Ledger:
 
     Args:
         rollout_budget: rollouts that the run may use; never exceeded.
+        max_reflections: reflections that the run may use; None for no limit.
+        budget: money and tokens that the run may use. Calls of this process are paid from it
+            when they are made; the ledger pays those of earlier ones.
     """
 
-    def __init__(self, rollout_budget: int) -> None:
-        self._budget = rollout_budget
-        self._totals = {role: RoleTotals() for role in Role}
+    def __init__(
+        self,
+        rollout_budget: int,
+        *,
+        max_reflections: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._rollout_budget = rollout_budget
+        self._max_reflections = max_reflections
+        self._budget = Budget() if budget is None else budget
+        self._sums: dict[tuple[Role, str], _Sum] = {}
+        self.rollouts = 0
+        self.reflections = 0
 
-    def totals(self, role: Role) -> RoleTotals:
-        """Return calls and tokens of ``role``."""
-        return self._totals[role]
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """What was used, by role and model."""
+        ordered = sorted(self._sums.items(), key=lambda item: (tuple(Role).index(item[0][0]), item))
+        return tuple(found.entry(role, model) for (role, model), found in ordered)
+
+    @property
+    def charge(self) -> Charge:
+        """Money and tokens of all roles together."""
+        return Charge(
+            cost=sum((found.cost for found in self._sums.values()), ZERO),
+            tokens=sum(found.sent + found.received for found in self._sums.values()),
+        )
 
     def affords(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more rollouts."""
-        return self._totals[Role.TASK].calls + rollouts <= self._budget
+        return self.rollouts + rollouts <= self._rollout_budget
 
-    def count(self, role: Role, usage: Usage) -> None:
-        """Add one answer."""
-        self._totals[role] = self._totals[role].plus(usage)
+    def check(self) -> None:
+        """Do nothing while there is money.
+
+        Raises:
+            BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or calls are made
+                whose cost is not known although there is a limit for it.
+        """
+        self._budget.check(self.charge)
+        if self._budget.needs_prices:
+            for (_, model), found in self._sums.items():
+                if found.unpriced:
+                    raise BudgetExhaustedError(
+                        f"max_cost cannot be kept: the price of `{model}` is not known; give the "
+                        "adapter its prices or leave max_cost out",
+                        limit="max_cost",
+                    )
+
+    def check_reflections(self) -> None:
+        """Do nothing while one more reflection may be used.
+
+        Raises:
+            BudgetExhaustedError: ``max_reflections`` is reached.
+        """
+        if self._max_reflections is not None and self.reflections >= self._max_reflections:
+            raise BudgetExhaustedError(
+                f"max_reflections: {self.reflections} of {self._max_reflections} are used",
+                limit="max_reflections",
+            )
+
+    def count(self, spent: Iterable[Spending]) -> None:
+        """Add calls that were made now."""
+        for one in spent:
+            key = (one.role, one.model)
+            found = self._sums.get(key)
+            if found is None:
+                found = self._sums[key] = _Sum()
+            found.add(one)
+
+    def replay(self, spent: Sequence[Spending]) -> None:
+        """Add calls that an earlier process made, and pay for them."""
+        self.count(spent)
+        for one in spent:
+            self._budget.pay(one.charge)
+
+
+class _Sum:
+    """Added up in place: replaying a long run does it for every answer."""
+
+    __slots__ = (
+        "cached",
+        "calls",
+        "cost",
+        "microseconds",
+        "received",
+        "requests",
+        "sent",
+        "unpriced",
+    )
+
+    def __init__(self) -> None:
+        self.calls = self.requests = self.unpriced = self.microseconds = 0
+        self.sent = self.received = self.cached = 0
+        self.cost = ZERO
+
+    def add(self, spent: Spending) -> None:
+        self.calls += spent.calls
+        self.requests += spent.requests
+        self.microseconds += spent.microseconds
+        self.sent += spent.usage.input_tokens
+        self.received += spent.usage.output_tokens
+        self.cached += spent.usage.cached_tokens
+        if spent.cost is None:
+            self.unpriced += spent.calls
+        elif spent.cost:
+            self.cost += spent.cost
+
+    def entry(self, role: Role, model: str) -> LedgerEntry:
+        return LedgerEntry(
+            role=role,
+            model=model,
+            calls=self.calls,
+            retries=max(0, self.requests - self.calls),
+            usage=Usage(
+                input_tokens=self.sent, output_tokens=self.received, cached_tokens=self.cached
+            ),
+            cost=self.cost,
+            unpriced_calls=self.unpriced,
+            seconds=self.microseconds / _MICROSECONDS,
+        )
+
+
+def spent_to_json(spent: Iterable[Spending]) -> Json:
+    """Return what the journal keeps of calls."""
+    return [
+        [
+            one.role,
+            one.model,
+            one.calls,
+            one.requests,
+            one.usage.input_tokens,
+            one.usage.output_tokens,
+            one.usage.cached_tokens,
+            None if one.cost is None else str(one.cost),
+            one.microseconds,
+        ]
+        for one in spent
+    ]
+
+
+def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
+    """Return the calls that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: it keeps something else.
+    """
+    if isinstance(plain, list):
+        return tuple(_spending(one, key) for one in plain)
+    raise _no_spending(key)
+
+
+def _spending(plain: Json, key: str) -> Spending:
+    # Read by hand: replaying a long run does this for every answer.
+    match plain:
+        case [
+            str(role),
+            str(model),
+            int(calls),
+            int(requests),
+            int(sent),
+            int(received),
+            int(cached),
+            None | str() as cost,
+            int(microseconds),
+        ]:
+            try:
+                return Spending(
+                    role=Role(role),
+                    model=model,
+                    calls=calls,
+                    requests=requests,
+                    usage=NO_USAGE
+                    if sent == received == cached == 0
+                    else Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
+                    cost=None if cost is None else ZERO if cost == "0" else Decimal(cost),
+                    microseconds=microseconds,
+                )
+            except (ValueError, ArithmeticError):
+                raise _no_spending(key) from None
+    raise _no_spending(key)
+
+
+def _no_spending(key: str) -> JournalCorruptError:
+    return JournalCorruptError(
+        f"the journal's record `{key}` holds no calls where they should be; restore the journal"
+    )

@@ -13,6 +13,7 @@ from promptgraft.errors import (
     FeedbackError,
     LimitReachedError,
     PermanentProviderError,
+    PromptgraftError,
     ProviderError,
 )
 from promptgraft.optimizers.formatting import (
@@ -20,6 +21,8 @@ from promptgraft.optimizers.formatting import (
     default_example_formatter,
     default_trace_formatter,
 )
+from promptgraft.optimizers.ledger import Role, Spending, spent_on
+from promptgraft.optimizers.rollouts import AbandonedRolloutError
 from promptgraft.optimizers.snapshot import store_of
 from promptgraft.optimizers.types import (
     Candidate,
@@ -38,6 +41,7 @@ from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
+from promptgraft.runtime.watch import Watch
 from promptgraft.serde import shown
 
 OnError = Literal["unscored", "zero"]
@@ -64,6 +68,11 @@ class Scoring:
     max_example_chars: int
     max_trace_chars: int
     on_error: OnError = "unscored"
+
+
+@attrs.frozen
+class FeedbackStarted:
+    """The answer of a rollout is complete and is now judged."""
 
 
 class _PromptCache:
@@ -95,22 +104,39 @@ class PromptRollout:
         base: the overrides in force when the run began; candidates lie over them.
         adapter: answers.
         scoring: how rollouts are judged and shown.
+        watch: budget and notices of the run.
     """
 
     prompt: Prompt[object]
     base: PromptOverride
     adapter: ProviderAdapter
     scoring: Scoring
+    watch: Watch = attrs.field(factory=Watch)
     _prompts: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
 
     def __call__(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
         """Make one rollout; see :meth:`promptgraft.optimizers.target.Target.rollout`."""
-        session = Session(tags={"scope": "rollout", "example": example.id})
+        session = self.watch.session(tags={"scope": "rollout", "example": example.id})
         prompt = self.prompt_of(candidate).bind(*example.params)
         try:
+            return self._try(prompt, example, session, deadline)
+        except PromptgraftError as error:
+            if spent := self._spent(session):
+                raise AbandonedRolloutError(error, spent) from error
+            raise
+
+    def _try(
+        self,
+        prompt: Prompt[object],
+        example: GepaExample,
+        session: Session,
+        deadline: Deadline | None,
+    ) -> RolloutRecord:
+        try:
             response = self.adapter.evaluate(prompt, session=session, deadline=deadline)
+            session.dispatch(FeedbackStarted())
             feedback = self._feedback(example, response, session)
         except CandidateError as error:
             failed = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
@@ -131,14 +157,13 @@ class PromptRollout:
         """Return the prompt as ``candidate`` has it."""
         found = self._prompts.get(candidate.digest)
         if found is None:
-            found = attrs.evolve(
-                self.prompt,
-                overrides_store=OverlayPromptOverridesStore(
-                    base=store_of(self.base),
-                    overlay=store_of(candidate.override),
-                ),
-                overrides_tag=self.base.tag,
+            # Laid over each other once: nobody writes to either while the candidate is tried.
+            overlay = OverlayPromptOverridesStore(
+                base=store_of(self.base), overlay=store_of(candidate.override)
             )
+            tag = self.base.tag
+            visible = overlay.resolve(self.prompt.descriptor, tag) or self.base
+            found = attrs.evolve(self.prompt, overrides_store=store_of(visible), overrides_tag=tag)
             self._prompts.put(candidate.digest, found)
         return found
 
@@ -172,8 +197,7 @@ class PromptRollout:
         if feedback is not None and feedback.eval_trace:
             log = clip(feedback.eval_trace, scoring.max_trace_chars)
             feedback = attrs.evolve(feedback, eval_trace=log)
-        executed = session.latest(PromptExecuted)
-        record = RolloutRecord(
+        return RolloutRecord(
             example_id=example.id,
             inputs_repr=clip(inputs, scoring.max_example_chars),
             output_repr=clip(output, scoring.max_example_chars),
@@ -181,8 +205,18 @@ class PromptRollout:
             feedback=feedback,
             fault=fault,
             hidden=_hidden(self.prompt.descriptor, session),
+            spent=self._spent(session),
         )
-        return attrs.evolve(record, usage=executed.response.usage) if executed else record
+
+    def _spent(self, session: Session) -> tuple[Spending, ...]:
+        """Return what the rollout took: the task's calls, then those of the feedback function."""
+        events = session.select_all(object)
+        kinds = tuple(map(type, events))
+        judged = kinds.index(FeedbackStarted) if FeedbackStarted in kinds else len(events)
+        return (
+            *spent_on(Role.TASK, events[:judged], self.adapter.identity),
+            *spent_on(Role.JUDGE, events[judged:], "unknown"),
+        )
 
     def _shown(
         self, example: GepaExample, response: PromptResponse[object] | None, session: Session

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future
 
 import attrs
 
-from promptgraft.adapters.base import Usage
-from promptgraft.errors import JournalCorruptError
+from promptgraft.errors import JournalCorruptError, PromptgraftError
 from promptgraft.optimizers.answers import Answers
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
+from promptgraft.optimizers.side_by_side import as_ended
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_text
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
+
+
+class AbandonedRolloutError(PromptgraftError):
+    """A rollout ended in an error after calls that must be paid for.
+
+    Attributes:
+        cause: the error.
+        spent: the calls.
+    """
+
+    def __init__(self, cause: PromptgraftError, spent: tuple[Spending, ...]) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.spent = spent
+
+    def __reduce__(
+        self,
+    ) -> tuple[type[AbandonedRolloutError], tuple[PromptgraftError, tuple[Spending, ...]]]:
+        return type(self), (self.cause, self.spent)
 
 
 class RolloutRunner:
@@ -53,10 +72,13 @@ class RolloutRunner:
         """Return one record for each example, in their order.
 
         When a rollout raises, what others have answered by then is recorded, nothing new is
-        begun, and the error of the first example in order is raised.
+        begun, and the error of the first example in order is raised. When the deadline passes
+        or the run is cancelled, rollouts that do not end within ``GRACE`` are left behind.
         """
         self._answers.accept_faults()
         batch = _Batch(
+            candidate=candidate,
+            examples=examples,
             keys=tuple(f"{position}/{index}" for index in range(len(examples))),
             digests=tuple(
                 digest_text(f"{candidate.digest}:{self._example_digests[example.id]}")
@@ -66,52 +88,65 @@ class RolloutRunner:
         )
         missing = [index for index in range(len(examples)) if not self._recall(batch, index)]
         if self._executor is None:
-            for index in missing:
-                record = self._rollout(candidate, examples[index], self._deadline)
-                self._keep(batch, index, record)
+            self._run_in_turn(batch, missing)
         elif missing:
-            self._run_side_by_side(batch, candidate, examples, missing)
+            self._run_side_by_side(self._executor, batch, missing)
         return batch.complete()
 
     def _recall(self, batch: _Batch, index: int) -> bool:
-        answer = self._answers.recall(batch.keys[index], batch.digests[index])
+        key, digest = batch.keys[index], batch.digests[index]
+        for spent in self._answers.spent(key, digest):
+            self._ledger.replay(spent_from_json(spent, key))
+        answer = self._answers.recall(key, digest)
         if answer is None:
             return False
-        record = record_from_json(answer, batch.keys[index])
-        self._ledger.count(Role.TASK, record.usage)
+        record = record_from_json(answer, key)
+        self._ledger.rollouts += 1
+        self._ledger.replay(record.spent)
         batch.records[index] = record
         return True
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
-        answer = record_to_json(record)
         key, digest = batch.keys[index], batch.digests[index]
         if record.feedback is None:
-            self._answers.hold(key, digest, answer)
+            self._spend(batch, index, record.spent)
+            record = attrs.evolve(record, spent=())
+            self._answers.hold(key, digest, record_to_json(record))
         else:
-            self._answers.record(key, digest, "rollout", answer)
-        self._ledger.count(Role.TASK, record.usage)
+            self._answers.record(key, digest, "rollout", record_to_json(record))
+            self._ledger.count(record.spent)
+        self._ledger.rollouts += 1
         batch.records[index] = record
 
-    def _run_side_by_side(
-        self,
-        batch: _Batch,
-        candidate: Candidate,
-        examples: Sequence[GepaExample],
-        missing: Sequence[int],
-    ) -> None:
-        executor = self._executor
-        assert executor is not None  # noqa: S101 - the caller has looked
+    def _spend(self, batch: _Batch, index: int, spent: tuple[Spending, ...]) -> None:
+        """Count calls that no answer came of: they were paid for, and are made again."""
+        if spent:
+            self._answers.spend(batch.keys[index], batch.digests[index], spent_to_json(spent))
+        self._ledger.count(spent)
+
+    def _run_in_turn(self, batch: _Batch, missing: Sequence[int]) -> None:
+        for index in missing:
+            try:
+                record = self._rollout(batch.candidate, batch.examples[index], self._deadline)
+            except AbandonedRolloutError as error:
+                self._spend(batch, index, error.spent)
+                raise error.cause from None
+            self._keep(batch, index, record)
+
+    def _run_side_by_side(self, executor: Executor, batch: _Batch, missing: Sequence[int]) -> None:
         futures: dict[Future[RolloutRecord], int] = {
-            executor.submit(self._rollout, candidate, examples[index], self._deadline): index
+            executor.submit(
+                self._rollout, batch.candidate, batch.examples[index], self._deadline
+            ): index
             for index in missing
         }
         failures: dict[int, BaseException] = {}
         try:
-            for future in as_completed(futures):
+            for future in as_ended(futures, self._deadline):
                 if future.cancelled():
                     continue
                 if error := future.exception():
-                    failures[futures[future]] = error
+                    failures[futures[future]] = self._failure(batch, futures[future], error)
                     _cancel(futures)
                 else:
                     self._keep(batch, futures[future], future.result())
@@ -119,6 +154,14 @@ class RolloutRunner:
             _cancel(futures)
         if failures:
             raise failures[min(failures)]
+        if self._deadline is not None and not batch.is_complete:
+            self._deadline.check()
+
+    def _failure(self, batch: _Batch, index: int, error: BaseException) -> BaseException:
+        if isinstance(error, AbandonedRolloutError):
+            self._spend(batch, index, error.spent)
+            return error.cause
+        return error
 
 
 def _cancel(futures: Mapping[Future[RolloutRecord], int]) -> None:
@@ -128,6 +171,8 @@ def _cancel(futures: Mapping[Future[RolloutRecord], int]) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Batch:
+    candidate: Candidate
+    examples: Sequence[GepaExample]
     keys: tuple[str, ...]
     digests: tuple[HexDigest, ...]
     records: list[RolloutRecord | None]
@@ -135,11 +180,14 @@ class _Batch:
     def complete(self) -> tuple[RolloutRecord, ...]:
         return tuple(record for record in self.records if record is not None)
 
+    @property
+    def is_complete(self) -> bool:
+        return None not in self.records
+
 
 def record_to_json(record: RolloutRecord) -> Json:
     """Return what the journal keeps of a rollout."""
     feedback = record.feedback
-    usage = record.usage
     return {
         "example": record.example_id,
         "inputs": record.inputs_repr,
@@ -150,7 +198,7 @@ def record_to_json(record: RolloutRecord) -> Json:
         "eval_trace": None if feedback is None else feedback.eval_trace,
         "fault": record.fault,
         "hidden": list(record.hidden),
-        "usage": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
+        "spent": spent_to_json(record.spent),
     }
 
 
@@ -172,7 +220,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
             "eval_trace": None | str() as eval_trace,
             "fault": str(fault),
             "hidden": list(hidden),
-            "usage": [int(sent), int(received), int(cached)],
+            "spent": list(spent),
         }:
             return RolloutRecord(
                 example_id=example,
@@ -184,6 +232,6 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
                 else RolloutFeedback(score=score, feedback=feedback, eval_trace=eval_trace),
                 fault=fault,
                 hidden=tuple(str(part) for part in hidden),
-                usage=Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
+                spent=spent_from_json(spent, key),
             )
     raise JournalCorruptError(f"the journal's record `{key}` is no rollout; restore the journal")

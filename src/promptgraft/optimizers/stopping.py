@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from promptgraft.errors import PromptgraftError
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    LimitReachedError,
+    PromptgraftError,
+    RunCancelledError,
+)
 
 
 class StopReason(StrEnum):
@@ -19,9 +24,33 @@ class StopReason(StrEnum):
     REFLECTION_FAILED = "reflection failed"
     """Too many reflections in a row gave nothing usable."""
     PROVIDER_FAILED = "provider failed"
-    """The provider refused, or too many rollouts of a batch stayed unscored."""
+    """The provider refused, or too many of the latest rollouts stayed unscored."""
     DEADLINE = "deadline"
     """Time was up."""
+    COST = "cost"
+    """The money is used up, or the price of a model is not known."""
+    TOKENS = "tokens"
+    """The tokens are used up."""
+    REFLECTIONS = "reflections"
+    """The reflections are used up."""
+    CANCELLED = "cancelled"
+    """Somebody asked the run to stop."""
+
+
+_REACHED = {
+    "max_cost": StopReason.COST,
+    "max_tokens": StopReason.TOKENS,
+    "max_reflections": StopReason.REFLECTIONS,
+}
+
+
+def reason_of(error: LimitReachedError) -> StopReason:
+    """Return why a run ends that was ended by ``error``."""
+    if isinstance(error, RunCancelledError):
+        return StopReason.CANCELLED
+    if isinstance(error, BudgetExhaustedError):
+        return _REACHED.get(error.limit, StopReason.BUDGET)
+    return StopReason.DEADLINE
 
 
 class RunStoppedError(PromptgraftError):

@@ -9,9 +9,10 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.adapters.base import NO_USAGE, PromptResponse, Usage
+from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.optimizers.ledger import Spending
 from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.text import joined
 from promptgraft.overrides.entries import SectionPath
@@ -133,7 +134,7 @@ class RolloutRecord:
         tool_trace_repr: the trace as the reflector sees it.
         feedback: score and reason; None when the provider failed: the rollout is unscored.
         fault: what failed, in one line; empty when nothing did.
-        usage: tokens that the rollout took.
+        spent: what the calls took that were made for it.
         hidden: sections and tools of the prompt that the model was not shown.
     """
 
@@ -143,7 +144,7 @@ class RolloutRecord:
     tool_trace_repr: str = attrs.field(converter=joined)
     feedback: RolloutFeedback | None
     fault: str = attrs.field(default="", converter=joined)
-    usage: Usage = NO_USAGE
+    spent: tuple[Spending, ...] = ()
     hidden: tuple[str, ...] = ()
 
     @property

@@ -70,18 +70,22 @@ class Budget:
         return self._paid
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._max_cost is not None or self._max_tokens is not None
+
+    @property
     def needs_prices(self) -> bool:
         """Whether a call of unknown cost would break a limit unnoticed."""
         return self._max_cost is not None
 
-    def check(self) -> None:
-        """Do nothing while there is something left.
+    def check(self, used: Charge) -> None:
+        """Do nothing while ``used`` is below the limits, whoever has paid for it.
 
         Raises:
-            BudgetExhaustedError: nothing is left.
+            BudgetExhaustedError: a limit is reached.
         """
-        with self._lock:
-            self._refuse_beyond(self._paid)
+        self._refuse_beyond(used)
 
     def reserve(self, expected: Charge) -> None:
         """Set aside the least that a call will cost.

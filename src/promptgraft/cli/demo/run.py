@@ -12,12 +12,14 @@ from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.cli.demo.example import Example, load_example
 from promptgraft.cli.demo.kept import Kept, keep, place_for
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
+from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.cli.progress import Progress
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
     PromptgraftError,
     ProviderError,
+    RunCancelledError,
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal import FileJournal
@@ -25,9 +27,10 @@ from promptgraft.optimizers import OptimizationContext, StopReason
 from promptgraft.optimizers.gepa import Candidate, GepaConfig, GepaOptimizer, GepaResult
 from promptgraft.optimizers.gepa.pool import mean_score
 from promptgraft.optimizers.prompt_rollout import PromptRollout
+from promptgraft.optimizers.rollouts import AbandonedRolloutError
 from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
-from promptgraft.runtime import EventBus
+from promptgraft.runtime import Cancellation, EventBus
 
 MODEL = "embedded offline model"
 
@@ -104,7 +107,11 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
     adapter = OfflineAdapter()
     config = _config(example, settings)
     kept = place_for(example.template.descriptor, settings.tag, settings.store)
-    with progress, _executor(settings.workers) as executor, _interruptible(settings.journal):
+    with (
+        progress,
+        _executor(settings.workers) as executor,
+        _interruptible(settings.journal) as cancellation,
+    ):
         progress.say(
             f"the winner will be kept under tag `{settings.tag}` in {kept.store.root_path}"
         )
@@ -114,8 +121,10 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
             adapter=adapter,
             settings=settings,
             executor=executor,
+            cancellation=cancellation,
             progress=progress,
         )
+        cancellation.check()
         progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
         measured = _measure(example, config, adapter, result)
     if result.improved:
@@ -185,10 +194,12 @@ def _executor(workers: int) -> Iterator[Executor | None]:
 
 
 @contextlib.contextmanager
-def _interruptible(journal: str | None) -> Iterator[None]:
+def _interruptible(journal: str | None) -> Iterator[Cancellation]:
     try:
-        yield
-    except KeyboardInterrupt:
+        with cancelled_by_signals() as cancellation:
+            yield cancellation
+            cancellation.check()
+    except (KeyboardInterrupt, RunCancelledError):
         again = f"; the same command goes on from {journal}" if journal else ""
         raise InterruptedRunError(f"interrupted, nothing was stored{again}") from None
 
@@ -200,6 +211,7 @@ def _search(
     adapter: OfflineAdapter,
     settings: DemoSettings,
     executor: Executor | None,
+    cancellation: Cancellation,
     progress: Progress,
 ) -> GepaResult:
     bus = EventBus()
@@ -210,6 +222,7 @@ def _search(
             adapter=adapter,
             overrides_tag=settings.tag,
             event_bus=bus,
+            cancellation=cancellation,
             executor=executor,
             journal=held.enter_context(FileJournal(path)) if path is not None else None,
         )
@@ -224,7 +237,7 @@ def _measure(
         return HeldOut()
     rollout = PromptRollout(
         prompt=Prompt(example.template),
-        base=attrs.evolve(result.best_override, sections={}),
+        base=result.best_override.holding(()),
         adapter=adapter,
         scoring=config.scoring,
     )
@@ -235,6 +248,8 @@ def _measure(
     try:
         baseline = mean(result.candidates[0])
         best = mean(result.candidates[result.best_index]) if result.improved else baseline
+    except AbandonedRolloutError as error:
+        return HeldOut(fault=error.cause)
     except (ProviderError, LimitReachedError) as error:
         return HeldOut(fault=error)
     return HeldOut(baseline=baseline, best=best)

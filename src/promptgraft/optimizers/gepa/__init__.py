@@ -1,6 +1,7 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
-from promptgraft.optimizers.gepa.config import GepaConfig, ToolExampleTarget
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
 from promptgraft.optimizers.gepa.events import (
     GepaExampleGenerated,
     GepaMergeAccepted,

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from decimal import Decimal
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.formatting import default_example_formatter, default_trace_formatter
+from promptgraft.optimizers.gepa.budgets import Auto, auto_budget
+from promptgraft.optimizers.gepa.config_checks import check_config, check_sizes
+from promptgraft.optimizers.gepa.config_fields import (
+    ToolExampleTarget,
+    as_auto,
+    as_dollars,
+    as_examples,
+    as_names,
+    as_sections,
+    as_targets,
+    as_task_examples,
+)
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -24,82 +36,9 @@ from promptgraft.optimizers.types import (
     FeedbackFn,
     GepaExample,
     TraceFormatter,
-    is_finite,
 )
-from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.validation import MAX_BODY_CHARS
-from promptgraft.serde import shown
-
-_LEAST = {
-    "rollout_budget": 1,
-    "minibatch_size": 1,
-    "pareto_set_size": 1,
-    "seed": 0,
-    "max_example_chars": 100,
-    "max_trace_chars": 100,
-    "max_part_chars": 1,
-    "max_failed_reflections": 1,
-    "max_idle_steps": 1,
-    "max_merge_invocations": 0,
-    "max_task_examples_per_section": 1,
-}
-
-
-_TARGETS = (
-    "target_section_paths",
-    "target_tools",
-    "target_output_fields",
-    "target_tool_examples",
-    "target_task_examples",
-)
-
-
-@attrs.frozen(kw_only=True)
-class ToolExampleTarget:
-    """An example of a tool that may change.
-
-    Attributes:
-        tool_name: the tool.
-        example_index: position among its examples, from 0.
-    """
-
-    tool_name: str
-    example_index: int
-
-
-def _as_names(names: Iterable[str]) -> tuple[str, ...]:
-    _check_sequence(names, "expected a tuple of names")
-    return tuple(names)
-
-
-def _as_targets(targets: Iterable[ToolExampleTarget]) -> tuple[ToolExampleTarget, ...]:
-    _check_sequence(targets, "target_tool_examples: expected a tuple of ToolExampleTarget")
-    return tuple(targets)
-
-
-def _as_sections(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
-    _check_sequence(paths, "target_section_paths: expected a tuple of section paths")
-    return tuple(paths)
-
-
-def _as_task_examples(paths: Iterable[SectionPath]) -> tuple[SectionPath, ...]:
-    _check_sequence(paths, "target_task_examples: expected a tuple of paths")
-    return tuple(paths)
-
-
-def _as_examples(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
-    _check_sequence(examples, "training_examples: expected a sequence of GepaExample")
-    return tuple(examples)
-
-
-def _are_names(keys: tuple[object, ...]) -> bool:
-    return all(isinstance(key, str) for key in keys)
-
-
-def _check_sequence(values: object, expected: str) -> None:
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):
-        raise ConfigError(f"{expected}, found {shown(values)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +46,15 @@ class GepaConfig:
     """What a GEPA run does.
 
     Attributes:
-        rollout_budget: rollouts that the run may use in all; never exceeded.
+        auto: ``"light"``, ``"medium"`` or ``"heavy"``: sets a ``rollout_budget`` that pays for 6,
+            15 or 40 accepted proposals.
+        rollout_budget: rollouts that the run may use in all; never exceeded. Given, unless
+            ``auto`` is; 0 leaves it to that.
+        max_reflections: reflections that the run may use, repairs included; None for no limit.
+        max_cost: US dollars that the run may use, task, judge and reflection together; exceeded
+            at most by the calls in flight. Needs models whose prices are known.
+        max_tokens: tokens that the run may use, sent and received; the same.
+        timeout: seconds that the run may take.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
@@ -138,10 +85,13 @@ class GepaConfig:
         max_part_chars: longest text that a part may get.
         on_error: what a rollout becomes whose provider failed: ``"unscored"`` (kept out of
             every mean) or ``"zero"``.
-        max_unscored_share: share of a batch that may stay unscored before the run stops,
-            0 to 1.
-        max_failed_reflections: steps in a row without a usable proposal before the run stops.
-        max_idle_steps: steps in a row with nothing to learn before the run stops.
+        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
+            stops when, in some stretch of it, more than this share and 4 more are unscored:
+            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops.
+        max_failed_reflections: steps whose replies could not be used, without a tried child
+            between them, before the run stops.
+        max_idle_steps: steps with nothing to learn or nothing new to try, without a tried
+            child between them, before the run stops.
         persist: keep the winner when it is better than the baseline.
         persist_scope: where it is kept.
 
@@ -149,19 +99,24 @@ class GepaConfig:
         ConfigError: naming the field, what was expected and what was found.
     """
 
-    rollout_budget: int
+    auto: Auto | None = attrs.field(default=None, converter=as_auto)
+    rollout_budget: int = 0
+    max_reflections: int | None = None
+    max_cost: Decimal | None = attrs.field(default=None, converter=as_dollars)
+    max_tokens: int | None = None
+    timeout: float | None = None
     minibatch_size: int
     pareto_set_size: int
-    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=_as_sections)
-    target_tools: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
-    target_output_fields: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
+    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)
+    target_tools: tuple[str, ...] = attrs.field(default=(), converter=as_names)
+    target_output_fields: tuple[str, ...] = attrs.field(default=(), converter=as_names)
     target_tool_examples: tuple[ToolExampleTarget, ...] = attrs.field(
-        default=(), converter=_as_targets
+        default=(), converter=as_targets
     )
     target_task_examples: tuple[SectionPath, ...] = attrs.field(
-        default=(), converter=_as_task_examples
+        default=(), converter=as_task_examples
     )
-    training_examples: tuple[GepaExample, ...] = attrs.field(converter=_as_examples, repr=False)
+    training_examples: tuple[GepaExample, ...] = attrs.field(converter=as_examples, repr=False)
     feedback_fn: FeedbackFn
     example_formatter: ExampleFormatter | None = None
     trace_formatter: TraceFormatter | None = None
@@ -184,11 +139,10 @@ class GepaConfig:
     persist_scope: PersistenceScope = PersistenceScope.GLOBAL
 
     def __attrs_post_init__(self) -> None:
-        self._check_numbers()
-        self._check_choices()
-        self._check_targets()
-        self._check_examples()
-        self._check_budget()
+        if self.auto is not None and self.rollout_budget == 0:
+            check_sizes(self)
+            object.__setattr__(self, "rollout_budget", auto_budget(self.auto, self))
+        check_config(self)
 
     @property
     def feedback_size(self) -> int:
@@ -199,6 +153,11 @@ class GepaConfig:
     def batch_size(self) -> int:
         """Number of examples that a mutation is tried on."""
         return min(self.minibatch_size, self.feedback_size)
+
+    @property
+    def merges(self) -> int:
+        """Number of merges that may be tried."""
+        return self.max_merge_invocations if self.enable_merge else 0
 
     @property
     def step_size(self) -> int:
@@ -243,96 +202,3 @@ class GepaConfig:
             return ()
         named = tuple(dict.fromkeys(path[:-1] for path in self.target_task_examples))
         return named or tuple(found.path for found in descriptor.containers if found.overridable)
-
-    def _check_numbers(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"{name}: expected an integer of at least {least}, found {shown(value)}"
-                )
-        for name in ("max_unscored_share", "example_mutation_rate", "perfect_score"):
-            value = getattr(self, name)
-            usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not usable or not is_finite(value):
-                raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
-        if self.max_part_chars > MAX_BODY_CHARS:
-            raise ConfigError(
-                f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
-                f"found {self.max_part_chars}"
-            )
-        for name in ("max_unscored_share", "example_mutation_rate"):
-            share = getattr(self, name)
-            if not 0 <= share <= 1:
-                raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
-
-    def _check_choices(self) -> None:
-        for name in ("feedback_fn", "example_formatter", "trace_formatter"):
-            value = getattr(self, name)
-            optional = name != "feedback_fn"
-            if not callable(value) and not (optional and value is None):
-                raise ConfigError(f"{name}: expected a function, found {shown(value)}")
-        if self.on_error not in ("unscored", "zero"):
-            raise ConfigError(
-                f"on_error: expected 'unscored' or 'zero', found {shown(self.on_error)}"
-            )
-        for name in ("shuffle_examples", "persist", "enable_merge", "enable_example_generation"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
-        if not isinstance(self.persist_scope, PersistenceScope):
-            raise ConfigError(
-                f"persist_scope: expected a PersistenceScope, found {shown(self.persist_scope)}"
-            )
-
-    def _check_targets(self) -> None:
-        for name in ("target_section_paths", "target_task_examples"):
-            for path in getattr(self, name):
-                keys: object = path
-                if not isinstance(keys, tuple) or not keys or not _are_names(keys):
-                    raise ConfigError(
-                        f"{name}: expected tuples of section keys such as ('policies', 'refunds'), "
-                        f"found {shown(path)}"
-                    )
-        for example in self.target_tool_examples:
-            if not isinstance(example, ToolExampleTarget):
-                raise ConfigError(
-                    f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
-                )
-        if not self.enable_example_generation and not any(getattr(self, n) for n in _TARGETS):
-            raise ConfigError(
-                "target_section_paths: expected at least one part that may change, here or under "
-                "another target, found none"
-            )
-        for name in _TARGETS:
-            seen: set[object] = set()
-            for target in getattr(self, name):
-                if target in seen:
-                    named = show_path(target) if isinstance(target, tuple) else target
-                    raise ConfigError(f"{name}: `{named}` is named twice")
-                seen.add(target)
-
-    def _check_examples(self) -> None:
-        seen: set[str] = set()
-        for position, example in enumerate(self.training_examples):
-            if not isinstance(example, GepaExample):
-                raise ConfigError(
-                    f"training_examples[{position}]: expected a GepaExample, found {shown(example)}"
-                )
-            if example.id in seen:
-                raise ConfigError(f"training_examples: the id `{example.id}` occurs twice")
-            seen.add(example.id)
-        if self.feedback_size < 1:
-            raise ConfigError(
-                f"pareto_set_size: {self.pareto_set_size} of {len(self.training_examples)} "
-                "examples leave none to learn from; lower it or add examples"
-            )
-
-    def _check_budget(self) -> None:
-        least = self.pareto_set_size + self.step_size
-        if self.rollout_budget < least:
-            raise ConfigError(
-                f"rollout_budget: expected at least {least} (the baseline takes "
-                f"{self.pareto_set_size} rollouts, one step up to {self.step_size}), "
-                f"found {self.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
-            )

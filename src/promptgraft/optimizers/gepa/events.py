@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
+from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.target import RejectionReason
 from promptgraft.optimizers.types import RolloutRecord
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.runtime.events import EventBus
+from promptgraft.runtime.session import SessionProtocol
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +26,7 @@ class GepaOptimizationStarted:
         rollout_budget: rollouts that may be used.
         pareto_size: examples that candidates are compared on.
         modules: names of what may be mutated.
+        plan: what the run can use.
     """
 
     run_id: str
@@ -28,6 +34,7 @@ class GepaOptimizationStarted:
     rollout_budget: int
     pareto_size: int
     modules: tuple[str, ...]
+    plan: RunPlan
 
 
 @attrs.frozen(kw_only=True)
@@ -207,3 +214,29 @@ class GepaOptimizationCompleted:
     best_pareto_mean: float | None
     total_rollouts: int
     total_reflections: int
+
+
+def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
+    """Return a function that tells an event to ``session`` and to ``bus``.
+
+    A session may publish to the same bus itself; its subscribers are not told again then.
+    """
+
+    def tell(event: object) -> None:
+        told = _dispatch(session, bus, event) if session is not None else False
+        if bus is not None and not told:
+            bus.publish(event)
+
+    return tell
+
+
+def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:
+    """Append ``event``, and tell whether ``bus`` has published it on the way."""
+    heard: list[object] = []
+    stop_listening = bus.subscribe(type(event), heard.append) if bus is not None else None
+    try:
+        session.dispatch(event)
+    finally:
+        if stop_listening is not None:
+            stop_listening()
+    return any(told is event for told in heard)

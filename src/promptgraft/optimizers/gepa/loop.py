@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.errors import (
-    BudgetExhaustedError,
-    DeadlineExceededError,
+    LimitReachedError,
     PermanentProviderError,
 )
 from promptgraft.optimizers.answers import Answers
@@ -31,7 +30,7 @@ from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.trials import Emit, Trials
 from promptgraft.optimizers.modules import GenerationModule, Module, owner_of
-from promptgraft.optimizers.stopping import RunStoppedError, StopReason
+from promptgraft.optimizers.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
 from promptgraft.optimizers.types import (
     Candidate,
@@ -42,6 +41,7 @@ from promptgraft.optimizers.types import (
 from promptgraft.runtime.deadline import Deadline
 
 _ATTEMPTS = 2
+_NOTHING_NEW = {RejectionReason.UNCHANGED, RejectionReason.DUPLICATE}
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 
@@ -146,10 +146,8 @@ class GepaLoop:
             return stop.reason, stop.detail
         except PermanentProviderError as error:
             return StopReason.PROVIDER_FAILED, str(error)
-        except DeadlineExceededError as error:
-            return StopReason.DEADLINE, str(error)
-        except BudgetExhaustedError as error:
-            return StopReason.BUDGET, str(error)
+        except LimitReachedError as error:
+            return reason_of(error), str(error)
         finally:
             self._answers.sync()
 
@@ -171,6 +169,7 @@ class GepaLoop:
             )
         if self._deadline is not None:
             self._deadline.check()
+        self._trials.check()
         config = self._config
         if not self._trials.afford(config.step_size):
             left = config.rollout_budget - self._trials.used
@@ -245,15 +244,20 @@ class GepaLoop:
                 if final:
                     break
                 refused = (error.detail, text)
+        self._count_refused(self.rejections[-1])
+        return None
+
+    def _count_refused(self, last: GepaMutationRejected) -> None:
+        if last.reason in _NOTHING_NEW:
+            self._idle(f"the last proposal was no new text: {last.detail}")
+            return
         self._failed_reflections += 1
         if self._failed_reflections >= self._config.max_failed_reflections:
-            last = self.rejections[-1]
             raise RunStoppedError(
                 StopReason.REFLECTION_FAILED,
-                f"{self._failed_reflections} steps in a row gave no usable proposal; "
+                f"{self._failed_reflections} steps gave no usable proposal; "
                 f"the last: {last.detail}",
             )
-        return None
 
     def _graft(self, step: _Step, text: str) -> _Proposed:
         child = self._target.graft(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
 from promptgraft.errors import (
+    ConfigError,
     DataFormatError,
     JournalCorruptError,
     PromptgraftError,
@@ -21,6 +23,7 @@ from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.events import GepaOptimizationCompleted, GepaOptimizationStarted
 from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_of
 from promptgraft.optimizers.gepa.loop import GepaLoop
+from promptgraft.optimizers.gepa.plan import RunPlan, plan_run
 from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.results import build_result
@@ -37,8 +40,12 @@ from promptgraft.overrides.documents import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.watch import Watch
 from promptgraft.serde import digest
+
+_A_CALL = Usage(input_tokens=1, output_tokens=1)
 
 
 class GepaOptimizer(BasePromptOptimizer[GepaResult]):
@@ -74,6 +81,14 @@ class GepaOptimizer(BasePromptOptimizer[GepaResult]):
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
+    def plan(self, prompt: Prompt[object]) -> RunPlan:
+        """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
+
+        Raises:
+            UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
+        """
+        return _Run(attrs.evolve(self._context, journal=None), self._config, prompt, None).plan
+
 
 class _Run:
     """One call of ``optimize``, from checks to persistence."""
@@ -93,6 +108,12 @@ class _Run:
             example.id: example_digest(example) for example in config.training_examples
         }
         self._meta_prompts = self._present_meta_prompts()
+        self._deadline = context.run_deadline(config.timeout)
+        self._budget = Budget(max_cost=config.max_cost, max_tokens=config.max_tokens)
+        self._watch = Watch(
+            budget=self._budget if self._budget.is_limited else None,
+            notices=context.event_bus,
+        )
         fingerprint = fingerprint_of(
             context, config, prompt, examples=self._digests, meta_prompts=self._meta_prompts
         )
@@ -102,9 +123,12 @@ class _Run:
         self._target_over(present).check_examples(config.training_examples)
         if context.journal is not None:
             context.journal.begin(fingerprint)
+        self._check_prices()
         self._answers = Answers(context.journal)
         self._target = self._target_over(self._base(present))
-        self._ledger = Ledger(config.rollout_budget)
+        self._ledger = Ledger(
+            config.rollout_budget, max_reflections=config.max_reflections, budget=self._budget
+        )
         self._pareto, self._feedback = split_examples(
             config.training_examples,
             config.pareto_set_size,
@@ -120,6 +144,7 @@ class _Run:
                 rollout_budget=self._config.rollout_budget,
                 pareto_size=len(self._pareto),
                 modules=tuple(module.name for module in self._target.modules),
+                plan=self.plan,
             )
         )
         loop = self._loop()
@@ -136,6 +161,32 @@ class _Run:
         finally:
             self._emit(_completed(result))
 
+    @property
+    def plan(self) -> RunPlan:
+        """What the run can use."""
+        return plan_run(
+            self._target,
+            self._config,
+            task=self._context.adapter,
+            reflection=self._reflection_adapter,
+            meta_prompts=self._meta_prompts,
+        )
+
+    @property
+    def _reflection_adapter(self) -> ProviderAdapter:
+        return self._context.reflection_adapter or self._context.adapter
+
+    def _check_prices(self) -> None:
+        """Find out before the first call that ``max_cost`` cannot be kept."""
+        if self._config.max_cost is None:
+            return
+        for adapter in (self._context.adapter, self._reflection_adapter):
+            if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+                raise ConfigError(
+                    f"max_cost: the price of `{adapter.identity}` is not known, so it cannot be "
+                    "kept; give the adapter its prices or leave max_cost out"
+                )
+
     def _loop(self) -> GepaLoop:
         context, config = self._context, self._config
         runner = RolloutRunner(
@@ -143,7 +194,7 @@ class _Run:
             answers=self._answers,
             ledger=self._ledger,
             executor=context.executor,
-            deadline=context.deadline,
+            deadline=self._deadline,
             example_digests=self._digests,
         )
         trials = Trials(
@@ -153,11 +204,12 @@ class _Run:
             max_unscored_share=config.max_unscored_share,
         )
         reflector = Reflector(
-            context.reflection_adapter or context.adapter,
+            self._reflection_adapter,
             prompts=self._meta_prompts,
             answers=self._answers,
             ledger=self._ledger,
-            deadline=context.deadline,
+            deadline=self._deadline,
+            watch=self._watch,
         )
         return GepaLoop(
             config,
@@ -167,7 +219,7 @@ class _Run:
             answers=self._answers,
             trials=trials,
             reflector=reflector,
-            deadline=context.deadline,
+            deadline=self._deadline,
             emit=self._emit,
         )
 
@@ -221,6 +273,7 @@ class _Run:
                 base=base,
                 adapter=context.adapter,
                 scoring=config.scoring,
+                watch=self._watch,
             ),
             modules=config.modules(self._prompt.descriptor),
             max_task_examples=config.max_task_examples_per_section,

@@ -13,12 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from promptgraft.optimizers.formatting import clip
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
 
 META_NS = "promptgraft/gepa"
+
+_MAX_PROBLEM_CHARS = 2_000
+_WRAPPING = 1_000
+"""How much longer than its text a usable reply may be: its fence, and words around it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,14 +33,15 @@ class ReflectionParams:
     Attributes:
         part: name of the part that is to be improved.
         limits: what a reply must keep to, one rule a line.
-        current: the present text, fenced.
+        current: the present text, fenced; empty for a part that has none to improve.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, fenced.
         output: what answers must look like.
         neighbours: the other parts of the prompt, fenced.
         examples: the rollouts, with scores and feedback.
         problem: why the previous reply was refused; empty at the first attempt.
-        previous: the previous reply, fenced; empty at the first attempt.
+        previous: the previous reply, fenced, its middle left out when it is longer than a
+            usable one; empty at the first attempt.
     """
 
     part: str
@@ -149,8 +155,9 @@ _QUESTIONS = {
         task=f"Describe this field of the answer better. {_GENERAL}",
         what="the descriptions, one `name: text` a line",
         form=(
-            "description: <what the field means>\naliases: <other names, separated by commas; the "
-            "first is shown instead of the field's name>\nvalue <option>: <what the option means>"
+            "description: <what the field means>\naliases: <other names, separated by commas, or "
+            "none; the first is shown instead of the field's name>\n"
+            "value <option>: <what the option means>"
         ),
     ),
 }
@@ -233,7 +240,7 @@ def reflection_params(
     return ReflectionParams(
         part=description.name,
         limits=_limits(description),
-        current=fenced(description.text),
+        current=_current(description),
         schema=description.schema,
         siblings="\n\n".join(fenced(text) for text in description.siblings),
         output=description.output,
@@ -241,9 +248,15 @@ def reflection_params(
             f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(_example(record) for record in records),
-        problem=problem,
-        previous=fenced(previous) if previous else "",
+        problem=clip(problem, _MAX_PROBLEM_CHARS, around=" "),
+        previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
+
+
+def _current(description: ModuleDescription) -> str:
+    if description.text:
+        return fenced(description.text)
+    return "" if description.meta_prompt is MetaPrompt.GENERATION else "It has no text yet."
 
 
 def fenced(text: str) -> str:

@@ -6,31 +6,47 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import (
     CandidateError,
     JournalCorruptError,
     PermanentProviderError,
+    PromptgraftError,
     ProviderError,
 )
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.gepa.prompts import reflection_params
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import (
+    Ledger,
+    Role,
+    Spending,
+    spent_from_json,
+    spent_on,
+    spent_to_json,
+)
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.optimizers.text import joined
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
-from promptgraft.serde import Json, digest_text
+from promptgraft.runtime.watch import Watch
+from promptgraft.serde import HexDigest, Json, digest_text
 
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What the reflection model replied."""
+    """What the reflection model replied.
+
+    Attributes:
+        text: its reply.
+        finish_reason: why it stopped, in its provider's word.
+        fault: why there is no reply; empty when there is one.
+    """
 
     text: str
     finish_reason: str
+    fault: str = ""
 
 
 class Reflector:
@@ -42,6 +58,7 @@ class Reflector:
         answers: what is recorded already, and where new answers go.
         ledger: counts every reflection.
         deadline: handed to the adapter.
+        watch: budget and notices of the run.
     """
 
     def __init__(
@@ -52,12 +69,14 @@ class Reflector:
         answers: Answers,
         ledger: Ledger,
         deadline: Deadline | None,
+        watch: Watch,
     ) -> None:
         self._adapter = adapter
         self._prompts = prompts
         self._answers = answers
         self._ledger = ledger
         self._deadline = deadline
+        self._watch = watch
 
     def reflect(
         self,
@@ -77,59 +96,80 @@ class Reflector:
 
         Raises:
             InvalidProposalError: the provider failed; the step goes on without a proposal.
-            PermanentProviderError, DeadlineExceededError: the run cannot go on.
+            PermanentProviderError, LimitReachedError: the run cannot go on.
         """
         self._answers.accept_faults()
+        self._ledger.check_reflections()
         problem, previous = refused or ("", "")
         shown = [record for record in records if record.feedback is not None]
         params = reflection_params(description, shown, problem=problem, previous=previous)
         prompt = self._prompts[description.meta_prompt].bind(params)
         question = digest_text(prompt.render().text)
+        for spent in self._answers.spent(position, question):
+            self._ledger.replay(spent_from_json(spent, position))
         answer = self._answers.recall(position, question)
         if answer is None:
-            answer = self._ask(prompt)
-            if answer.get("fault"):
-                self._answers.hold(position, question, answer)
-            else:
-                self._answers.record(position, question, "reflection", answer)
-        return self._read(answer, position)
+            reply = self._ask(position, question, prompt)
+        else:
+            reply, spent_then = _read(answer, position)
+            self._ledger.replay(spent_then)
+        self._ledger.reflections += 1
+        if reply.fault:
+            raise InvalidProposalError(
+                RejectionReason.REFLECTION_FAILED, f"the reflection model failed: {reply.fault}"
+            )
+        return reply
 
-    def _ask(self, prompt: Prompt[object]) -> dict[str, Json]:
-        session = Session(tags={"scope": "reflection"})
+    def _ask(self, position: str, question: HexDigest, prompt: Prompt[object]) -> Reply:
+        session = self._watch.session(tags={"scope": "reflection"})
         try:
             response = self._adapter.evaluate(prompt, session=session, deadline=self._deadline)
         except PermanentProviderError:
+            self._spend(position, question, session)
             raise
         except (ProviderError, CandidateError) as error:
-            return _answer(PromptResponse(text=""), fault=str(error) or type(error).__name__)
-        return _answer(response)
+            self._spend(position, question, session)
+            reply = Reply(text="", finish_reason="", fault=joined(str(error)) or "no reason given")
+            self._answers.hold(position, question, _answer(reply, ()))
+            return reply
+        except PromptgraftError:
+            self._spend(position, question, session)
+            raise
+        reply = Reply(text=joined(response.text), finish_reason=response.finish_reason)
+        spent = self._spent(session)
+        self._answers.record(position, question, "reflection", _answer(reply, spent))
+        self._ledger.count(spent)
+        return reply
 
-    def _read(self, answer: Json, position: str) -> Reply:
-        match answer:
-            case {
-                "text": str(text),
-                "finish_reason": str(finish_reason),
-                "fault": str(fault),
-                "usage": [int(sent), int(received), int(cached)],
-            }:
-                usage = Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
-                self._ledger.count(Role.REFLECTION, usage)
-            case _:
-                raise JournalCorruptError(
-                    f"the journal's record `{position}` is no reflection; restore the journal"
-                )
-        if fault:
-            raise InvalidProposalError(
-                RejectionReason.REFLECTION_FAILED, f"the reflection model failed: {fault}"
-            )
-        return Reply(text=text, finish_reason=finish_reason)
+    def _spend(self, position: str, question: HexDigest, session: Session) -> None:
+        """Count calls that no reply came of."""
+        if spent := self._spent(session):
+            self._answers.spend(position, question, spent_to_json(spent))
+            self._ledger.count(spent)
+
+    def _spent(self, session: Session) -> tuple[Spending, ...]:
+        return spent_on(Role.REFLECTION, session.select_all(object), self._adapter.identity)
 
 
-def _answer(response: PromptResponse[object], *, fault: str = "") -> dict[str, Json]:
-    usage = response.usage
+def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
+    match answer:
+        case {
+            "text": str(text),
+            "finish_reason": str(finish_reason),
+            "fault": str(fault),
+            "spent": list(spent),
+        }:
+            reply = Reply(text=text, finish_reason=finish_reason, fault=fault)
+            return reply, spent_from_json(spent, position)
+    raise JournalCorruptError(
+        f"the journal's record `{position}` is no reflection; restore the journal"
+    )
+
+
+def _answer(reply: Reply, spent: tuple[Spending, ...]) -> dict[str, Json]:
     return {
-        "text": joined(response.text),
-        "finish_reason": response.finish_reason,
-        "fault": joined(fault),
-        "usage": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
+        "text": reply.text,
+        "finish_reason": reply.finish_reason,
+        "fault": reply.fault,
+        "spent": spent_to_json(spent),
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from promptgraft.optimizers.gepa.loop import GepaLoop
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.types import GeneratedTaskExample, GepaResult
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.modules import is_example
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import Candidate, GepaExample
@@ -53,9 +53,10 @@ def build_result(
         accepted_example_mutations=sum(is_example(module) for module in mutated),
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
         rejections=tuple(loop.rejections),
-        total_rollouts=ledger.totals(Role.TASK).calls,
+        total_rollouts=ledger.rollouts,
         unscored_rollouts=loop.unscored,
-        total_reflections=ledger.totals(Role.REFLECTION).calls,
+        total_reflections=ledger.reflections,
+        ledger=ledger.entries,
         steps=loop.steps,
         stop_reason=stopped[0],
         stop_detail=stopped[1],

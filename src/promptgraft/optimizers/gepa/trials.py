@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
-from promptgraft.optimizers.ledger import Ledger, Role
+from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.rollouts import RolloutRunner
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 Emit = Callable[[object], None]
+
+UNSCORED_ALLOWANCE = 4
+"""Rollouts that may stay unscored on top of the share, in any stretch of a run."""
 
 
 class Trials:
@@ -20,7 +23,7 @@ class Trials:
         runner: makes rollouts.
         ledger: counts them.
         emit: is told of each.
-        max_unscored_share: share of a batch that may stay unscored, 0 to 1.
+        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
     """
 
     def __init__(
@@ -29,17 +32,25 @@ class Trials:
         self._runner = runner
         self._ledger = ledger
         self._emit = emit
-        self._max_unscored_share = max_unscored_share
+        self._stretch = FaultyStretch(max_unscored_share)
         self.unscored = 0
 
     def afford(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more rollouts."""
         return self._ledger.affords(rollouts)
 
+    def check(self) -> None:
+        """Do nothing while there is money.
+
+        Raises:
+            BudgetExhaustedError: there is none left.
+        """
+        self._ledger.check()
+
     @property
     def used(self) -> int:
         """Rollouts used so far."""
-        return self._ledger.totals(Role.TASK).calls
+        return self._ledger.rollouts
 
     def make(
         self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
@@ -47,7 +58,7 @@ class Trials:
         """Return one record for each example, in their order.
 
         Raises:
-            RunStoppedError: too many of them stayed unscored.
+            RunStoppedError: too many of the latest rollouts stayed unscored.
         """
         records = self._runner.run(position, candidate, examples)
         used = self.used - len(records)
@@ -61,10 +72,45 @@ class Trials:
             )
         faults = [record for record in records if record.feedback is None]
         self.unscored += len(faults)
-        if len(faults) > self._max_unscored_share * len(records):
+        self._stretch.add(record.feedback is None for record in records)
+        if faults and self._stretch.is_too_faulty:
+            stretch = self._stretch
             raise RunStoppedError(
                 StopReason.PROVIDER_FAILED,
-                f"{len(faults)} of {len(records)} rollouts stayed unscored; "
+                f"{stretch.unscored} of the latest {stretch.rollouts} rollouts stayed unscored; "
                 f"the last: {faults[-1].fault}",
             )
         return records
+
+
+class FaultyStretch:
+    """The latest rollouts of a run, from where its unscored ones began to exceed their share.
+
+    A run may go on while, in every stretch of it, at most ``share`` of the rollouts and
+    ``UNSCORED_ALLOWANCE`` more are unscored. So one fault says nothing in a small batch, and
+    a provider that dies after a thousand good rollouts is noticed as soon as one that never
+    lived. It is enough to watch one stretch: no other one that ends here is worse. A share of
+    0 has no allowance: the first fault is too many.
+
+    Args:
+        share: share of the rollouts that may stay unscored, 0 to 1.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._allowance = UNSCORED_ALLOWANCE if share else 0
+        self.unscored = 0
+        self.rollouts = 0
+
+    def add(self, faults: Iterable[bool]) -> None:
+        """Add rollouts in the order in which the run asked for them; True is unscored."""
+        for fault in faults:
+            self.rollouts += 1
+            self.unscored += fault
+            if self.unscored <= self._share * self.rollouts:
+                self.unscored = self.rollouts = 0
+
+    @property
+    def is_too_faulty(self) -> bool:
+        """Whether more rollouts of the stretch are unscored than share and allowance permit."""
+        return self.unscored > self._share * self.rollouts + self._allowance

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import attrs
 
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
 from promptgraft.optimizers.gepa.pool import Score
+from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides.entries import (
@@ -72,6 +74,8 @@ class GepaResult:
         total_rollouts: rollouts used, unscored ones included.
         unscored_rollouts: rollouts that the provider failed.
         total_reflections: reflections used.
+        ledger: calls, tokens, money and time by role and model, those of earlier processes
+            included. ``total_rollouts`` counts answers; a rollout may take several calls.
         steps: steps begun.
         stop_reason: why the run ended.
         stop_detail: the same in words.
@@ -103,6 +107,14 @@ class GepaResult:
     total_rollouts: int
     unscored_rollouts: int
     total_reflections: int
+    ledger: tuple[LedgerEntry, ...]
     steps: int
     stop_reason: StopReason
     stop_detail: str
+
+    @property
+    def total_cost(self) -> Decimal | None:
+        """US dollars; None when the price of a model is not known."""
+        if any(entry.unpriced_calls for entry in self.ledger):
+            return None
+        return sum((entry.cost for entry in self.ledger), Decimal(0))

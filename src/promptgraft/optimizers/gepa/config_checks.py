@@ -1,0 +1,197 @@
+"""What must hold of the settings of a run, before the first rollout."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from promptgraft.errors import ConfigError
+from promptgraft.optimizers.base import PersistenceScope
+from promptgraft.optimizers.gepa.budgets import auto_budget
+from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
+from promptgraft.optimizers.types import GepaExample, is_finite
+from promptgraft.overrides.entries import show_path
+from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.runtime.budget import Budget
+from promptgraft.serde import shown
+
+if TYPE_CHECKING:
+    from promptgraft.optimizers.gepa.config import GepaConfig
+
+_LEAST = {
+    "minibatch_size": 1,
+    "pareto_set_size": 1,
+    "seed": 0,
+    "max_example_chars": 100,
+    "max_trace_chars": 100,
+    "max_part_chars": 1,
+    "max_failed_reflections": 1,
+    "max_idle_steps": 1,
+    "max_merge_invocations": 0,
+    "max_task_examples_per_section": 1,
+}
+
+
+_TARGETS = (
+    "target_section_paths",
+    "target_tools",
+    "target_output_fields",
+    "target_tool_examples",
+    "target_task_examples",
+)
+
+
+def check_config(config: GepaConfig) -> None:
+    """Check everything that can be checked without a prompt.
+
+    Raises:
+        ConfigError: naming the field, what was expected and what was found.
+    """
+    check_sizes(config)
+    _check_numbers(config)
+    _check_limits(config)
+    _check_choices(config)
+    _check_targets(config)
+    _check_budget(config)
+
+
+def check_sizes(config: GepaConfig) -> None:
+    """Check what decides how many rollouts a step takes.
+
+    Raises:
+        ConfigError: as ``check_config``.
+    """
+    for name, least in _LEAST.items():
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(
+                f"{name}: expected an integer of at least {least}, found {shown(value)}"
+            )
+    _check_examples(config)
+
+
+def _check_numbers(config: GepaConfig) -> None:
+    for name in ("max_unscored_share", "example_mutation_rate", "perfect_score"):
+        value = getattr(config, name)
+        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not usable or not is_finite(value):
+            raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
+    if config.max_part_chars > MAX_BODY_CHARS:
+        raise ConfigError(
+            f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
+            f"found {config.max_part_chars}"
+        )
+    for name in ("max_unscored_share", "example_mutation_rate"):
+        share = getattr(config, name)
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
+
+
+def _check_limits(config: GepaConfig) -> None:
+    Budget(max_cost=config.max_cost, max_tokens=_whole("max_tokens", config.max_tokens))
+    _whole("max_reflections", config.max_reflections)
+    timeout: object = config.timeout
+    match timeout:
+        case None:
+            return
+        case int() | float() if not isinstance(timeout, bool) and 0 < timeout < math.inf:
+            return
+    raise ConfigError(f"timeout: expected seconds above 0, found {shown(timeout)}")
+
+
+def _check_choices(config: GepaConfig) -> None:
+    for name in ("feedback_fn", "example_formatter", "trace_formatter"):
+        value = getattr(config, name)
+        optional = name != "feedback_fn"
+        if not callable(value) and not (optional and value is None):
+            raise ConfigError(f"{name}: expected a function, found {shown(value)}")
+    if config.on_error not in ("unscored", "zero"):
+        raise ConfigError(
+            f"on_error: expected 'unscored' or 'zero', found {shown(config.on_error)}"
+        )
+    for name in ("shuffle_examples", "persist", "enable_merge", "enable_example_generation"):
+        value = getattr(config, name)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
+    if not isinstance(config.persist_scope, PersistenceScope):
+        raise ConfigError(
+            f"persist_scope: expected a PersistenceScope, found {shown(config.persist_scope)}"
+        )
+
+
+def _check_targets(config: GepaConfig) -> None:
+    for name in ("target_section_paths", "target_task_examples"):
+        for path in getattr(config, name):
+            keys: object = path
+            if not isinstance(keys, tuple) or not keys or not _are_names(keys):
+                raise ConfigError(
+                    f"{name}: expected tuples of section keys such as ('policies', 'refunds'), "
+                    f"found {shown(path)}"
+                )
+    for example in config.target_tool_examples:
+        if not isinstance(example, ToolExampleTarget):
+            raise ConfigError(
+                f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
+            )
+    if not config.enable_example_generation and not any(getattr(config, n) for n in _TARGETS):
+        raise ConfigError(
+            "target_section_paths: expected at least one part that may change, here or under "
+            "another target, found none"
+        )
+    for name in _TARGETS:
+        seen: set[object] = set()
+        for target in getattr(config, name):
+            if target in seen:
+                named = show_path(target) if isinstance(target, tuple) else target
+                raise ConfigError(f"{name}: `{named}` is named twice")
+            seen.add(target)
+
+
+def _check_examples(config: GepaConfig) -> None:
+    seen: set[str] = set()
+    for position, example in enumerate(config.training_examples):
+        if not isinstance(example, GepaExample):
+            raise ConfigError(
+                f"training_examples[{position}]: expected a GepaExample, found {shown(example)}"
+            )
+        if example.id in seen:
+            raise ConfigError(f"training_examples: the id `{example.id}` occurs twice")
+        seen.add(example.id)
+    if config.feedback_size < 1:
+        raise ConfigError(
+            f"pareto_set_size: {config.pareto_set_size} of {len(config.training_examples)} "
+            "examples leave none to learn from; lower it or add examples"
+        )
+
+
+def _check_budget(config: GepaConfig) -> None:
+    budget: object = config.rollout_budget
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise ConfigError(
+            f"rollout_budget: expected an integer of at least 1, found {shown(budget)}; or give "
+            "auto='light', 'medium' or 'heavy' instead"
+        )
+    if config.auto is not None and budget != (derived := auto_budget(config.auto, config)):
+        raise ConfigError(
+            f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
+            "leave one of them out"
+        )
+    least = config.pareto_set_size + config.step_size
+    if config.rollout_budget < least:
+        raise ConfigError(
+            f"rollout_budget: expected at least {least} (the baseline takes "
+            f"{config.pareto_set_size} rollouts, one step up to {config.step_size}), "
+            f"found {config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
+        )
+
+
+def _are_names(keys: tuple[object, ...]) -> bool:
+    return all(isinstance(key, str) for key in keys)
+
+
+def _whole(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name}: expected an integer of at least 1, found {shown(value)}")
+    return value
