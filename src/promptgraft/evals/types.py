@@ -1,0 +1,169 @@
+"""What is judged, and what a judgement is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol
+
+import attrs
+
+from promptgraft.adapters.base import NO_USAGE, Usage
+from promptgraft.errors import ConfigError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.serde import Json, shown
+
+
+class Speaker(StrEnum):
+    """Who says a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@attrs.frozen
+class Message:
+    """Something that is said before the question."""
+
+    speaker: Speaker
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ToolUse:
+    """A tool was called, or should be.
+
+    Attributes:
+        name: the tool.
+        arguments: what it is called with, by name.
+        result: what it returned, or should; None when that is not known.
+    """
+
+    name: str
+    arguments: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    result: Json = None
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What an agent did with one input.
+
+    Attributes:
+        text: its final answer.
+        output: the same as data, when it was asked for data; None otherwise.
+        tools: the tools that it called, in order.
+        usage: tokens.
+        cost: US dollars; None when that is not known.
+        seconds: wall time; None when that is not known.
+    """
+
+    text: str
+    output: Json = None
+    tools: tuple[ToolUse, ...] = ()
+    usage: Usage = NO_USAGE
+    cost: Decimal | None = None
+    seconds: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """One question of a conversation, with what should come of it.
+
+    Attributes:
+        user: what the user says.
+        expected: the reference answer; None when there is none.
+        tools: the tools that should be called; None when that is open.
+    """
+
+    user: str
+    expected: str | None = None
+    tools: tuple[ToolUse, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One real input with its ground truth.
+
+    Attributes:
+        id: unique in its data set.
+        input: what the agent is asked: a text, or an object with the parameters of a prompt.
+        expected: the ground truth, in whatever form the metrics want it; None when there is none.
+        tools: the tools that should be called; None when that is open.
+        turns: the conversation, for cases with several turns; ``input``, ``expected`` and
+            ``tools`` are those of the last one. Empty for a single question.
+        context: what was said before.
+        state: what the session of the agent begins with.
+        recorded: an answer that was recorded earlier and is judged instead of a new one.
+        hints: what the user knows of the trouble with this case, by metric; under the empty
+            name for all metrics. For reflectors only.
+        critical: whether a winner must not be worse here than the baseline.
+        fields: everything else that the file says of the case, for splits and templates.
+        origin: where it stands, such as ``cases.jsonl:14``; for messages.
+    """
+
+    id: str
+    input: Json
+    expected: Json = None
+    tools: tuple[ToolUse, ...] | None = None
+    turns: tuple[Turn, ...] = ()
+    context: tuple[Message, ...] = ()
+    state: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    recorded: Answer | None = None
+    hints: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
+    critical: bool = False
+    fields: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    origin: str = attrs.field(default="", eq=False)
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What one metric says of one answer.
+
+    Attributes:
+        metric: its name.
+        score: from 0 to 1; None when the metric could not judge: the answer is *unscored*.
+        passed: whether the score reaches the metric's threshold; None when there is no score.
+        reason: what was expected, what was found, where they differ, in words that help a
+            writer to improve a prompt; for an unscored answer what went wrong.
+
+    Raises:
+        ConfigError: the score is outside 0 to 1, or ``passed`` stands without a score.
+    """
+
+    metric: str
+    score: float | None
+    passed: bool | None
+    reason: str
+
+    def __attrs_post_init__(self) -> None:
+        if self.score is not None and not 0 <= self.score <= 1:
+            raise ConfigError(
+                f"metric `{self.metric}`: expected a score from 0 to 1, found {shown(self.score)}"
+            )
+        if (self.score is None) != (self.passed is None):
+            raise ConfigError(f"metric `{self.metric}`: score and passed are known together")
+
+
+class Metric(Protocol):
+    """Judges answers. Implementations may be called from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in reports; unique among the metrics of an evaluation."""
+        ...
+
+    @property
+    def threshold(self) -> float:
+        """The least score that passes, 0 to 1."""
+        ...
+
+    def judge(self, case: Case, answer: Answer) -> Verdict:
+        """Judge one answer.
+
+        Raises:
+            ConfigError: the case lacks what the metric needs, such as ``expected``; found
+                before the first call by ``promptgraft.evals`` where that is possible.
+        """
+        ...
