@@ -8,7 +8,7 @@ from typing import Any
 from code_questions import HERE, feedback, load_questions
 
 from promptgraft import GepaConfig, OfflineAdapter, OptimizationContext
-from promptgraft.optimizers.gepa.config import ToolExampleTarget
+from promptgraft.optimizers.gepa import ToolExampleTarget
 from promptgraft.overrides import PromptOverridesStore
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -45,7 +45,6 @@ def run_settings(seed: int) -> dict[str, Any]:
         "seed": seed,
         "example_mutation_rate": 0.5,
         "max_task_examples_per_section": 5,
-        "max_failed_reflections": 20,
         "enable_merge": True,
     }
 

@@ -176,8 +176,10 @@ class BudgetExhaustedError(LimitReachedError):
         super().__init__(message)
         self.limit = limit
 
-    def __reduce__(self) -> tuple[type[BudgetExhaustedError], tuple[str, str]]:
-        return type(self), (str(self), self.limit)
+    def __reduce__(
+        self,
+    ) -> tuple[type[BudgetExhaustedError], tuple[str, str], dict[str, object]]:
+        return type(self), (str(self), self.limit), vars(self)
 
 
 class StoreError(PromptgraftError):

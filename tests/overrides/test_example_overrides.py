@@ -144,8 +144,8 @@ def test_the_outcome_of_a_task_example_reaches_the_text(store: Store) -> None:
     store.set_task_example_override(prompt, path=XSS, outcome_json='{"severity":"high"}')
 
     assert changed_lines(prompt) == (
-        ['Outcome: {"severity": "low", "note": ""}'],
-        ['Outcome: {"severity": "high", "note": ""}'],
+        ['Outcome: {"level": "low", "note": ""}'],
+        ['Outcome: {"level": "high", "note": ""}'],
     )
 
 
@@ -244,7 +244,7 @@ def test_all_steps_of_a_task_example_reach_the_text_in_any_number(
     blocks = ["Objective: Find SQL injection."]
     if shown is not None:
         blocks.append("\n".join(["Steps:", *shown]))
-    blocks.append('Outcome: {"severity": "high", "note": "One query is built from input."}')
+    blocks.append('Outcome: {"level": "high", "note": "One query is built from input."}')
     (section,) = (found for found in prompt.render().sections if found.path == SQLI)
     assert section.text == "\n\n".join(blocks)
 
@@ -264,7 +264,7 @@ def test_an_added_task_example_is_shown_after_those_of_the_source(store: Store) 
         "1. `search`: Look for keys.\n"
         '   input: {"query": "api_key", "limit": 5}\n'
         '   output: {"hits": []}\n\n'
-        'Outcome: {"severity": "high", "note": "A key is in the code."}'
+        'Outcome: {"level": "high", "note": "A key is in the code."}'
     )
     assert f"{leak.heading}\n\n{leak.text}\n\n### Style" in rendered.text
 
@@ -318,7 +318,7 @@ def test_a_removed_task_example_is_not_shown(store: Store) -> None:
         [
             "#### Example: xss",
             "Objective: Find cross-site scripting.",
-            'Outcome: {"severity": "low", "note": ""}',
+            'Outcome: {"level": "low", "note": ""}',
         ],
         [],
     )

@@ -107,6 +107,17 @@ def properties(prompt: AnyPrompt) -> dict[str, Any]:
     return found
 
 
+def named(name: str) -> list[str]:
+    """Return the lines that name the severity: of each task example, and of the schema."""
+    outcomes = (
+        ("high", "One query is built from input."),
+        ("low", ""),
+        ("low", "Two names are short."),
+    )
+    lines = [f'Outcome: {{"{name}": "{value}", "note": "{note}"}}' for value, note in outcomes]
+    return [*lines, f'"{name}": {{', f'"{name}"']
+
+
 # From the store to the model
 
 
@@ -125,7 +136,7 @@ def test_the_first_alias_of_a_field_is_the_name_that_the_model_is_shown(store: S
     prompt = SOURCE.prompt(store)
     store.set_output_field_override(prompt, field="Review.severity", aliases=("urgency", "grade"))
 
-    assert changed_lines(prompt) == (['"level": {', '"level"'], ['"urgency": {', '"urgency"'])
+    assert changed_lines(prompt) == (named("level"), named("urgency"))
     assert list(properties(prompt)) == ["urgency", "note"]
 
 
@@ -133,7 +144,7 @@ def test_a_field_without_aliases_has_its_own_name_again(store: Store) -> None:
     prompt = SOURCE.prompt(store)
     store.set_output_field_override(prompt, field="Review.severity", aliases=())
 
-    assert changed_lines(prompt) == (['"level": {', '"level"'], ['"severity": {', '"severity"'])
+    assert changed_lines(prompt) == (named("level"), named("severity"))
 
 
 def test_the_meanings_of_options_reach_the_description_of_the_field(store: Store) -> None:
@@ -199,7 +210,7 @@ def test_an_override_of_a_field_replaces_the_one_before(store: Store) -> None:
     store.set_output_field_override(prompt, field="Review.severity", description="Gone.")
     store.set_output_field_override(prompt, field="Review.severity", aliases=("urgency",))
 
-    assert changed_lines(prompt)[1] == ['"urgency": {', '"urgency"']
+    assert changed_lines(prompt)[1] == named("urgency")
 
 
 # Back from the model

@@ -23,6 +23,7 @@ from promptgraft.overrides.parts import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.wording import own_names, shown_names
 from promptgraft.serde import Json, unstructure
 
 
@@ -468,7 +469,7 @@ def answers(draw: st.DrawFn) -> tuple[type[Any], Any, Json, str]:
 
 
 @given(answers())
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_any_instance_is_read_back_whatever_a_model_makes_of_its_names(
     drawn: tuple[type[Any], Any, Json, str],
 ) -> None:
@@ -478,3 +479,5 @@ def test_any_instance_is_read_back_whatever_a_model_makes_of_its_names(
     schema = schema_of(kind)
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(shown)
+    assert shown_names(unstructure(value), kind, {}) == shown
+    assert own_names(shown, kind, {}, where="example") == unstructure(value)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import pytest
+from jsonschema import Draft202012Validator
 
 from agent_prompts import SOURCE, Hit, Hits, ReadParams, Review, SearchParams, Severity, received
 from promptgraft.errors import InvalidIdentifierError, PromptDefinitionError
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (
+    Described,
     MarkdownSection,
     Prompt,
     PromptTemplate,
@@ -100,7 +103,7 @@ def test_an_example_is_shown_with_objective_steps_and_outcome() -> None:
         (None, "A text\nof two lines.", "A text\nof two lines."),
         (str, "A text.", "A text."),
         (Verdict, Verdict.ACCEPT, "accept"),
-        (Review, Review(Severity.HIGH, "ä"), '{"severity": "high", "note": "ä"}'),
+        (Review, Review(Severity.HIGH, "ä"), '{"level": "high", "note": "ä"}'),
         (Answer, Answer("x", sure=True), '{"text": "x", "sure": true}'),
     ],
     ids=["text", "str", "choice", "attrs", "dataclass"],
@@ -111,6 +114,42 @@ def test_an_outcome_is_of_the_type_of_the_answer(
     made = template(examples_section(example(outcome=outcome)), output_type=output_type)
 
     assert Prompt(made).render().text.endswith(f"Objective: Do it.\n\nOutcome: {shown}")
+
+
+@attrs.frozen
+class Finding:
+    where: Annotated[str, Described(aliases=("place",))]
+    reviews: tuple[Review, ...] = ()
+
+
+def test_an_outcome_is_shown_under_the_names_that_its_schema_asks_for() -> None:
+    """The first alias, in the source and as an override leaves it, at every depth."""
+    outcome = Finding("a.py", (Review(Severity.HIGH, "ä"),))
+    made = template(examples_section(example(outcome=outcome)), output_type=Finding)
+    store = InMemoryPromptOverridesStore()
+    prompt = Prompt(made, overrides_store=store)
+
+    def shown() -> Any:
+        rendered = prompt.render()
+        told = json.loads(rendered.text.partition("Outcome: ")[2])
+        schema = rendered.output_schema
+        assert schema is not None
+        Draft202012Validator({**schema, "additionalProperties": False}).validate(told)
+        assert rendered.parse(json.dumps(told)) == outcome
+        return told
+
+    assert shown() == {"place": "a.py", "reviews": [{"level": "high", "note": "ä"}]}
+    store.set_output_field_override(prompt, field="Review.severity", aliases=("grade",))
+    store.set_output_field_override(prompt, field="Finding.where", aliases=())
+    assert shown() == {"where": "a.py", "reviews": [{"grade": "high", "note": "ä"}]}
+    stored = '{"where": "b.py", "reviews": []}'
+    store.set_task_example_override(prompt, path=("examples", "one"), outcome_json=stored)
+    outcome = Finding("b.py")
+    store.set_output_field_override(prompt, field="Finding.where", aliases=("path",))
+    assert shown() == {"path": "b.py", "reviews": []}
+    kept = store.resolve(prompt.descriptor)
+    assert kept is not None
+    assert kept.task_example_overrides[("examples", "one")].outcome_json == stored
 
 
 def test_examples_stand_between_the_text_of_their_section_and_its_children() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import attrs
 
 from promptgraft import (
     Deadline,
+    EventBus,
     FileJournal,
     GepaConfig,
     GepaExample,
@@ -25,10 +28,20 @@ from promptgraft import (
     PromptTemplate,
     RolloutFeedback,
 )
-from promptgraft.adapters.base import answered
+from promptgraft.adapters.base import Usage, answered
 from promptgraft.clock import FakeClock
-from promptgraft.journal import Answer, Record
-from promptgraft.prompt import RenderedPrompt
+from promptgraft.journal import Answer as Recorded
+from promptgraft.journal import Record
+from promptgraft.optimizers.gepa import ToolExampleTarget
+from promptgraft.prompt import (
+    Described,
+    RenderedPrompt,
+    TaskExample,
+    TaskExamplesSection,
+    TaskStep,
+    Tool,
+    ToolExample,
+)
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, Json
 
@@ -38,31 +51,87 @@ Tick = Callable[[str], None]
 """Called at every point at which a process may be killed."""
 
 
+class Verdict(Enum):
+    """What the model says of a word."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+
+
+@attrs.frozen
+class Answer:
+    """The answer to a question."""
+
+    verdict: Annotated[Verdict, Described("Whether the word is known.")]
+
+
 @attrs.frozen
 class Question:
-    """One question; its word must be among the rules for the answer to be right."""
+    """One question; its word must stand in some part of the prompt for the answer to be right."""
 
     word: str
 
 
-def template(rules: str = "Known words: apple") -> PromptTemplate[object]:
-    """Return the prompt of the run."""
+@attrs.frozen
+class LookUp:
+    """Parameters of the prompt's tool."""
+
+    word: Annotated[str, Described("The word.")]
+
+
+_CALL: ToolExample[Any, Any] = ToolExample(
+    description="Look it up.", input=LookUp("apple"), output="a fruit"
+)
+_TOOL: Tool[LookUp, str] = Tool(
+    name="look_up",
+    description="Look a word up.",
+    params_type=LookUp,
+    result_type=str,
+    examples=(_CALL,),
+)
+
+
+def template(rules: str = "Known words: apple") -> PromptTemplate[Answer]:
+    """Return the prompt of the run, which has parts of every kind."""
+    first = TaskExample(
+        key="first",
+        objective="Say whether apple is known.",
+        steps=(TaskStep(tool_name="look_up", example=_CALL),),
+        outcome=Answer(Verdict.KNOWN),
+    )
     return PromptTemplate(
         ns="tests",
         key="resume",
+        output_type=Answer,
         sections=(
-            MarkdownSection(title="Role", key="role", template="Answer carefully."),
-            MarkdownSection(title="Rules", key="rules", template=rules),
-            MarkdownSection(title="Question", key="question", template="Word: $word"),
+            MarkdownSection(title="Rules", key="rules", template=rules, tools=(_TOOL,)),
+            TaskExamplesSection(title="Examples", key="examples", examples=(first,)),
+            MarkdownSection(
+                title="Question", key="question", template="Word: $word", overridable=False
+            ),
         ),
     )
 
 
+TARGETS: dict[str, Any] = {
+    "target_section_paths": (("rules",),),
+    "target_tools": ("look_up",),
+    "target_output_fields": ("Answer.verdict",),
+    "target_tool_examples": (ToolExampleTarget(tool_name="look_up", example_index=0),),
+    "target_task_examples": (("examples", "first"),),
+    "enable_example_generation": True,
+    "example_mutation_rate": 0.5,
+    "enable_merge": True,
+}
+"""Everything that can change, may; so does every kind of module (tests hold this)."""
+
+
 def examples(count: int = 24) -> tuple[GepaExample, ...]:
-    """Return questions over a dozen words."""
+    """Return questions over a dozen words; the first word is never asked for while learning."""
     return tuple(
-        GepaExample(id=f"q{n}", params=(Question(word=f"word{n % 12}"),), label=f"word{n % 12}")
+        GepaExample(id=f"q{n}", params=(Question(word=word),), label=word)
         for n in range(count)
+        for word in (f"word{n % 12}" if n else "secret",)
     )
 
 
@@ -71,7 +140,7 @@ def feedback(
 ) -> RolloutFeedback:
     """Score 1 for a known word."""
     del session
-    known = response.text == "known"
+    known = response.output == Answer(Verdict.KNOWN)
     return RolloutFeedback(score=float(known), feedback="" if known else f"lacks {example.label}")
 
 
@@ -96,26 +165,55 @@ class CountingModel:
         rendered = prompt.render(session)
         with self._paid.open("a") as log:
             log.write(".")
-        self._tick("call")
+        self._tick(f"call {rendered.key}")
         reply = _reflect(rendered) if rendered.ns == "promptgraft/gepa" else _solve(rendered)
-        self._tick("answer")
-        return answered(rendered, reply, session=session)
+        self._tick(f"answer {rendered.key}")
+        usage = Usage(input_tokens=len(rendered.text), output_tokens=len(reply))
+        return answered(rendered, reply, session=session, usage=usage)
 
 
 def _solve(rendered: RenderedPrompt[object]) -> str:
     word = rendered.sections[-1].text.removeprefix("Word: ")
-    rules = " ".join(section.text for section in rendered.sections[:-1]).split()
-    return "known" if word in rules else "unknown"
+    said = [section.text for section in rendered.sections[:-1]]
+    said += [tool.description for tool in rendered.tools]
+    known = word in " ".join([*said, json.dumps(rendered.output_schema)]).split()
+    return json.dumps({"verdict": "known" if known else "unknown"})
+
+
+_REPLIES = {
+    "reflect-section": "```instruction\nKnown words: {words} .\n```",
+    "reflect-tool": "```tool\ndescription: Look up {words} .\n```",
+    "reflect-output-field": "```output_field\ndescription: Known are {words} .\n```",
+    "reflect-tool-example": (
+        '```tool_example\ndescription: Words: {words} .\ninput: {{"word": "x"}}\noutput: y\n```'
+    ),
+    "reflect-task-example": (
+        "```task_example\nobjective: Know {words} .\nsteps:\n  - tool: look_up\n"
+        '    description: Look.\n    input: {{"word": "x"}}\n    output: y\n'
+        'outcome: {{"verdict": "known"}}\n```'
+    ),
+    "generate-task-example": (
+        "```new_task_example\nkey: {key}\nobjective: Know {words} too.\nsteps: []\n"
+        'outcome: {{"verdict": "known"}}\n```'
+    ),
+}
 
 
 def _reflect(rendered: RenderedPrompt[object]) -> str:
-    found = re.search(r"The part is: .*?\n\n```\n(.*?)\n```", rendered.text, re.DOTALL)
-    lacking = re.findall(r"lacks (\w+)", rendered.text)
-    current = found[1] if found else ""
-    # Every third proposal is useless, so that some are rejected and some need a repair.
-    if len(lacking) % 3 == 2:
-        return "I would rather not." if "Refused attempt" not in rendered.text else current
-    return f"```instruction\n{current} {' '.join(sorted(set(lacking))[:1])}\n```"
+    values = {
+        segment.placeholder: segment.text
+        for section in rendered.sections
+        for segment in section.segments
+    }
+    held = re.findall(r"word\d+", values["current"])
+    lacking = sorted(set(re.findall(r"lacks (\w+)", values["examples"])))
+    # Some proposals are useless, so that some are rejected and some need a repair.
+    mood = len(rendered.text) % 5
+    if mood == 0 and "problem" not in values:
+        return "I would rather not."
+    new = [] if mood == 1 else lacking[:1]
+    words = " ".join([*held, *new])
+    return _REPLIES[rendered.key].format(words=words, key=f"about-{len(held)}-{mood}")
 
 
 class AcknowledgingJournal:
@@ -129,14 +227,14 @@ class AcknowledgingJournal:
     def begin(self, fingerprint: Mapping[str, Json]) -> None:
         self._journal.begin(fingerprint)
 
-    def find(self, key: str, digest: HexDigest) -> Answer | None:
+    def find(self, key: str, digest: HexDigest) -> Recorded | None:
         return self._journal.find(key, digest)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         self._journal.append(key, digest, kind, answer)
         with self._acknowledged.open("a") as log:
             log.write(f"{key}\n")
-        self._tick("acknowledged")
+        self._tick(f"acknowledged {re.sub(r'[0-9]+', '#', key)}")
 
     def sync(self) -> None:
         self._journal.sync()
@@ -157,7 +255,8 @@ def run(
     budget: int,
     tick: Tick = lambda _: None,
     executor: Executor | None = None,
-    seed: int = 3,
+    bus: EventBus | None = None,
+    seed: int = 7,
     rules: str = "Known words: apple",
     count: int = 24,
 ) -> GepaResult:
@@ -171,12 +270,13 @@ def run(
             overrides_tag="crash",
             executor=executor,
             journal=journal,
+            event_bus=bus,
         )
         config = GepaConfig(
             rollout_budget=budget,
-            minibatch_size=3,
-            pareto_set_size=8,
-            target_section_paths=(("rules",), ("role",)),
+            minibatch_size=2,
+            pareto_set_size=6,
+            **TARGETS,
             training_examples=examples(count),
             feedback_fn=feedback,
             seed=seed,

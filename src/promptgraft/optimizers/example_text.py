@@ -16,6 +16,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.optimizers.loose_fields import FieldKind, FieldNames, Fields, foreign_to
 from promptgraft.optimizers.loose_json import unquoted
 from promptgraft.optimizers.loose_lines import Lines, block_header
+from promptgraft.optimizers.loose_names import read_names, write_names
 from promptgraft.optimizers.loose_reply import (
     by_name,
     empty_fault,
@@ -34,7 +35,6 @@ from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, shown
 
 _ALIASES = "aliases"
-_BULLETS = ("- ", "* ")
 _KEY_CHARS = 64
 _KEY_GAP = re.compile(r"[^a-z0-9_]+")
 
@@ -167,6 +167,8 @@ def write_task_example(example: WorkedExample, *, key: str | None = None) -> str
 def read_said(text: str, names: Collection[str]) -> dict[str, str]:
     """Return the text of each field that a model wrote one for; others are left out.
 
+    ``aliases`` are names as :func:`promptgraft.optimizers.loose_names.write_names` writes them.
+
     Args:
         text: what it wrote.
         names: the fields that there are, such as ``description`` and ``param query``.
@@ -178,7 +180,9 @@ def read_said(text: str, names: Collection[str]) -> dict[str, str]:
         body = reply_body(text)
         found = whole_reply(body, FieldNames(names))
         if found is None:
-            kinds = dict.fromkeys(names, FieldKind.TEXT)
+            kinds = {
+                name: FieldKind.NAMES if name == _ALIASES else FieldKind.TEXT for name in names
+            }
             found = read_fields(Fields(body, kinds, is_foreign=foreign_to(names)))
         if not found:
             raise empty_fault("expected a line `name: text`, found only comments")
@@ -253,24 +257,9 @@ def _step(value: Json, where: str) -> StepText:
 
 
 def _said(name: str, value: Json) -> str:
-    if value is None:
-        return ""
-    if name != _ALIASES:
-        return text_of({name: value}, name)
-    if isinstance(value, str) and value.startswith("["):
-        value = Lines(value).json_at(0, where=name)
-    if isinstance(value, list):
-        return ", ".join(text_of({name: item}, name) for item in value)
-    return _listed(text_of({name: value}, name))
-
-
-def _listed(text: str) -> str:
-    """Return names separated by commas that stand so, or on lines with bullets; unquoted."""
-    rows = [row.strip() for row in text.split("\n")]
-    is_list = all(row.startswith(_BULLETS) for row in rows)
-    items = [row[2:] for row in rows] if is_list else text.split(",")
-    names = (unquoted(item.strip(" \t\n`")) for item in items)
-    return ", ".join(name for name in names if name)
+    if name == _ALIASES:
+        return write_names(read_names(value, where=name))
+    return "" if value is None else text_of({name: value}, name)
 
 
 def _call_lines(call: ToolCall, pad: str = "") -> list[str]:

@@ -13,20 +13,20 @@ from promptgraft.serde import unstructure
 _MAX_CALL_CHARS = 1_000
 
 
-def clip(text: str, limit: int) -> str:
+def clip(text: str, limit: int, *, around: str = "\n") -> str:
     """Return ``text``, or its head and tail with a note on what is left out.
 
     The result is never longer than ``limit`` characters; the note is dropped where the limit
-    has no room for it.
+    has no room for it. The note stands between ``around``, on a line of its own by default.
     """
     if len(text) <= limit:
         return text
-    note = f"\n[… {len(text) - limit} of {len(text)} characters left out …]\n"
+    note = f"{around}[… {len(text) - limit} of {len(text)} characters left out …]{around}"
     room = limit - len(note) - 2
     if room < 2:
         return text[:limit]
     # Leaving out makes room for the note as well, so count again with what really goes.
-    note = f"\n[… {len(text) - room} of {len(text)} characters left out …]\n"
+    note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
     head = (room + 1) // 2
     return text[:head] + note + text[len(text) - (room - head) :]
 
@@ -44,16 +44,21 @@ def default_example_formatter(
 
 
 def default_trace_formatter(session: SessionProtocol) -> str:
-    """Show each tool call with its parameters and its result."""
+    """Show each tool call with its parameters and its result, each in one line of its own.
+
+    A line shows at most 1,000 characters of a value.
+    """
     lines: list[str] = []
     for call in session.select_all(ToolInvoked):
-        outcome = f"error: {call.error}" if call.error else f"result: {_line(call.result)}"
-        lines += [f"[{call.name}]", f"  params: {_line(call.params)}", f"  {outcome}"]
+        result = show_value(call.result, indent=None)
+        outcome = f"error: {_line(call.error)}" if call.error else f"result: {_line(result)}"
+        params = _line(show_value(call.params, indent=None))
+        lines += [f"[{call.name}]", f"  params: {params}", f"  {outcome}"]
     return "\n".join(lines)
 
 
-def _line(value: object) -> str:
-    return clip(show_value(value, indent=None), _MAX_CALL_CHARS)
+def _line(text: str) -> str:
+    return clip(" ".join(text.splitlines()), _MAX_CALL_CHARS, around=" ")
 
 
 def show_value(value: object, *, indent: int | None = 2) -> str:

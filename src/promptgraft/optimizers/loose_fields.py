@@ -36,6 +36,7 @@ class FieldKind(Enum):
 
     WORD = auto()
     TEXT = auto()
+    NAMES = auto()
     JSON = auto()
     JSON_OR_TEXT = auto()
     STEPS = auto()
@@ -175,7 +176,7 @@ class Fields:
         match self._kind:
             case FieldKind.WORD:
                 return self._word(head)
-            case FieldKind.TEXT:
+            case FieldKind.TEXT | FieldKind.NAMES:
                 return self._text(head)
             case kind:
                 return self._value(head, kind)
@@ -194,6 +195,8 @@ class Fields:
             lines.row -= 1
             lines.rows[lines.row] = lines.line[: head.end]
         text = lines.plain(head.end, self._ends)
+        if self._kind is FieldKind.NAMES:  # their quotes tell them apart
+            return text or None
         return unquoted(text) if text else None
 
     def _value(self, head: Head, kind: FieldKind) -> Json:

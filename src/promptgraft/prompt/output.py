@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from itertools import repeat
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
-from promptgraft.overrides.parts import fold_name
-from promptgraft.prompt.fields import Described, FieldInfo, fields_of, options_of
+from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.wording import own_names
 from promptgraft.serde import Json, check_readable, field_names, parse_json, shown, structure
 
 T = TypeVar("T")
@@ -78,7 +76,7 @@ def parse_output(
             return structure(_parse_choice(options, text), output_type, where="answer")
         if output_type is str:
             return structure(text, output_type, where="answer")
-        data = _renamed(_parse_json(text), output_type, described or {})
+        data = own_names(_parse_json(text), output_type, described or {})
         return structure(data, output_type, where="answer")
     except DataFormatError as error:
         raise OutputError(str(error)) from None
@@ -108,60 +106,6 @@ def _first_object(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return text[begin.start() : end]
-
-
-def _renamed(data: Json, kind: Any, described: Mapping[str, Described]) -> Json:
-    """Return data with the names of the fields of ``kind`` for its keys, at every depth."""
-    if fields := fields_of(kind):
-        return _renamed_fields(data, fields, described) if isinstance(data, dict) else data
-    if options := options_of(kind):
-        return _option(data, options)
-    arguments = get_args(kind)
-    if get_origin(kind) in (Union, UnionType):
-        parts = (_renamed(data, part, described) for part in arguments)
-        return next((found for found in parts if found != data), data)
-    if isinstance(data, list) and arguments:
-        kinds = arguments if _is_fixed(kind) else repeat(arguments[0], len(data))
-        renamed = [_renamed(item, each, described) for item, each in zip(data, kinds)]  # noqa: B905
-        return [*renamed, *data[len(renamed) :]]
-    if isinstance(data, dict) and len(arguments) == 2:
-        return {key: _renamed(value, arguments[1], described) for key, value in data.items()}
-    return data
-
-
-def _is_fixed(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[1:] != (...,)
-
-
-def _renamed_fields(
-    data: dict[str, Json], fields: Sequence[FieldInfo], described: Mapping[str, Described]
-) -> Json:
-    names = _names(fields, described)
-    kinds = {field.name: field.kind for field in fields}
-    found: dict[str, Json] = {}
-    for key, value in data.items():
-        name = key if key in kinds else names.get(fold_name(key))
-        if name is not None and name not in found:
-            found[name] = _renamed(value, kinds[name], described)
-    return found
-
-
-def _names(fields: Sequence[FieldInfo], described: Mapping[str, Described]) -> dict[str, str]:
-    """Return the field for each folded name; a field's own name goes before any alias."""
-    names: dict[str, str] = {}
-    for field in fields:
-        for alias in described.get(field.key, field.described).aliases:
-            names.setdefault(fold_name(alias), field.name)
-    for field in fields:
-        names[fold_name(field.name)] = field.name
-    return names
-
-
-def _option(data: Json, options: tuple[str, ...]) -> Json:
-    if not isinstance(data, str):
-        return data
-    near = [option for option in options if fold_name(option) == fold_name(data)]
-    return near[0] if len(near) == 1 else data
 
 
 def _parse_choice(options: tuple[str, ...], text: str) -> str:

@@ -10,10 +10,11 @@ import attrs
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
-from promptgraft.prompt.fields import Described, fields_of
+from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import JsonObject, schema_of
 from promptgraft.prompt.tools import Tool
+from promptgraft.prompt.wording import said_of_params
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -86,13 +87,8 @@ class RenderedTool:
     @property
     def params_schema(self) -> JsonObject:
         """JSON Schema of the parameters with all that is said of them."""
-        described = {
-            field.key: attrs.evolve(
-                field.described, description=self.param_descriptions[field.name]
-            )
-            for field in fields_of(self.tool.params_type)
-        }
-        return schema_of(self.tool.params_type, described)
+        kind = self.tool.params_type
+        return schema_of(kind, said_of_params(kind, self.param_descriptions))
 
 
 @attrs.frozen(kw_only=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 from promptgraft.overrides.body import Piece, Slot
-from promptgraft.overrides.effective import (
-    effective_field,
-    effective_task_examples,
-    effective_tool,
-)
+from promptgraft.overrides.effective import effective_task_examples, effective_tool
 from promptgraft.overrides.entries import (
     Entry,
     OutputFieldOverride,
@@ -29,22 +25,66 @@ from promptgraft.overrides.resolution import Resolution
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.binding import Bindings
 from promptgraft.prompt.describing import Walked
-from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
 from promptgraft.prompt.sections import MarkdownSection, SectionVisibility
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.task_examples import TaskExamplesSection
 from promptgraft.prompt.tools import Tool
-from promptgraft.serde import parse_json
+from promptgraft.prompt.wording import Said, said_of_output, shown_outcome
 
 OutputT = TypeVar("OutputT")
+
+
+@attrs.frozen(kw_only=True)
+class Settled:
+    """What overrides make of a prompt, as far as no bound value has a say in it.
+
+    Attributes:
+        resolution: what applies, and what is skipped.
+        said: what is said of the answer's fields, where overrides changed it.
+        tools: the tools by name.
+        examples: the task examples by the section that holds them.
+        owners: each override that may be shown, with the section or tool that shows it; None
+            for the answer's.
+    """
+
+    resolution: Resolution
+    said: Said
+    tools: Mapping[str, RenderedTool]
+    examples: Mapping[SectionPath, tuple[RenderedSection, ...]]
+    owners: tuple[tuple[str, str | None], ...]
+
+
+def settle(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution) -> Settled:
+    """Return what is the same in every rendering with these overrides."""
+    fresh = resolution.fresh
+    said = said_of_output(descriptor, fresh)
+    removed = fresh.removed_task_examples if fresh else {}
+    return Settled(
+        resolution=resolution,
+        said=said,
+        tools={
+            tool.name: _tool(descriptor, tool, fresh)
+            for _, section in walked
+            for tool in section.tools
+        },
+        examples={
+            found.path: tuple(_examples(descriptor, found.path, fresh, said))
+            for found in descriptor.containers
+        },
+        owners=tuple(
+            (entry.part, _owner(entry))
+            for entry in (fresh.entries() if fresh else ())
+            if not (isinstance(entry, TaskExampleOverride) and entry.path in removed)
+        ),
+    )
 
 
 def render_prompt(
     descriptor: PromptDescriptor,
     walked: Walked,
     bindings: Bindings,
-    resolution: Resolution,
+    settled: Settled,
     *,
     output_type: type[OutputT] | None,
 ) -> RenderedPrompt[OutputT]:
@@ -56,41 +96,31 @@ def render_prompt(
     """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
-    fresh = resolution.fresh
+    fresh = settled.resolution.fresh
     shown: set[str] = set()
     for path, section in _visible(walked, bindings):
         if _visibility(section, bindings.all) is SectionVisibility.SUMMARY:
             sections.append(_summary(path, section))
             continue
-        tools_here = [_tool(descriptor, tool, fresh) for tool in section.tools]
+        tools_here = [settled.tools[tool.name] for tool in section.tools]
         body = _full(path, section, bindings, fresh)
         sections.append(_with_calls(body, tools_here))
         tools.extend(tools_here)
         if isinstance(section, TaskExamplesSection):
-            sections.extend(_examples(descriptor, path, fresh))
+            sections.extend(settled.examples[path])
         shown.add(section_part(path))
         shown.update(tool_part(tool.name) for tool in section.tools)
+    used = {part for part, owner in settled.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
         sections=tuple(sections),
         tools=tuple(tools),
         output_type=output_type,
-        described=_described(descriptor, fresh),
-        applied=tuple(part for part in resolution.applied if part.part in _used(fresh, shown)),
-        skipped=resolution.skipped,
+        described=settled.said,
+        applied=tuple(part for part in settled.resolution.applied if part.part in used),
+        skipped=settled.resolution.skipped,
     )
-
-
-def _used(fresh: PromptOverride | None, shown: set[str]) -> set[str]:
-    """Return the overridden parts that the model really receives."""
-    removed = fresh.removed_task_examples if fresh else {}
-    return {
-        entry.part
-        for entry in (fresh.entries() if fresh else ())
-        if (_owner(entry) is None or _owner(entry) in shown)
-        and not (isinstance(entry, TaskExampleOverride) and entry.path in removed)
-    }
 
 
 def _owner(entry: Entry) -> str | None:
@@ -192,31 +222,16 @@ def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:
 
 
 def _examples(
-    descriptor: PromptDescriptor, path: SectionPath, fresh: PromptOverride | None
+    descriptor: PromptDescriptor, path: SectionPath, fresh: PromptOverride | None, said: Said
 ) -> Iterator[RenderedSection]:
     for key, example in effective_task_examples(descriptor, path, fresh):
         blocks = [f"Objective: {example.objective}"]
         if example.steps:
             blocks.append("Steps:\n" + "\n".join(_calls(example.steps, named=True)))
-        blocks.append(f"Outcome: {_outcome(example.outcome_json)}")
+        outcome = shown_outcome(example.outcome_json, descriptor.output_type, said)
+        blocks.append(f"Outcome: {outcome}")
         yield RenderedSection(
             path=(*path, key),
             title=f"Example: {key}",
             segments=(Segment("\n\n".join(blocks)),),
         )
-
-
-def _outcome(outcome_json: str) -> str:
-    value = parse_json(outcome_json, where="outcome")
-    return value if isinstance(value, str) else outcome_json
-
-
-def _described(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> dict[str, Described]:
-    """Return what overrides say of the answer's fields."""
-    said: dict[str, Described] = {}
-    for key, override in fresh.output_overrides.items() if fresh else ():
-        field = descriptor.output_field(key)
-        if field is not None:
-            now = effective_field(field, override)
-            said[key] = Described(now.description, aliases=now.aliases, values=now.values)
-    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,12 +68,10 @@ def describe(said: Described, options: Sequence[str] = ()) -> str:
 
 def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
     """Return the schema of a type and the definitions it refers to, both free to change."""
-    import msgspec
-
     try:
-        (root,), definitions = msgspec.json.schema_components(
-            (kind,), ref_template=f"{_REFERENCE}{{name}}"
-        )
+        # Other types than classes may be equal and yet have their members in another order.
+        read = _class_schema if isinstance(kind, type) else _raw_schema
+        root, definitions = read(kind)
     except TypeError as error:
         raise PromptDefinitionError(
             f"type `{type_name(kind)}` has no JSON Schema: {str(error).splitlines()[-1]}"
@@ -86,6 +85,19 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
         return _plain(root), {name: _plain(body) for name, body in definitions.items()}
     except DataFormatError as error:
         raise PromptDefinitionError(f"type `{type_name(kind)}`: a default: {error}") from None
+
+
+def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
+    import msgspec
+
+    (root,), definitions = msgspec.json.schema_components(
+        (kind,), ref_template=f"{_REFERENCE}{{name}}"
+    )
+    return root, definitions
+
+
+# A schema is asked for in every rollout; nobody changes what is kept here.
+_class_schema = functools.lru_cache(maxsize=512)(_raw_schema)
 
 
 def _plain(schema: object) -> JsonObject:

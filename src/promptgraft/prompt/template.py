@@ -11,17 +11,46 @@ from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.overrides.validation import check_key, check_ns, check_tag
 from promptgraft.prompt.binding import Bindings, values_of
-from promptgraft.prompt.describing import describe_template
+from promptgraft.prompt.describing import Walked, describe_template
 from promptgraft.prompt.output import check_output_type
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
-from promptgraft.prompt.rendering import render_prompt
+from promptgraft.prompt.rendering import Settled, render_prompt, settle
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+
+_KEPT = 4
+
+
+class _RecentlySettled:
+    """What the latest overrides made of a template; the rollouts of a candidate share it.
+
+    Neither template nor override ever changes, and the tuple is replaced whole, so that threads
+    need no lock.
+    """
+
+    def __init__(self) -> None:
+        self._recent: tuple[tuple[PromptOverride | None, Settled], ...] = ()
+
+    def __reduce__(self) -> tuple[type[_RecentlySettled], tuple[()]]:
+        return type(self), ()
+
+    def of(
+        self, descriptor: PromptDescriptor, walked: Walked, override: PromptOverride | None
+    ) -> Settled:
+        recent = self._recent
+        for known, settled in recent:
+            if known is override:
+                return settled
+        settled = settle(descriptor, walked, resolve_override(descriptor, override))
+        self._recent = ((override, settled), *recent[: _KEPT - 1])
+        return settled
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +80,9 @@ class PromptTemplate(Generic[OutputT_co]):
     _walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
     )
+    _recently: _RecentlySettled = attrs.field(
+        factory=_RecentlySettled, init=False, repr=False, eq=False
+    )
 
     def __attrs_post_init__(self) -> None:
         check_ns(self.ns)
@@ -67,6 +99,10 @@ class PromptTemplate(Generic[OutputT_co]):
     def walked(self) -> tuple[tuple[SectionPath, MarkdownSection], ...]:
         """Every section with its path, parents before children."""
         return self._walked
+
+    def settled(self, override: PromptOverride | None) -> Settled:
+        """Return what ``override`` makes of the template before anything is bound."""
+        return self._recently.of(self.descriptor, self._walked, override)
 
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.
@@ -145,12 +181,11 @@ class Prompt(Generic[OutputT_co]):
         override = None
         if self.overrides_store is not None:
             override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
-        resolution = resolve_override(self.descriptor, override)
         rendered = render_prompt(
             self.descriptor,
             self.template.walked,
             Bindings(self.params),
-            resolution,
+            self.template.settled(override),
             output_type=self.template.output_type,
         )
         if session is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TypeVar
 
-from promptgraft.adapters.base import PromptResponse, answered
+from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.adapters.offline.agent import act, serves
 from promptgraft.adapters.offline.agent_reflector import TAGS, is_about_fields, reflect
 from promptgraft.adapters.offline.learner import ATTENTION, Instruction, lesson_of
@@ -78,6 +79,14 @@ class OfflineAdapter:
     def identity(self) -> str:
         return self._identity
 
+    @property
+    def longest_answer(self) -> int:
+        return 0
+
+    def price_of(self, usage: Usage) -> Decimal:
+        del usage
+        return Decimal(0)
+
     def evaluate(
         self,
         prompt: Prompt[OutputT],
@@ -96,6 +105,7 @@ class OfflineAdapter:
             deadline.check()
         rendered = prompt.render(session)
         text = self._reply(rendered, session, deadline)
+        session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
 
     def _reply(

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from promptgraft.adapters.base import ToolInvoked
+from promptgraft.adapters.calling.tools import call_tool
 from promptgraft.adapters.offline.agent_names import counterparts, names_in, own_words, replaced
 from promptgraft.adapters.offline.agent_patterns import Call
 from promptgraft.adapters.offline.words import content_words
-from promptgraft.errors import DataFormatError, LimitReachedError, ProviderError
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, structure, unstructure
+from promptgraft.serde import Json
 
 Path = tuple[str | int, ...]
 """Keys and positions from the top of a JSON value down to a leaf."""
@@ -140,29 +139,8 @@ def at(value: Json, path: Path) -> Json:
 
 def make(tool: RenderedTool, given: Json, session: SessionProtocol) -> Made:
     """Call a tool and tell the session of it. A call that fails has no result."""
-    params: object = given
-    result: object = None
-    output: Json = None
-    try:
-        params = structure(given, tool.tool.params_type, where=f"{tool.name}: input")
-        result, error = _handled(tool, params)
-        output = unstructure(result)
-    except DataFormatError as unfit:
-        error = " ".join(str(unfit).split())
-    session.dispatch(ToolInvoked(name=tool.name, params=params, result=result, error=error))
-    return Made(tool=tool.name, input=given, output=output)
-
-
-def _handled(tool: RenderedTool, params: object) -> tuple[object, str]:
-    """Return what the handler returned, or why it did not."""
-    if tool.tool.handler is None:
-        return None, "the tool has no handler"
-    try:
-        return tool.tool.handler(params), ""
-    except (ProviderError, LimitReachedError):
-        raise
-    except Exception as error:  # noqa: BLE001 - a user's handler ends here; the model is told
-        return None, " ".join(f"{type(error).__name__}: {error}".split())
+    called = call_tool(tool, given, session)
+    return Made(tool=tool.name, input=given, output=called.output)
 
 
 def first_guess(tool: RenderedTool, text: str) -> Json:

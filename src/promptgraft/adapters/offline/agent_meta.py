@@ -12,15 +12,20 @@ import attrs
 from promptgraft.adapters.offline.agent_calls import leaves
 from promptgraft.adapters.offline.agent_names import plain_words
 from promptgraft.adapters.offline.agent_patterns import Call, read_json
-from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample, read_task
+from promptgraft.adapters.offline.metaprompt import (
+    ReflectionTask,
+    ShownExample,
+    blocks_of_examples,
+    read_blocks,
+    task_of,
+    titled,
+)
 from promptgraft.adapters.offline.names import names_of
 from promptgraft.serde import Json
 
 PERFECT = 1.0
 
-_HEADING = re.compile(r"#{1,6} (.*)")
-_FENCE = re.compile(r"(`{3,})[\w-]*\s*")
-_LABEL = re.compile(r"\*\*([^*:]{1,40}):\*\*")
+_SCHEMA = re.compile(r"schema:\s*(\{.*)", re.DOTALL)
 _TOOL = re.compile(r"(?m)^Tool `([^`]{1,64})`")
 _PART = re.compile(r"(?m)^The part is: (.*)$")
 _CALLED = re.compile(r"\[([^\]]{1,64})\]")
@@ -99,68 +104,28 @@ def read_question(text: str) -> Question:
     Raises:
         ConfigError: it does not show the current text.
     """
-    task = read_task(text)
-    pieces = list(_pieces(text))
-    prose: dict[str, str] = {}
-    for piece in pieces:
-        if not piece.fenced:
-            prose[piece.heading] = f"{prose.get(piece.heading, '')}{piece.text}\n"
-    fields = _fields(prose.get("expected answers", ""), task.choices)
-    logs = [piece for piece in pieces if piece.fenced and piece.example]
-    part = _PART.search(prose.get("current text", ""))
+    blocks = tuple(read_blocks(text))
+    task = task_of(blocks)
+    fields = _fields(titled(blocks, "expected answers").prose, task.choices)
+    part = _PART.search(titled(blocks, "current text").prose)
+    logs = (dict(block.fenced) for block in blocks_of_examples(blocks))
     return Question(
         part=part[1] if part else "",
         task=task,
         fields=fields,
-        tools=tuple(_TOOL.findall(prose.get("types", ""))),
-        others=tuple(
-            piece.text for piece in pieces if piece.fenced and piece.heading == "other examples"
-        ),
+        tools=tuple(_TOOL.findall(titled(blocks, "types").prose)),
+        others=tuple(other for _, other in titled(blocks, "other examples").fenced),
         cases=tuple(
-            _case(shown, fields, {log.label: log.text for log in logs if log.example == number})
-            for number, shown in enumerate(task.examples, start=1)
+            _case(shown, fields, found) for shown, found in zip(task.examples, logs, strict=True)
         ),
     )
 
 
-@attrs.frozen(kw_only=True)
-class _Piece:
-    """A line of prose, or a fenced text with the label above it."""
-
-    heading: str
-    text: str
-    fenced: bool = False
-    label: str = ""
-    example: int = 0
-
-
-def _pieces(text: str) -> Iterator[_Piece]:
-    heading, label, fence, example = "", "", "", 0
-    inside: list[str] = []
-    for line in text.split("\n"):
-        if fence:
-            if line.startswith(fence) and not line.strip("` \r"):
-                body = "\n".join(inside)
-                yield _Piece(heading=heading, text=body, fenced=True, label=label, example=example)
-                fence = ""
-            else:
-                inside.append(line)
-        elif opening := _FENCE.fullmatch(line):
-            fence, inside = opening[1], []
-        elif found := _HEADING.fullmatch(line):
-            heading, label = found[1].strip().lower(), ""
-            example += line.startswith("### ")
-        else:
-            labelled = _LABEL.match(line)
-            label = labelled[1].lower() if labelled else label
-            yield _Piece(heading=heading, text=line)
-
-
 def _fields(prose: str, choices: tuple[str, ...]) -> tuple[Field, ...]:
-    if choices and "schema:" not in prose:
+    schema = _SCHEMA.search(prose)
+    if choices and not schema:
         return (Field(name="", options=choices),)
-    _, _, schema = prose.partition("schema:")
-    read = read_json(schema.strip())
+    read = read_json(schema[1].strip()) if schema else None
     properties = read.get("properties") if isinstance(read, dict) else None
     if not isinstance(properties, dict):
         return ()

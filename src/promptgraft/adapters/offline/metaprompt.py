@@ -60,10 +60,14 @@ class ReflectionTask:
 
 
 @attrs.frozen
-class _Block:
+class Block:
     """A heading with the lines and the fenced texts below it.
 
-    Each fenced text comes with the last label (``**Input:**``) above it.
+    Attributes:
+        title: the heading in lower case.
+        level: how many ``#`` it has; 0 for what stands before the first one.
+        lines: the lines that are not fenced.
+        fenced: the last label (``**Input:**``) above each fenced text, and the text.
     """
 
     title: str
@@ -73,9 +77,11 @@ class _Block:
 
     @property
     def prose(self) -> str:
+        """The lines as one text."""
         return "\n".join(self.lines)
 
     def under(self, label: str) -> str:
+        """Return the first fenced text with that label; empty for none."""
         return next((text for found, text in self.fenced if found == label), "")
 
 
@@ -85,30 +91,35 @@ def read_task(text: str) -> ReflectionTask:
     Raises:
         ConfigError: it does not show the current text.
     """
-    blocks = list(_blocks(text))
-    current = _titled(blocks, "current text").fenced
-    if not current:
+    return task_of(tuple(read_blocks(text)))
+
+
+def task_of(blocks: Sequence[Block]) -> ReflectionTask:
+    """Return what the blocks of a reflection prompt ask for; raises as :func:`read_task`."""
+    shown = titled(blocks, "current text")
+    if not shown.level:
         raise ConfigError(
-            "the embedded offline model: the reflection prompt has no fenced text under "
+            "the embedded offline model: the reflection prompt has no heading "
             "`## Current text`; keep that section where you override the prompt"
         )
-    limits = _titled(blocks, "task").prose
+    limits = titled(blocks, "task").prose
     at_most = _AT_MOST.search(limits)
     keep = _KEEP.search(limits)
-    refused = _titled(blocks, "refused attempt").fenced
+    refused = titled(blocks, "refused attempt").fenced
     return ReflectionTask(
-        current=current[0][1],
-        neighbours="\n\n".join(text for _, text in _titled(blocks, "rest of the prompt").fenced),
-        choices=_choices(_titled(blocks, "expected answers").prose),
-        examples=tuple(_example(block) for block in blocks if block.level == _EXAMPLE_LEVEL),
+        current=shown.fenced[0][1] if shown.fenced else "",
+        neighbours="\n\n".join(text for _, text in titled(blocks, "rest of the prompt").fenced),
+        choices=_choices(titled(blocks, "expected answers").prose),
+        examples=tuple(_example(block) for block in blocks_of_examples(blocks)),
         placeholders=tuple(keep[1].split(", ")) if keep else (),
         max_chars=int(at_most[1]) if at_most else None,
         previous=refused[0][1] if refused else None,
     )
 
 
-def _blocks(text: str) -> Iterator[_Block]:
-    block = _Block("", 0)
+def read_blocks(text: str) -> Iterator[Block]:
+    """Yield what stands before the first heading, and the blocks below the others."""
+    block = Block("", 0)
     fence, label = "", ""
     inside: list[str] = []
     for line in text.split("\n"):
@@ -122,7 +133,7 @@ def _blocks(text: str) -> Iterator[_Block]:
             fence, inside = opening[1], []
         elif heading := _HEADING.fullmatch(line):
             yield block
-            block = _Block(heading[2].strip().lower(), len(heading[1]))
+            block = Block(heading[2].strip().lower(), len(heading[1]))
             label = ""
         else:
             block.lines.append(line)
@@ -131,8 +142,14 @@ def _blocks(text: str) -> Iterator[_Block]:
     yield block
 
 
-def _titled(blocks: Sequence[_Block], title: str) -> _Block:
-    return next((block for block in blocks if block.title == title), _Block(title, 0))
+def blocks_of_examples(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the blocks that show one example each."""
+    return tuple(block for block in blocks if block.level == _EXAMPLE_LEVEL)
+
+
+def titled(blocks: Sequence[Block], title: str) -> Block:
+    """Return the first block of that title; an empty one of level 0 where there is none."""
+    return next((block for block in blocks if block.title == title), Block(title, 0))
 
 
 def _choices(prose: str) -> tuple[str, ...]:
@@ -141,7 +158,7 @@ def _choices(prose: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (answer.strip(" `'\".") for answer in answers))))
 
 
-def _example(block: _Block) -> ShownExample:
+def _example(block: Block) -> ShownExample:
     labels = {found[1].lower(): found[2] for found in map(_LABEL.match, block.lines) if found}
     return ShownExample(
         score=_number(labels.get("score", "")),

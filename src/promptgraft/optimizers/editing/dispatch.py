@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from promptgraft.errors import CallerError
 from promptgraft.optimizers.editing.examples import (
+    check_is_new,
     describe_generation,
     describe_task_example,
     describe_tool_example,
@@ -39,7 +40,7 @@ from promptgraft.overrides.checks import (
     require_tool,
     require_tool_example,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.overrides.entries import AddedTaskExample, Entry
 from promptgraft.overrides.parts import PromptDescriptor
 
 
@@ -89,11 +90,13 @@ def edit_module(view: View, module: Module, text: str) -> Entry:
     Raises:
         InvalidProposalError: it cannot be read, or does not fit the module.
     """
-    entry = _edit(view, module, text)
     try:
-        return checked_entry(view.descriptor, entry)
+        entry = checked_entry(view.descriptor, _edit(view, module, text))
     except CallerError as error:
         raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
+    if isinstance(module, GenerationModule) and isinstance(entry, AddedTaskExample):
+        check_is_new(view, entry)
+    return entry
 
 
 def _edit(view: View, module: Module, text: str) -> Entry:

@@ -12,14 +12,17 @@ from promptgraft.optimizers.example_text import (
     write_tool_example,
 )
 from promptgraft.optimizers.modules import GenerationModule, TaskExampleModule, ToolExampleModule
+from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
+from promptgraft.overrides.effective import stored_steps
 from promptgraft.overrides.entries import (
     AddedTaskExample,
     SectionPath,
     TaskExampleOverride,
     ToolExampleOverride,
+    show_path,
 )
-from promptgraft.overrides.parts import ToolCall, ToolDescriptor, one_line
+from promptgraft.overrides.parts import ToolCall, ToolDescriptor, WorkedExample, one_line
 from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, canonical_json, parse_json
 
@@ -69,7 +72,7 @@ def edit_tool_example(
 
 def describe_task_example(view: View, module: TaskExampleModule) -> ModuleDescription:
     """Return what a reflector may know of a task example."""
-    examples = view.task_examples(module.path[:-1])
+    examples = view.shown_examples(module.path[:-1])
     own = examples.pop(module.path[-1])
     return ModuleDescription(
         name=module.name,
@@ -78,7 +81,7 @@ def describe_task_example(view: View, module: TaskExampleModule) -> ModuleDescri
         text=write_task_example(own),
         max_chars=view.max_part_chars,
         output=view.output(),
-        neighbours=view.neighbours(module.name),
+        neighbours=view.neighbours(module.name, without=module.path[:-1]),
         schema=_task_schema(view),
         siblings=[write_task_example(example, key=key) for key, example in examples.items()],
     )
@@ -101,14 +104,14 @@ def edit_task_example(
         path=module.path,
         expected_hash=source.content_hash,
         objective=read.objective,
-        outcome_json=read.outcome_json,
+        outcome_json=view.own_outcome(read.outcome_json),
         steps_json=_steps_json(read),
     )
 
 
 def describe_generation(view: View, module: GenerationModule) -> ModuleDescription:
     """Return what a reflector may know of a section that lacks an example."""
-    examples = view.task_examples(module.container_path)
+    examples = view.shown_examples(module.container_path)
     summary = view.template.section(module.container_path).summary
     return ModuleDescription(
         name=module.name,
@@ -117,7 +120,7 @@ def describe_generation(view: View, module: GenerationModule) -> ModuleDescripti
         text=summary or "",
         max_chars=view.max_part_chars,
         output=view.output(),
-        neighbours=view.neighbours(module.name),
+        neighbours=view.neighbours(module.name, without=module.container_path),
         schema=_task_schema(view),
         siblings=[write_task_example(example, key=key) for key, example in examples.items()],
     )
@@ -136,13 +139,34 @@ def edit_generation(view: View, module: GenerationModule, text: str) -> AddedTas
     return _added(view, module.container_path, fresh_key(read.key, taken), read)
 
 
+def check_is_new(view: View, added: AddedTaskExample) -> None:
+    """Refuse a task example that is there already, under whatever key.
+
+    Raises:
+        InvalidProposalError: naming the one that is there.
+    """
+    content = WorkedExample(
+        objective=added.objective,
+        steps=stored_steps(added.steps_json),
+        outcome_json=added.outcome_json,
+    ).content_hash
+    for container in view.descriptor.containers:
+        for key, example in view.task_examples(container.path).items():
+            if example.content_hash == content:
+                raise InvalidProposalError(
+                    RejectionReason.DUPLICATE,
+                    f"the same example is there already, as "
+                    f"`{show_path((*container.path, key))}`; write one that shows something else",
+                )
+
+
 def _added(view: View, container: SectionPath, key: str, read: TaskExampleText) -> AddedTaskExample:
     return AddedTaskExample(
         container_path=container,
         example_key=key,
         expected_hash=view.descriptor.interface_hash,
         objective=read.objective,
-        outcome_json=read.outcome_json,
+        outcome_json=view.own_outcome(read.outcome_json),
         steps_json=_steps_json(read),
     )
 
@@ -167,7 +191,7 @@ def _outcome_is_text(view: View) -> bool:
 def _tool_schema(view: View, tool: ToolDescriptor) -> str:
     return (
         f"Tool `{tool.name}`: {view.tool(tool.name).description}\n"
-        f"input: {canonical_json(schema_of(tool.params_type))}\n"
+        f"input: {view.params_schema(tool)}\n"
         f"output: {canonical_json(schema_of(tool.result_type))}"
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from promptgraft.optimizers.editing.view import View
 from promptgraft.optimizers.example_text import read_said, write_said
+from promptgraft.optimizers.loose_names import read_names, write_names
 from promptgraft.optimizers.modules import OutputFieldModule, ToolModule
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.overrides.effective import EffectiveField, effective_field
 from promptgraft.overrides.entries import OutputFieldOverride, ToolOverride
 from promptgraft.overrides.parts import OutputFieldDescriptor, ToolDescriptor
-from promptgraft.prompt.schema import schema_of
-from promptgraft.serde import canonical_json
 
 _DESCRIPTION = "description"
 _ALIASES = "aliases"
@@ -29,7 +28,7 @@ def describe_tool(view: View, module: ToolModule, tool: ToolDescriptor) -> Modul
         max_chars=view.max_part_chars,
         output=view.output(),
         neighbours=view.neighbours(module.name),
-        schema=f"Parameters: {canonical_json(schema_of(tool.params_type))}",
+        schema=f"Parameters: {view.params_schema(tool)}",
     )
 
 
@@ -61,7 +60,7 @@ def describe_field(
     now = _field_now(view, field)
     said = {_DESCRIPTION: now.description}
     if field.name:
-        said[_ALIASES] = ", ".join(now.aliases)
+        said[_ALIASES] = write_names(now.aliases)
     said.update((_value(option), now.values.get(option, "")) for option in field.options)
     return ModuleDescription(
         name=module.name,
@@ -84,9 +83,7 @@ def edit_field(view: View, field: OutputFieldDescriptor, text: str) -> OutputFie
     now = _field_now(view, field)
     names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
     said = read_said(text, names)
-    aliases = now.aliases
-    if _ALIASES in said:
-        aliases = tuple(alias.strip() for alias in said[_ALIASES].split(",") if alias.strip())
+    aliases = read_names(said[_ALIASES], where=_ALIASES) if _ALIASES in said else now.aliases
     values = {
         option: said.get(_value(option), now.values.get(option, "")) for option in field.options
     }

@@ -46,41 +46,57 @@ class Affordable:
     Attributes:
         if_accepted: proposals tried when every one is accepted, and merged where that is on.
         if_refused: proposals tried when none is.
+        steps: steps begun when no reply can be used, so that nothing is tried.
     """
 
     if_accepted: int
     if_refused: int
+    steps: int
+
+    def limited(self, proposals: int) -> Affordable:
+        """Return the same with so many proposals at most."""
+        return attrs.evolve(
+            self,
+            if_accepted=min(self.if_accepted, proposals),
+            if_refused=min(self.if_refused, proposals),
+        )
 
 
 def auto_budget(auto: Auto, sizes: Sizes) -> int:
-    """Return the rollouts that pay for ``ACCEPTED[auto]`` accepted proposals and their merges.
+    """Return the rollouts that pay for ``ACCEPTED[auto]`` accepted proposals.
 
     Fewer are accepted in practice, and what that saves pays for more proposals.
     """
-    steps = ACCEPTED[auto]
-    merges = min(sizes.merges, steps)
+    return rollouts_for(ACCEPTED[auto], sizes)
+
+
+def rollouts_for(proposals: int, sizes: Sizes) -> int:
+    """Return the fewest rollouts that pay for so many accepted proposals, whatever is merged.
+
+    There is nothing to merge before the second, and what follows the last is not paid for.
+    """
     pareto = sizes.pareto_set_size
-    return pareto + steps * (2 * sizes.batch_size + pareto) + merges * pareto
+    merges = min(sizes.merges, max(0, proposals - 2))
+    return pareto + proposals * (2 * sizes.batch_size + pareto) + merges * pareto
 
 
 def affordable(rollouts: int, sizes: Sizes) -> Affordable:
     """Return what ``rollouts`` pay for, by the rules of the loop.
 
-    The baseline takes D_pareto once. A step is begun only while the budget pays for all of it,
-    a minibatch for parent and child and D_pareto for an accepted child; a refused child leaves
-    the last of these unused.
+    The baseline takes D_pareto once. A step is begun only while the budget pays for all of it:
+    a minibatch for the parent, one for the child, and D_pareto for an accepted child. A refused
+    child leaves the last of these unused, a reply that gives no child the last two.
     """
-    batches, pareto = 2 * sizes.batch_size, sizes.pareto_set_size
+    batch, pareto = sizes.batch_size, sizes.pareto_set_size
+    step = 2 * batch + pareto
     left = rollouts - pareto
-    if left < batches + pareto:
-        return Affordable(if_accepted=0, if_refused=0)
-    refused = (left - batches - pareto) // batches + 1
+    if left < step:
+        return Affordable(if_accepted=0, if_refused=0, steps=0)
     accepted = 0
-    merges = sizes.merges
-    while left >= batches + pareto:
-        left -= batches + pareto
+    while rollouts_for(accepted + 1, sizes) <= rollouts:
         accepted += 1
-        if merges and left >= pareto:
-            left -= pareto
-            merges -= 1
-    return Affordable(if_accepted=accepted, if_refused=refused)
+    return Affordable(
+        if_accepted=accepted,
+        if_refused=(left - step) // (2 * batch) + 1,
+        steps=(left - step) // batch + 1,
+    )

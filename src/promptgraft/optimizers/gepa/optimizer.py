@@ -20,7 +20,11 @@ from promptgraft.optimizers.base import (
     PersistenceScope,
 )
 from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.events import GepaOptimizationCompleted, GepaOptimizationStarted
+from promptgraft.optimizers.gepa.events import (
+    GepaOptimizationCompleted,
+    GepaOptimizationStarted,
+    teller,
+)
 from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_of
 from promptgraft.optimizers.gepa.loop import GepaLoop
 from promptgraft.optimizers.gepa.plan import RunPlan, plan_run
@@ -104,6 +108,7 @@ class _Run:
         self._config = config
         self._prompt = prompt
         self._session = session
+        self._emit = teller(session, context.event_bus)
         self._digests = {
             example.id: example_digest(example) for example in config.training_examples
         }
@@ -222,12 +227,6 @@ class _Run:
             deadline=self._deadline,
             emit=self._emit,
         )
-
-    def _emit(self, event: object) -> None:
-        if self._session is not None:
-            self._session.dispatch(event)
-        if self._context.event_bus is not None:
-            self._context.event_bus.publish(event)
 
     def _present_meta_prompts(self) -> dict[MetaPrompt, Prompt[object]]:
         """Return the meta-prompts as users have them now: a run does not change its questions."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
-from promptgraft.optimizers.gepa.budgets import Affordable, affordable
+from promptgraft.optimizers.gepa.budgets import Affordable, affordable, rollouts_for
 from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.prompts import reflection_params
+from promptgraft.optimizers.gepa.estimates import (
+    longest_answer,
+    longest_prompt,
+    longest_question,
+    tokens_of,
+)
 from promptgraft.optimizers.ledger import Role
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.types import MetaPrompt
-from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
+from promptgraft.serde import Json
 
-_CHARS_PER_TOKEN = 4
-_SAMPLED_EXAMPLES = 20
 _REFLECTIONS_PER_STEP = 2
 _LEAST_ACCEPTED = 3
 
@@ -31,7 +34,7 @@ class RolePlan:
         role: what the calls are for.
         model: the identity of what answers.
         calls: at most, without rounds of tools and retries.
-        input_tokens: of one call, about: characters divided by 4.
+        input_tokens: of one call, at most, estimated.
         output_tokens: of one call, at most; None when the model's limit is not known.
         cost: US dollars for all calls, at most; None when the price or the limit is not known.
     """
@@ -43,6 +46,25 @@ class RolePlan:
     output_tokens: int | None
     cost: Decimal | None
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all calls, at most; None when the limit of an answer is not known."""
+        if self.output_tokens is None:
+            return None
+        return self.calls * (self.input_tokens + self.output_tokens)
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the same for machines; money is a decimal number as text."""
+        return {
+            "role": self.role.value,
+            "model": self.model,
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "tokens": self.tokens,
+            "cost": _dollars(self.cost),
+        }
+
 
 @attrs.frozen(kw_only=True)
 class RunPlan:
@@ -50,8 +72,8 @@ class RunPlan:
 
     Attributes:
         rollouts: at most.
-        reflections: at most.
-        proposals: how many the rollouts pay for.
+        reflections: at most, repairs of replies included.
+        proposals: how many the rollouts, and ``max_reflections``, pay for.
         roles: what tasks and reflections can use; what a feedback function calls is not known.
         max_cost: US dollars at which the run is stopped; None for no such limit.
         max_tokens: tokens at which it is stopped; None for no such limit.
@@ -69,33 +91,50 @@ class RunPlan:
     @property
     def tokens(self) -> int | None:
         """Tokens of all calls, at most, or ``max_tokens``; None when that is not known."""
-        whole = 0
-        for role in self.roles:
-            if role.output_tokens is None:
-                return self.max_tokens
-            whole += role.calls * (role.input_tokens + role.output_tokens)
-        return whole if self.max_tokens is None else min(whole, self.max_tokens)
+        of_roles = [role.tokens for role in self.roles]
+        known = [tokens for tokens in of_roles if tokens is not None]
+        whole = sum(known) if len(known) == len(of_roles) else None
+        if whole is None or self.max_tokens is None:
+            return self.max_tokens if whole is None else whole
+        return min(whole, self.max_tokens)
 
     @property
     def cost(self) -> Decimal | None:
         """US dollars of all calls, at most, or ``max_cost``; None when that is not known."""
-        whole = Decimal(0)
-        for role in self.roles:
-            if role.cost is None:
-                return self.max_cost
-            whole += role.cost
-        return whole if self.max_cost is None else min(whole, self.max_cost)
+        known = [role.cost for role in self.roles if role.cost is not None]
+        whole = sum(known, Decimal(0)) if len(known) == len(self.roles) else None
+        if whole is None or self.max_cost is None:
+            return self.max_cost if whole is None else whole
+        return min(whole, self.max_cost)
 
     @property
     def line(self) -> str:
         """The plan in one line."""
         fewest, most = self.proposals.if_accepted, self.proposals.if_refused
         tokens = "an unknown number of" if self.tokens is None else f"{self.tokens:,}"
-        money = "of unknown price" if self.cost is None else f"{self.cost:.2f} US dollars"
+        money = "of unknown price" if self.cost is None else f"{self.cost:,.2f} US dollars"
+        proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         return (
             f"plan: at most {self.rollouts} rollouts, {self.reflections} reflections and "
-            f"{tokens} tokens, {money}; {fewest} to {most} proposals"
+            f"{tokens} tokens, {money}; {proposals} proposals"
         )
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the plan for machines; money is a decimal number as text."""
+        return {
+            "rollouts": self.rollouts,
+            "reflections": self.reflections,
+            "proposals": {
+                "if_accepted": self.proposals.if_accepted,
+                "if_refused": self.proposals.if_refused,
+            },
+            "tokens": self.tokens,
+            "cost": _dollars(self.cost),
+            "max_tokens": self.max_tokens,
+            "max_cost": _dollars(self.max_cost),
+            "roles": [role.as_json() for role in self.roles],
+            "warnings": list(self.warnings),
+        }
 
 
 def plan_run(
@@ -108,11 +147,12 @@ def plan_run(
 ) -> RunPlan:
     """Say what a run can use."""
     proposals = affordable(config.rollout_budget, config)
-    reflections = _REFLECTIONS_PER_STEP * proposals.if_refused
-    if config.max_reflections is not None:
-        reflections = min(reflections, config.max_reflections)
-    rendered = _rendered(target, config)
-    shown = _mean([_bound_chars(prompt) for prompt in rendered])
+    reflections = _REFLECTIONS_PER_STEP * proposals.steps
+    limit = config.max_reflections
+    if limit is not None:
+        reflections = min(reflections, limit)
+        proposals = proposals.limited(limit)
+    question = longest_question(target, config, meta_prompts, answer=longest_answer(task))
     return RunPlan(
         rollouts=config.rollout_budget,
         reflections=reflections,
@@ -122,77 +162,50 @@ def plan_run(
                 Role.TASK,
                 task,
                 calls=config.rollout_budget,
-                chars=_mean([len(prompt.text) for prompt in rendered]),
+                chars=longest_prompt(target, config),
             ),
-            _role(
-                Role.REFLECTION,
-                reflection,
-                calls=reflections,
-                chars=_question_chars(target, meta_prompts) + config.batch_size * shown,
-            ),
+            _role(Role.REFLECTION, reflection, calls=reflections, chars=question),
         ),
         max_cost=config.max_cost,
         max_tokens=config.max_tokens,
-        warnings=_warnings(proposals, config),
+        warnings=_warnings(config),
     )
-
-
-def _rendered(target: PromptTarget, config: GepaConfig) -> list[RenderedPrompt[object]]:
-    examples = config.training_examples
-    every = max(1, len(examples) // _SAMPLED_EXAMPLES)
-    prompt = target.rollout.prompt_of(target.baseline())
-    return [prompt.bind(*example.params).render() for example in examples[::every]]
-
-
-def _bound_chars(rendered: RenderedPrompt[object]) -> int:
-    return sum(
-        len(segment.text)
-        for section in rendered.sections
-        for segment in section.segments
-        if segment.placeholder is not None
-    )
-
-
-def _question_chars(target: PromptTarget, meta_prompts: Mapping[MetaPrompt, Prompt[object]]) -> int:
-    """Return the length of a question about a part, without what it shows of rollouts."""
-    baseline = target.baseline()
-    questions = []
-    for module in target.modules:
-        description = target.describe(module, baseline)
-        question = meta_prompts[description.meta_prompt].bind(reflection_params(description, ()))
-        questions.append(len(question.render().text))
-    return _mean(questions)
 
 
 def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> RolePlan:
-    tokens = chars // _CHARS_PER_TOKEN
-    longest = adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
+    tokens, answer = tokens_of(chars), longest_answer(adapter)
     cost = None
-    if isinstance(adapter, MeteredAdapter) and longest is not None:
-        each = adapter.price_of(Usage(input_tokens=tokens, output_tokens=longest))
+    if isinstance(adapter, MeteredAdapter) and answer is not None:
+        each = adapter.price_of(Usage(input_tokens=tokens, output_tokens=answer))
         cost = None if each is None else each * calls
     return RolePlan(
         role=role,
         model=adapter.identity,
         calls=calls,
         input_tokens=tokens,
-        output_tokens=longest,
+        output_tokens=answer,
         cost=cost,
     )
 
 
-def _warnings(proposals: Affordable, config: GepaConfig) -> tuple[str, ...]:
-    if proposals.if_accepted >= _LEAST_ACCEPTED:
-        return ()
-    merges = min(config.merges, _LEAST_ACCEPTED) * config.pareto_set_size
-    needed = config.pareto_set_size + _LEAST_ACCEPTED * config.step_size + merges
-    warning = (
-        f"rollout_budget: {config.rollout_budget} rollouts can accept at most "
-        f"{proposals.if_accepted} of the proposals; raise it to {needed} for {_LEAST_ACCEPTED}, "
-        "or lower pareto_set_size"
-    )
-    return (warning,)
+def _warnings(config: GepaConfig) -> tuple[str, ...]:
+    warnings = []
+    needed = rollouts_for(_LEAST_ACCEPTED, config)
+    if config.rollout_budget < needed:
+        most = affordable(config.rollout_budget, config).if_accepted
+        warnings.append(
+            f"rollout_budget: {config.rollout_budget} rollouts pay for only {most} accepted "
+            f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
+            "minibatch_size"
+        )
+    limit = config.max_reflections
+    if limit is not None and limit < _LEAST_ACCEPTED:
+        warnings.append(
+            f"max_reflections: {limit} reflections give at most {limit} proposals; raise it to "
+            f"{_LEAST_ACCEPTED} or more"
+        )
+    return tuple(warnings)
 
 
-def _mean(lengths: Sequence[int]) -> int:
-    return sum(lengths) // len(lengths) if lengths else 0
+def _dollars(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount:f}"
