@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import overhead
+import rendering
 import startup
 
 
@@ -15,7 +16,11 @@ def main() -> int:
     """Measure everything, print it, and return the exit code."""
     print(f"Python {platform.python_version()}, {platform.machine()}, {platform.system()}")
     with tempfile.TemporaryDirectory() as folder:
-        groups = {overhead.TITLE: overhead.measure(Path(folder)), startup.TITLE: startup.measure()}
+        groups = {
+            overhead.TITLE: overhead.measure(Path(folder)),
+            rendering.TITLE: rendering.measure(Path(folder)),
+            startup.TITLE: startup.measure(),
+        }
     for title, figures in groups.items():
         print(f"\n{title}")
         for figure in figures:

@@ -185,8 +185,12 @@ def test_an_example_cannot_pass_for_a_heading_of_the_prompt() -> None:
 def test_a_reflection_prompt_without_the_current_text_is_refused() -> None:
     section = MarkdownSection(title="Task", key="task", template="Write a better text.")
     bare = PromptTemplate[object](ns="promptgraft/gepa", key="reflect-section", sections=[section])
-    with pytest.raises(ConfigError, match="no fenced text under `## Current text`"):
+    with pytest.raises(ConfigError, match="no heading `## Current text`"):
         OfflineAdapter().evaluate(Prompt(bare), session=Session())
+
+
+def test_a_part_without_a_text_is_no_fault_of_the_reflection_prompt() -> None:
+    assert reflect(described(""), rollout("Thunder.", "weather", "fruit")) == "- weather: thunder"
 
 
 texts = st.text(

@@ -9,7 +9,7 @@ from enum import StrEnum
 import pytest
 
 from promptgraft import ScriptedAdapter
-from promptgraft.adapters.base import PromptExecuted, ProviderAdapter
+from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, free_call
 from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BindingError,
@@ -74,6 +74,7 @@ def test_the_session_is_told_of_the_prompt_and_then_of_the_answer() -> None:
     response = model.evaluate(PROMPT, session=session)
     assert session.select_all(object) == (
         PromptRendered(model.requests[0]),
+        free_call("scripted"),
         PromptExecuted(response=response),
     )
 

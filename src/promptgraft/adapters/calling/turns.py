@@ -24,6 +24,7 @@ class Finish(StrEnum):
 
     DONE = "done"
     TOOLS = "tools"
+    PAUSED = "paused"  # it wants to be asked to go on
     LENGTH = "length"
     REFUSED = "refused"
 
@@ -103,9 +104,7 @@ class Wire(Protocol):
         """
         ...
 
-    def extend(
-        self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
-    ) -> JsonObject:
+    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         """Return the body of the request that follows ``turn``; ``request`` stays as it is."""
         ...
 

@@ -1,0 +1,237 @@
+"""What all adapters that call a model over HTTP share."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Protocol, TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse, Usage
+from promptgraft.adapters.calling import options
+from promptgraft.adapters.calling.access import Access
+from promptgraft.adapters.calling.caller import Caller
+from promptgraft.adapters.calling.conversation import concluded, converse
+from promptgraft.adapters.calling.prices import Prices
+from promptgraft.adapters.calling.retrying import RetryPolicy
+from promptgraft.adapters.calling.schemas import SchemaRules, answer_in
+from promptgraft.adapters.calling.turns import Endpoint, Turn, Wire
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.budget import NOTHING, ZERO, Charge
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import digest
+
+OutputT = TypeVar("OutputT")
+
+_CHARS_PER_TOKEN = 4
+# Options that change answers and hold no secret, in the order of the identity.
+_TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
+_MAX_TOOL_ROUNDS = 8
+
+
+class _Lock:
+    """Guards the opening of callers. A forked process may get a copy that is taken."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def forget(self) -> None:
+        self.lock = threading.Lock()
+
+
+_opening = _Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_opening.forget)
+
+
+class _Line:
+    """The caller of an adapter in this process; pickles and forks leave it behind."""
+
+    def __init__(self) -> None:
+        self._opened: tuple[int, Caller] | None = None
+
+    def __reduce__(self) -> tuple[type[_Line], tuple[()]]:
+        return type(self), ()
+
+    def caller(self, new: Callable[[], Caller]) -> Caller:
+        with _opening.lock:
+            if self._opened is None or self._opened[0] != os.getpid():
+                self._opened = os.getpid(), new()
+            return self._opened[1]
+
+
+class ModelWire(Wire, Protocol):
+    """A wire of one model."""
+
+    @property
+    def rules(self) -> SchemaRules | None:
+        """What the model takes as the schema of its answer; None for nothing."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class ModelAdapter(ABC):
+    """The options that all adapters for models have, and how they evaluate.
+
+    Safe to use from several threads. Pickles; its client is built once in each process, for
+    the first call.
+    """
+
+    model: str = attrs.field(validator=options.text)
+    max_output_tokens: int | None = attrs.field(
+        default=None, kw_only=True, validator=options.optional(options.count)
+    )
+    stop: tuple[str, ...] = attrs.field(
+        default=(), kw_only=True, converter=options.as_tuple, validator=options.texts
+    )
+    effort: str | None = attrs.field(
+        default=None, kw_only=True, validator=options.optional(options.text)
+    )
+    extra_body: Mapping[str, object] = attrs.field(
+        factory=dict, kw_only=True, repr=False, validator=options.plain_fields
+    )
+    api_key: str | None = attrs.field(
+        default=None, kw_only=True, repr=False, validator=options.optional(options.secret)
+    )
+    base_url: str | None = attrs.field(
+        default=None, kw_only=True, repr=False, validator=options.optional(options.address)
+    )
+    headers: Mapping[str, str] = attrs.field(
+        factory=dict, kw_only=True, repr=False, validator=options.headers
+    )
+    timeout: float = attrs.field(default=600.0, kw_only=True, validator=options.seconds)
+    policy: RetryPolicy = attrs.field(
+        factory=RetryPolicy, kw_only=True, validator=options.instance(RetryPolicy)
+    )
+    max_concurrency: int | None = attrs.field(
+        default=None, kw_only=True, validator=options.optional(options.count)
+    )
+    max_tool_rounds: int = attrs.field(
+        default=_MAX_TOOL_ROUNDS, kw_only=True, validator=options.count
+    )
+    prices: Prices = attrs.field(factory=Prices, kw_only=True, validator=options.instance(Prices))
+    _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        options.refuse_fields(self, self.extra_body, self._taken)
+        self._access.check()
+
+    @property
+    def identity(self) -> str:
+        """Provider, model, host of an address of one's own, and the options that count."""
+        said = [f"{self._access.provider}/1", self.model]
+        if self._access.host is not None:
+            said.append(f"host={self._access.host}")
+        given = {name: getattr(self, name, None) for name in _TELLING}
+        said += [f"{name}={value!r}" for name, value in given.items() if value not in (None, ())]
+        if self.extra_body:
+            said.append(f"extra_body={digest(self.extra_body)[:16]}")
+        if self.max_tool_rounds != _MAX_TOOL_ROUNDS:
+            said.append(f"max_tool_rounds={self.max_tool_rounds}")
+        return " ".join(said)
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens of the longest answer; None when the model decides."""
+        return self.max_output_tokens
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        """Return US dollars for tokens; None when the price of the model is not known."""
+        return self.prices.of(usage, provider=self._seller, model=self.model)
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Render ``prompt``, have the model answer it, with its tools, and parse the answer.
+
+        Raises:
+            PromptRenderError, PromptTooLongError: the prompt cannot be sent.
+            TruncatedAnswerError, RefusedAnswerError, EmptyAnswerError, ToolRoundsError,
+                OutputError: there is no answer, or none that fits.
+            BindingError: a placeholder has no value.
+            ProviderError: the provider failed, after all retries.
+            LimitReachedError: time or budget is used up, or the run was cancelled.
+        """
+        if deadline is not None:
+            deadline.check()
+        rendered = prompt.render(session)
+        wire, caller = self._wire, self._line.caller(self._new_caller)
+
+        def ask(body: JsonObject) -> Turn:
+            return caller.call(
+                body,
+                read=wire.read,
+                price=self._price,
+                model=self.model,
+                expected=NOTHING if session.budget is None else self._expected(body),
+                session=session,
+                deadline=deadline,
+            )
+
+        conversation = converse(
+            rendered,
+            wire=wire,
+            ask=ask,
+            session=session,
+            deadline=deadline,
+            max_tool_rounds=self.max_tool_rounds,
+        )
+        return concluded(
+            rendered,
+            conversation,
+            read=lambda text: answer_in(rendered, wire.rules, text),
+            session=session,
+        )
+
+    @property
+    @abstractmethod
+    def _access(self) -> Access:
+        """Where the provider is reached."""
+
+    @property
+    @abstractmethod
+    def _wire(self) -> ModelWire:
+        """The provider's format, with the options of this adapter."""
+
+    @property
+    @abstractmethod
+    def _seller(self) -> str | None:
+        """Whose prices the model has: a provider, or the address of one."""
+
+    @property
+    @abstractmethod
+    def _taken(self) -> dict[str, str]:
+        """What sets a field of a request, where that is not ``extra_body``."""
+
+    @abstractmethod
+    def _endpoint(self) -> Endpoint:
+        """Return a new endpoint."""
+
+    def _new_caller(self) -> Caller:
+        return Caller(
+            self._endpoint(),
+            policy=self.policy,
+            call_timeout=self.timeout,
+            max_concurrency=self.max_concurrency,
+        )
+
+    def _price(self, turn: Turn) -> Decimal | None:
+        return self.prices.cost(turn, provider=self._seller, model=self.model)
+
+    def _expected(self, body: JsonObject) -> Charge:
+        """Return about what the provider charges for reading a request."""
+        tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN
+        usage = Usage(input_tokens=tokens)
+        cost = self.prices.of(usage, provider=self._seller, model=self.model)
+        return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

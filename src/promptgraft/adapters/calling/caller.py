@@ -1,0 +1,246 @@
+"""One call of a model: its turn, its budget, the request, what it means, and once more."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.adapters.calling import background
+from promptgraft.adapters.calling.bill import Bill
+from promptgraft.adapters.calling.faults import Fault, judge, unreadable
+from promptgraft.adapters.calling.gate import Gate, Lane, PausedError, gate_of
+from promptgraft.adapters.calling.limiter import Verdict
+from promptgraft.adapters.calling.retrying import Announce, CallTime, RetryPolicy, retry
+from promptgraft.adapters.calling.secrets import one_line
+from promptgraft.adapters.calling.turns import (
+    Endpoint,
+    NothingReceivedError,
+    Received,
+    Turn,
+    UnreadableTurnError,
+)
+from promptgraft.clock import Clock, SystemClock
+from promptgraft.errors import (
+    ConfigError,
+    DeadlineExceededError,
+    LimitReachedError,
+    RateLimitedError,
+    RunCancelledError,
+)
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.runtime.budget import Charge
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
+
+Read = Callable[[JsonObject], Turn]
+Price = Callable[[Turn], Decimal | None]
+
+GRACE = 0.5
+"""Seconds that an endpoint has to notice by itself that a request took too long."""
+
+
+class Caller:
+    """Calls one endpoint, from any thread; belongs to the process that made it.
+
+    Args:
+        endpoint: sends the requests.
+        policy: how often and how long a call is tried.
+        call_timeout: seconds of wall time for one request.
+        max_concurrency: requests of this caller in flight, at least 1; None to let only the
+            shared limiter of the account decide.
+        clock: measures time; the system's when it is None.
+
+    Raises:
+        ConfigError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        policy: RetryPolicy,
+        call_timeout: float,
+        max_concurrency: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not (call_timeout > 0 and math.isfinite(call_timeout)):
+            raise ConfigError(
+                f"call_timeout: expected seconds above 0, found {shown(call_timeout)}"
+            )
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ConfigError(
+                "max_concurrency: expected an integer of at least 1, "
+                f"found {shown(max_concurrency)}"
+            )
+        self._endpoint = endpoint
+        self._policy = policy
+        self._call_timeout = call_timeout
+        self._clock = clock or SystemClock()
+        self._lane = Lane(max_concurrency)
+        self._gate = gate_of(endpoint.account, self._clock)
+
+    def call(
+        self,
+        body: JsonObject,
+        *,
+        read: Read,
+        price: Price,
+        model: str,
+        expected: Charge,
+        session: SessionProtocol,
+        deadline: Deadline | None,
+    ) -> Turn:
+        """Have ``body`` answered.
+
+        Dispatches one ``ModelCalled`` to ``session``, however the call ends, and gives
+        ``CallWaiting`` notices. Every request is paid from the session's budget.
+
+        Args:
+            body: the request.
+            read: makes a turn of the body of an answer; may raise ``UnreadableTurnError``.
+            price: the US dollars that a turn has cost; None when they are not known.
+            model: what is called, for messages and events.
+            expected: what is set aside before each request.
+            session: where it is reported, and whose budget pays.
+            deadline: when nothing is begun any more, and what runs is broken off.
+
+        Raises:
+            ProviderError: there is no answer; its class says what a run makes of it.
+            PromptTooLongError: the request does not fit the model.
+            RefusedAnswerError: a filter of the provider refused the request.
+            LimitReachedError: time or budget is up, or the run is cancelled.
+        """
+
+        def announce(seconds: float, reason: str) -> None:
+            session.notify(CallWaiting(model=model, seconds=seconds, reason=self._safe(reason)))
+
+        time = CallTime(self._policy, self._clock, deadline)
+        bill = Bill(session.budget, expected)
+        call = _Call(
+            endpoint=self._endpoint,
+            body=body,
+            read=read,
+            price=price,
+            call_timeout=self._call_timeout,
+            gate=self._gate,
+            lane=self._lane,
+            clock=self._clock,
+            time=time,
+            bill=bill,
+            deadline=deadline,
+            announce=announce,
+        )
+        fault = "broken off"
+        try:
+            outcome = background.run(call.outcome(self._policy), deadline=deadline)
+            fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
+        except LimitReachedError as error:
+            cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""
+            fault = self._safe(f"{cancelled}{error}")
+            raise
+        finally:
+            session.dispatch(bill.close(model=model, seconds=time.total, fault=fault))
+        if isinstance(outcome, Fault):
+            raise outcome.error(fault)
+        return outcome
+
+    def _message(self, fault: Fault, model: str) -> str:
+        parts = (f"model `{model}`: {fault.what}", fault.detail)
+        said = ": ".join(part for part in parts if part)
+        return self._safe(f"{said}; {fault.mend}" if fault.mend else said)
+
+    def _safe(self, text: str) -> str:
+        return one_line(text, self._endpoint.secrets)
+
+
+@attrs.frozen(kw_only=True)
+class _Call:
+    """What happens in the thread of the event loop."""
+
+    endpoint: Endpoint
+    body: JsonObject
+    read: Read
+    price: Price
+    call_timeout: float
+    gate: Gate
+    lane: Lane
+    clock: Clock
+    time: CallTime
+    bill: Bill
+    deadline: Deadline | None
+    announce: Announce
+
+    async def outcome(self, policy: RetryPolicy) -> Turn | Fault:
+        return await retry(self._attempt, policy=policy, time=self.time, announce=self.announce)
+
+    async def _attempt(self) -> Turn | Fault:
+        """Wait for a turn and take it."""
+        queued = self.clock.monotonic()
+        try:
+            ticket = await self.gate.enter(
+                self.lane, refusal=self.time.refusal, announce=self.announce
+            )
+        except PausedError as paused:
+            return _too_long_a(paused)
+        finally:
+            self.time.forgive(self.clock.monotonic() - queued)
+        verdict, wait = Verdict.SILENT, None
+        try:
+            outcome = await self._request()
+            if isinstance(outcome, Turn):
+                verdict = Verdict.CLEAN
+            elif outcome.limited:
+                verdict, wait = Verdict.LIMITED, outcome.wait
+        finally:
+            self.gate.leave(ticket, self.lane, verdict, wait=wait)
+        return outcome
+
+    async def _request(self) -> Turn | Fault:
+        """Send once, read what comes back, and settle it."""
+        if self.deadline is not None:
+            self.deadline.check()
+        self.bill.begin()
+        try:
+            outcome = self._turn(await self._send())
+            if isinstance(outcome, Turn):
+                self.bill.answered(outcome.usage, self.price(outcome))
+        finally:
+            self.bill.failed()
+        return outcome
+
+    async def _send(self) -> Received | NothingReceivedError:
+        seconds = min(self.call_timeout, self.time.left_of_call)
+        last = self.time.left_of_run <= seconds
+        seconds = min(seconds, self.time.left_of_run)
+        try:
+            async with asyncio.timeout(seconds + GRACE):
+                return await self.endpoint.send(self.body, seconds=seconds)
+        except TimeoutError:
+            nothing = NothingReceivedError(f"nothing within {seconds:g} s", timed_out=True)
+        except NothingReceivedError as error:
+            nothing = error
+        if last and nothing.timed_out:
+            raise DeadlineExceededError("the deadline of the run has passed")
+        return nothing
+
+    def _turn(self, got: Received | NothingReceivedError) -> Turn | Fault:
+        body = judge(got, now=self.clock.now())
+        if isinstance(body, Fault):
+            return body
+        try:
+            return self.read(body)
+        except UnreadableTurnError as error:
+            return unreadable(error)
+
+
+def _too_long_a(paused: PausedError) -> Fault:
+    return Fault(
+        error=RateLimitedError,
+        what=f"rate limited for another {paused.seconds:.0f} s ({paused.refusal})",
+    )

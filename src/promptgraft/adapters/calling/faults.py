@@ -1,0 +1,246 @@
+"""What an answer of a provider means, before anybody thinks of trying again.
+
+Pure. The table in ``specs/adapters.md`` is the same in words.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import attrs
+
+from promptgraft.adapters.calling.delays import rate_limit_reset, retry_after
+from promptgraft.adapters.calling.turns import NothingReceivedError, Received, UnreadableTurnError
+from promptgraft.errors import (
+    DataFormatError,
+    PermanentProviderError,
+    PromptgraftError,
+    PromptTooLongError,
+    RateLimitedError,
+    RefusedAnswerError,
+    RejectedRequestError,
+    TransientProviderError,
+)
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json, parse_json
+
+
+@attrs.frozen(kw_only=True)
+class Fault:
+    """Why a request has no usable answer.
+
+    Attributes:
+        error: what is raised when it is given up.
+        what: a few words, such as ``HTTP 401 authentication_error``.
+        detail: the provider's own words; of any length, and with whatever it repeats.
+        mend: what the user can do; empty when there is nothing.
+        retried: whether the same request may work later.
+        wait: seconds that the provider wants it to be later, at least; None if it says nothing.
+    """
+
+    error: type[PromptgraftError]
+    what: str
+    detail: str = ""
+    mend: str = ""
+    retried: bool = False
+    wait: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether there were too many requests."""
+        return issubclass(self.error, RateLimitedError)
+
+
+def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
+    """Return the body that is to be read, or what is wrong with ``outcome``.
+
+    Args:
+        outcome: what came of a request.
+        now: the time in UTC, for dates in headers.
+    """
+    if isinstance(outcome, NothingReceivedError):
+        what = "no answer in time" if outcome.timed_out else "no answer"
+        return _transient(what, str(outcome))
+    body = _body(outcome)
+    if not 200 <= outcome.status < 300:
+        return _refusal(outcome, _said(outcome, body), outcome.status, now)
+    if isinstance(body, Fault):
+        return body
+    if body.get("type") != "error" and not body.get("error"):
+        return body
+    said = _said_in(body)
+    return _refusal(outcome, said, said.status, now)
+
+
+def unreadable(error: UnreadableTurnError) -> Fault:
+    """Return the fault of a body that is no answer."""
+    return _transient("unreadable answer", str(error))
+
+
+def _body(received: Received) -> JsonObject | Fault:
+    try:
+        body = parse_json(received.content, where="the answer")
+    except DataFormatError as error:
+        problem = str(error)
+    else:
+        if isinstance(body, dict):
+            return body
+        problem = "the answer: expected a JSON object"
+    kind = received.headers.get("content-type", "no content type")
+    return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
+
+
+@attrs.frozen(kw_only=True)
+class _Said:
+    """An error in the provider's words."""
+
+    kind: str = ""
+    code: str = ""
+    message: str = ""
+
+    @property
+    def words(self) -> set[str]:
+        return {self.kind, self.code}
+
+    @property
+    def status(self) -> int:
+        """The status that belongs to it, 500 where nothing better is known."""
+        if self.code.isdecimal() and 400 <= int(self.code[:9]) < 600:
+            return int(self.code)
+        return next(
+            (_STATUS_OF[word] for word in (self.kind, self.code) if word in _STATUS_OF), 500
+        )
+
+
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_HOPELESS = {
+    "account_deactivated",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "insufficient_quota",
+    "invalid_api_key",
+    "model_not_found",
+}
+_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+_FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt"}
+
+_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+_TOO_LONG_TEXT = re.compile(
+    r"prompt is too long|maximum context length|exceeds? (the )?(available )?context"
+    r"|reduce the length of the (messages|input|prompt)|token count .{0,40}exceeds the maximum",
+    re.IGNORECASE,
+)
+_TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
+
+_PERMANENT = {401, 402, 403, 404, 405, 407, 410, 415, 426, 451}
+_TRANSIENT = {408, 409, 425}
+_MEND = {
+    401: "check the API key",
+    402: "check the account's billing",
+    403: "check what the API key may do",
+    404: "check the name of the model and base_url",
+    405: "check base_url",
+}
+
+
+def _refusal(received: Received, said: _Said, status: int, now: datetime) -> Fault:
+    """Return the fault for an error of the provider that counts as ``status``."""
+    error = _error_class(said, status)
+    words = " ".join(dict.fromkeys(word for word in (said.kind, said.code) if word))
+    inside = "" if received.status == status else " with an error inside"
+    wait = retry_after(received.headers, now=now)
+    if wait is None and issubclass(error, RateLimitedError):
+        wait = rate_limit_reset(received.headers, now=now)
+    retried = issubclass(error, TransientProviderError)
+    return Fault(
+        error=error,
+        what=f"HTTP {received.status}{inside} {words}".rstrip(),
+        detail=said.message,
+        mend=_mend(error, status),
+        retried=retried and received.headers.get("x-should-retry", "").lower() != "false",
+        wait=wait if retried else None,
+    )
+
+
+def _mend(error: type[PromptgraftError], status: int) -> str:
+    if issubclass(error, PromptTooLongError):
+        return "shorten the prompt"
+    if not issubclass(error, PermanentProviderError):
+        return ""
+    return _MEND.get(status, "check base_url" if status < 400 else "check the account")
+
+
+def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
+    if said.words & _HOPELESS or _NO_CREDIT.search(said.message):
+        return PermanentProviderError
+    if said.words & _FILTERED:
+        return RefusedAnswerError
+    if _is_too_long(said, status):
+        return PromptTooLongError
+    if status == 429:
+        alone = _TOO_LARGE_TEXT.search(said.message)
+        return RejectedRequestError if alone else RateLimitedError
+    if status in _TRANSIENT or status >= 500:
+        return TransientProviderError
+    if status in _PERMANENT or status < 400:
+        return PermanentProviderError
+    return RejectedRequestError
+
+
+def _is_too_long(said: _Said, status: int) -> bool:
+    if status == 413 or said.words & _TOO_LONG:
+        return True
+    return status in {400, 422} and _TOO_LONG_TEXT.search(said.message) is not None
+
+
+def _transient(what: str, detail: str) -> Fault:
+    return Fault(error=TransientProviderError, what=what, detail=detail, retried=True)
+
+
+def _said(received: Received, body: JsonObject | Fault) -> _Said:
+    if isinstance(body, Fault):
+        return _Said(message=_excerpt(received.content))
+    return _said_in(body)
+
+
+def _said_in(body: JsonObject) -> _Said:
+    """Read ``{"error": {"type", "code", "message"}}``, and what gateways make of it."""
+    error = body.get("error")
+    if not isinstance(error, dict):
+        error = {**body, "message": error} if isinstance(error, str) else body
+    kind = error.get("type")
+    return _Said(
+        kind=_text(kind) if kind != "error" else "",
+        code=_text(error.get("code")),
+        message=_text(error.get("message") or error.get("detail")),
+    )
+
+
+def _text(value: Json) -> str:
+    return "" if value is None else str(value)
+
+
+_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def _excerpt(content: str) -> str:
+    """Return the words of a body that is not what was expected."""
+    title = _TITLE.search(content)
+    text = title[1] if title else _TAG.sub(" ", content)
+    return " ".join(text.split()) or "an empty body"

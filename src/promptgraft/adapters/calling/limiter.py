@@ -1,0 +1,196 @@
+"""How many requests an account may have in flight, learned from its answers.
+
+A state machine without a clock: every call says what time it is. The algorithm, its constants
+and what it guarantees stand in ``specs/adapters.md``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+START = 4
+"""Requests in flight before anything is known."""
+
+FIRST_PATIENCE = 16
+LONGEST_PATIENCE = 256
+"""Clean answers before one request more is tried; doubled each time that it was too many."""
+
+CUTS = (1.0, 0.95, 0.85, 0.7)
+"""What is left of the limit at most: after the first cut, and after further ones that have not
+helped; the last holds for all that follow. Every cut takes at least 1."""
+
+FIRST_PAUSE = 0.1
+LONGEST_OWN_PAUSE = 10.0
+"""Seconds that nobody starts after a refusal, if it does not ask for more; doubled each time
+that a cut has not helped."""
+
+LONGEST_PAUSE = 3600.0
+"""Seconds that nobody starts, whatever a refusal asks for."""
+
+PACE = 0.7
+"""Share of their mean distance that the starts of requests keep, once somebody was refused: a
+provider that spreads its requests over time refuses crowds, however few are in flight."""
+
+REST = 10.0
+"""Seconds without trying more, for each second of the last pause."""
+
+
+class Verdict(StrEnum):
+    """What an ended request says about the number of requests in flight."""
+
+    CLEAN = "clean"
+    LIMITED = "limited"
+    SILENT = "silent"
+
+
+@attrs.frozen(kw_only=True)
+class Ticket:
+    """The permission to have one request in flight.
+
+    Attributes:
+        serial: counts the permissions.
+        began: when it was given.
+        in_flight: requests in flight when it was given, itself included.
+        probe: whether it is one more than the limit, to see whether the limit still holds.
+    """
+
+    serial: int
+    began: float
+    in_flight: int
+    probe: bool
+
+
+class Limiter:
+    """Gives tickets and learns from how they come back; not thread-safe.
+
+    Times are seconds on any clock that never runs backwards.
+    """
+
+    def __init__(self) -> None:
+        self._limit = START
+        self._in_flight = 0
+        self._serial = 0
+        self._episodes = 0  # slow start until the first
+        # Growth after that.
+        self._clean = 0
+        self._patience = FIRST_PATIENCE
+        self._probing = False
+        self._step = 0  # by how much the limit grows next; 0 when a probe must come first
+        self._proven = START  # the limit before it began to grow
+        self._rest_ends = 0.0
+        # The present episode of refusals.
+        self._episode_ends = 0  # the first serial that does not belong to it
+        self._floor = 1
+        self._streak = 0  # episodes without a clean round in between
+        self._calm = 0
+        self._own_pause = FIRST_PAUSE
+        self._pause_ends = float("-inf")
+        # The distance between starts.
+        self._seconds = 0.0  # of a clean request, smoothed
+        self._next_start = float("-inf")
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight, a single probe aside; at least 1."""
+        return self._limit
+
+    @property
+    def in_flight(self) -> int:
+        """Tickets that have not come back."""
+        return self._in_flight
+
+    def pause(self, now: float) -> float:
+        """Return the seconds for which nobody starts, 0 when there is no pause."""
+        return max(0.0, self._pause_ends - now)
+
+    def closed(self, now: float) -> float:
+        """Return the seconds for which nobody starts even if a place is free, for any reason."""
+        return max(0.0, self._pause_ends - now, self._next_start - now)
+
+    def start(self, now: float) -> Ticket | None:
+        """Return a ticket, or None when there is none to give now."""
+        if self.closed(now) > 0:
+            return None
+        probe = self._in_flight >= self._limit
+        if probe and not self._may_probe(now):
+            return None
+        self._probing = self._probing or probe
+        self._in_flight += 1
+        self._serial += 1
+        if self._episodes > 0:
+            self._next_start = now + PACE * self._seconds / self._limit
+        return Ticket(serial=self._serial, began=now, in_flight=self._in_flight, probe=probe)
+
+    def finish(
+        self, ticket: Ticket, verdict: Verdict, *, now: float, wait: float | None = None
+    ) -> None:
+        """Take ``ticket`` back.
+
+        Args:
+            ticket: given by :meth:`start`, and not taken back yet.
+            verdict: how its request ended.
+            now: the time.
+            wait: seconds that a refusal asks for.
+        """
+        full = self._in_flight >= self._limit - (self._limit // 8 if self._episodes > 0 else 0)
+        self._in_flight -= 1
+        if ticket.probe:
+            self._probing = False
+        if verdict is Verdict.CLEAN:
+            self._seconds += ((now - ticket.began) - self._seconds) / min(ticket.serial, 20)
+        if verdict is Verdict.LIMITED:
+            self._cut(ticket, now=now, wait=wait or 0.0)
+        elif verdict is Verdict.CLEAN and ticket.serial >= self._episode_ends:
+            self._grow(ticket, full=full)
+
+    def _may_probe(self, now: float) -> bool:
+        ready = self._clean >= self._patience and now >= self._rest_ends
+        alone = self._in_flight == self._limit and not self._probing
+        return ready and alone and self._episodes > 0 and self._step == 0
+
+    def _grow(self, ticket: Ticket, *, full: bool) -> None:
+        self._calm += 1
+        if self._calm >= self._limit:
+            self._streak = 0
+        if ticket.probe:
+            self._proven = self._limit
+            self._raise_limit(1)
+        elif full and self._episodes == 0:
+            self._limit += 1
+        elif full:
+            self._clean += 1
+            if self._step > 0 and self._clean >= self._limit:
+                self._raise_limit(self._step)
+
+    def _raise_limit(self, step: int) -> None:
+        self._limit += step
+        self._step = min(2 * step, self._limit)
+        self._clean = 0
+
+    def _cut(self, ticket: Ticket, *, now: float, wait: float) -> None:
+        if ticket.serial >= self._episode_ends:
+            self._begin_episode(ticket)
+        # Whoever was refused found the limit taken by the others in flight: it is no higher.
+        taken = ticket.in_flight - 1
+        if self._episodes == 1:
+            # Slow start went far beyond it. Who is still in flight was served, or soon is out too.
+            taken = min(taken, self._in_flight)
+        self._limit = max(self._floor, min(self._limit, taken))
+        pause = min(max(wait, self._own_pause), LONGEST_PAUSE)
+        self._pause_ends = max(self._pause_ends, now + pause)
+        self._rest_ends = max(self._rest_ends, now + REST * pause)
+
+    def _begin_episode(self, ticket: Ticket) -> None:
+        self._episode_ends = self._serial + 1
+        self._floor = max(1, self._limit // 2)
+        self._own_pause = min(LONGEST_OWN_PAUSE, FIRST_PAUSE * 2.0 ** min(self._streak, 20))
+        if not ticket.probe:
+            left = CUTS[min(self._streak, len(CUTS) - 1)]
+            self._limit = max(self._floor, min(self._limit - 1, int(self._limit * left)))
+        vain = ticket.probe or (self._step > 0 and self._limit <= self._proven + 1)
+        self._patience = min(2 * self._patience, LONGEST_PATIENCE) if vain else FIRST_PATIENCE
+        self._episodes += 1
+        self._step = self._clean = self._calm = 0
+        self._streak += 1

@@ -1,0 +1,196 @@
+"""How often and how long a call is tried: the policy is ours, the loop is stamina's."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import attrs
+
+from promptgraft.adapters.calling.faults import Fault
+from promptgraft.clock import Clock
+from promptgraft.errors import ConfigError
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.serde import shown
+
+T = TypeVar("T")
+Announce = Callable[[float, str], None]
+"""Is told how many seconds are waited, and why."""
+
+# Stamina logs each retry as a warning; without any handler, Python prints those to standard error.
+logging.getLogger("stamina").addHandler(logging.NullHandler())
+
+ANNOUNCED_WAIT = 2.0
+"""Seconds from which on a wait is announced, because it looks like a hang."""
+
+
+@attrs.frozen(kw_only=True)
+class RetryPolicy:
+    """How often and how long a call is tried. Durations are seconds.
+
+    Attributes:
+        attempts: requests for one call, at least 1.
+        wait_initial: before the second request; doubled for each further one.
+        wait_max: the longest wait of our own accord, at most ``max_retry_after``.
+        max_retry_after: the longest wait that a provider may ask for; a call that would have
+            to wait for longer is given up at once.
+        timeout: wall time of a whole call, waits between its requests included; waits for a
+            free slot do not count.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    attempts: int = 8
+    wait_initial: float = 0.5
+    wait_max: float = 30.0
+    max_retry_after: float = 60.0
+    timeout: float = 600.0
+
+    def __attrs_post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(
+                f"attempts: expected an integer of at least 1, found {shown(self.attempts)}"
+            )
+        for name in ("wait_initial", "wait_max", "max_retry_after", "timeout"):
+            seconds: float = getattr(self, name)
+            if not (seconds > 0 and math.isfinite(seconds)):
+                raise ConfigError(f"{name}: expected seconds above 0, found {shown(seconds)}")
+        if not self.wait_initial <= self.wait_max <= self.max_retry_after:
+            raise ConfigError(
+                "expected wait_initial <= wait_max <= max_retry_after, found "
+                f"{self.wait_initial:g}, {self.wait_max:g} and {self.max_retry_after:g}"
+            )
+
+    def backoff(self, sent: int) -> float:
+        """Return the seconds to wait after ``sent`` requests, between half and all of the step."""
+        step = min(self.wait_max, self.wait_initial * 2.0 ** min(sent - 1, 60))
+        return step * random.uniform(0.5, 1.0)
+
+
+class CallTime:
+    """What is left of the time of one call.
+
+    Args:
+        policy: how long it may take.
+        clock: measures it.
+        deadline: the run's.
+    """
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, deadline: Deadline | None) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._deadline = deadline
+        self._started = clock.monotonic()
+        self._queued = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock.monotonic() - self._started
+
+    @property
+    def left_of_call(self) -> float:
+        """Seconds that the policy leaves, never negative."""
+        return max(0.0, self._policy.timeout - (self.total - self._queued))
+
+    @property
+    def left_of_run(self) -> float:
+        """Seconds until the deadline, never negative; infinite without one."""
+        return math.inf if self._deadline is None else self._deadline.remaining
+
+    def forgive(self, seconds: float) -> None:
+        """Leave a wait for a slot out of the time of the call."""
+        self._queued += seconds
+
+    def refusal(self, wait: float) -> str:
+        """Return why ``wait`` seconds must not be waited; empty when they may."""
+        if wait > self._policy.max_retry_after:
+            return f"max_retry_after is {self._policy.max_retry_after:g} s"
+        if wait >= self.left_of_run:
+            return f"{self.left_of_run:.1f} s are left of the run"
+        if wait >= self.left_of_call:
+            return f"{self.left_of_call:.1f} s are left of the call's {self._policy.timeout:g} s"
+        return ""
+
+
+class _RefusedError(Exception):
+    """Carries a fault through the loop; never leaves this module."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+
+
+async def retry(
+    send: Callable[[], Awaitable[T | Fault]],
+    *,
+    policy: RetryPolicy,
+    time: CallTime,
+    announce: Announce,
+) -> T | Fault:
+    """Call ``send`` until it returns something else than a fault that may pass.
+
+    Returns what it returned last; a fault that was retried says in ``what`` how it ended.
+    """
+    import stamina
+
+    hook = _Hook(policy, time, announce)
+    attempts = stamina.retry_context(on=hook.wait_after, attempts=policy.attempts, timeout=None)
+    try:
+        async for attempt in attempts:
+            with attempt:
+                return _unless_refused(await send())
+    except _RefusedError as error:
+        fault = error.fault
+    return attrs.evolve(fault, what=f"{fault.what}{hook.end}")
+
+
+def _unless_refused(outcome: T | Fault) -> T:
+    if isinstance(outcome, Fault):
+        raise _RefusedError(outcome)
+    return outcome
+
+
+class _Hook:
+    """Decides after every request, and remembers why there was no other."""
+
+    def __init__(self, policy: RetryPolicy, time: CallTime, announce: Announce) -> None:
+        self._policy = policy
+        self._time = time
+        self._announce = announce
+        self._sent = 0
+        self.end = ""
+
+    def wait_after(self, error: Exception) -> bool | float:
+        """Return the seconds to wait before the next request, or False."""
+        if not isinstance(error, _RefusedError):
+            return False
+        self._sent += 1
+        fault = error.fault
+        if not fault.retried:
+            return False
+        if self._sent >= self._policy.attempts:
+            self.end = f" (request {self._sent} of {self._policy.attempts})"
+            return False
+        told = fault.wait or 0.0
+        wait = max(told, self._policy.backoff(self._sent))
+        if refusal := self._time.refusal(wait):
+            self.end = f" (not tried again: {_asked(told, wait)}, {refusal})"
+            return False
+        if wait > ANNOUNCED_WAIT:
+            self._announce(wait, f"{_reason(fault)}; {_asked(told, wait)}")
+        return wait
+
+
+def _asked(told: float, wait: float) -> str:
+    if told >= wait:
+        return f"the provider says to come back in {told:g} s"
+    return f"the next try would be in {wait:.1f} s"
+
+
+def _reason(fault: Fault) -> str:
+    return "rate limited" if fault.limited else fault.what

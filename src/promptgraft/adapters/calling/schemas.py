@@ -1,0 +1,195 @@
+"""JSON Schema as providers demand it for answers that they guarantee to fit."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json, parse_json
+
+_FIELD = "answer"
+_KEPT = frozenset({"type", "enum", "const"})
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+@attrs.frozen(kw_only=True)
+class SchemaRules:
+    """What a provider takes in a schema that it guarantees.
+
+    Attributes:
+        keywords: names that it takes beside those of structure, types and choices.
+        all_required: whether every property must be required.
+        recursive: whether a definition may refer to itself.
+    """
+
+    keywords: frozenset[str]
+    all_required: bool
+    recursive: bool
+
+
+class InexpressibleError(ValueError):
+    """A schema says what a provider cannot guarantee."""
+
+
+def native_schema(rendered: RenderedPrompt[object], rules: SchemaRules | None) -> JsonObject | None:
+    """Return the schema that a model is held to; None where it has to be said in the text."""
+    schema = rendered.output_schema
+    return None if schema is None or rules is None else strict_schema(schema, rules)
+
+
+def strict_schema(schema: JsonObject, rules: SchemaRules) -> JsonObject | None:
+    """Return a schema that allows the same answers and keeps the rules; None if there is none.
+
+    Objects with any keys, lists with a type for each place, and values of any type cannot be
+    guaranteed. A root that is no object becomes the field ``answer`` of one. Keywords that the
+    provider does not take become part of the description.
+    """
+    if not rules.recursive and _is_recursive(schema):
+        return None
+    try:
+        return _strict(schema if is_object(schema) else _wrapped(schema), rules)
+    except InexpressibleError:
+        return None
+
+
+def is_object(schema: JsonObject) -> bool:
+    """Tell whether a schema is that of an object, rather than of a choice or a reference."""
+    return schema.get("type") == "object"
+
+
+def with_object_root(schema: JsonObject) -> JsonObject:
+    """Return a schema of an object with its definition at the root instead of a reference."""
+    definitions = schema.get("$defs")
+    reference = schema.get("$ref")
+    if isinstance(definitions, dict) and isinstance(reference, str):
+        body = definitions.get(reference.rpartition("/")[2])
+        if isinstance(body, dict):
+            return {**body, "$defs": definitions}
+    return schema
+
+
+def answer_in(rendered: RenderedPrompt[object], rules: SchemaRules | None, text: str) -> str:
+    """Return what a model has answered, out of the object that its schema has around it."""
+    schema = rendered.output_schema
+    if schema is None or is_object(schema) or native_schema(rendered, rules) is None:
+        return text
+    try:
+        data = parse_json(text, where="answer")
+    except DataFormatError:
+        return text
+    if not isinstance(data, dict) or set(data) != {_FIELD}:
+        return text
+    answer = data[_FIELD]
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def _wrapped(schema: JsonObject) -> JsonObject:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return {
+        "type": "object",
+        "properties": {_FIELD: inner},
+        "required": [_FIELD],
+        **definitions,
+    }
+
+
+def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
+    if not isinstance(schema, dict):
+        raise InexpressibleError
+    left = {key: value for key, value in schema.items() if key not in {"title", "description"}}
+    strict: JsonObject = {}
+    if "$defs" in left:
+        strict["$defs"] = _each(left.pop("$defs"), rules)
+    for key in ("anyOf", "oneOf"):
+        if key in left:
+            strict["anyOf"] = _all(left.pop(key), rules)
+    if "$ref" in left:
+        strict["anyOf"] = [{"$ref": left.pop("$ref")}]
+    strict.update({key: left.pop(key) for key in sorted(_KEPT & left.keys())})
+    if "enum" in strict and "type" not in strict:
+        strict["type"] = _kind_of(strict["enum"])
+    match strict.get("type"):
+        case "object":
+            _add_object(strict, left, rules)
+        case "array":
+            strict["items"] = _strict(left.pop("items", None), rules)
+        case None if "anyOf" not in strict and "const" not in strict:
+            raise InexpressibleError
+    if "prefixItems" in left:
+        raise InexpressibleError
+    strict.update({key: left.pop(key) for key in sorted(rules.keywords & left.keys())})
+    return _bare_reference(_described(strict, schema.get("description"), left))
+
+
+def _add_object(strict: JsonObject, left: JsonObject, rules: SchemaRules) -> None:
+    if left.pop("additionalProperties", False) is not False:
+        raise InexpressibleError
+    properties = _each(left.pop("properties", {}), rules)
+    required = left.pop("required", [])
+    strict["properties"] = properties
+    strict["required"] = list(properties) if rules.all_required else required
+    strict["additionalProperties"] = False
+
+
+def _each(schemas: Json, rules: SchemaRules) -> JsonObject:
+    if not isinstance(schemas, dict):
+        raise InexpressibleError
+    return {name: _strict(body, rules) for name, body in schemas.items()}
+
+
+def _all(schemas: Json, rules: SchemaRules) -> list[Json]:
+    if not isinstance(schemas, list):
+        raise InexpressibleError
+    return [_strict(body, rules) for body in schemas]
+
+
+def _kind_of(options: Json) -> Json:
+    values = options if isinstance(options, list) else []
+    kinds = sorted({_KINDS[type(value)] for value in values})
+    return kinds[0] if len(kinds) == 1 else [*kinds]
+
+
+def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonObject:
+    """Return a schema with its description, and there what its keywords cannot say."""
+    notes = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in left.items()]
+    said = [description] if isinstance(description, str) and description else []
+    text = "\n".join([*said, *([f"({', '.join(notes)})"] if notes else [])])
+    return {**strict, "description": text} if text else strict
+
+
+def _bare_reference(schema: JsonObject) -> JsonObject:
+    """Return a reference of which nothing more is said without the list around it."""
+    match schema:
+        case {"anyOf": [{"$ref": reference, **inner}], **others} if not inner and not others:
+            return {"$ref": reference}
+    return schema
+
+
+def _is_recursive(schema: JsonObject) -> bool:
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, dict):
+        return False
+    refers = {name: _references(body) for name, body in definitions.items()}
+    reached = dict(refers)
+    for _ in refers:
+        reached = {
+            name: found.union(*(refers[other] for other in found if other in refers))
+            for name, found in reached.items()
+        }
+    return any(name in found for name, found in reached.items())
+
+
+def _references(schema: Json) -> frozenset[str]:
+    match schema:
+        case {"$ref": str(reference)}:
+            return frozenset({reference.rpartition("/")[2]})
+        case dict():
+            return frozenset().union(*(_references(inner) for inner in schema.values()))
+        case list():
+            return frozenset().union(*(_references(inner) for inner in schema))
+    return frozenset()

@@ -1,0 +1,380 @@
+"""Both adapters through their real SDKs against loopback servers."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any, Literal
+
+import attrs
+import pytest
+
+from promptgraft import AnthropicAdapter, ModelPrice, OpenAIAdapter, Prices, RetryPolicy
+from promptgraft.adapters.anthropic import AnthropicProfile
+from promptgraft.adapters.base import ModelCalled, PromptExecuted, ToolInvoked
+from promptgraft.adapters.calling.access import Access
+from promptgraft.adapters.openai import OpenAIProfile
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    ConfigError,
+    EmptyAnswerError,
+    PermanentProviderError,
+    RefusedAnswerError,
+    TruncatedAnswerError,
+)
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Tool
+from promptgraft.runtime import Session
+from promptgraft.runtime.budget import Budget
+from servers.anthropic_messages import AnthropicMessages
+from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always
+from servers.loopback import KEY, MODEL, LoopbackServer
+from servers.openai_chat import OpenAIChat
+from servers.provider import Provider
+
+Adapter = AnthropicAdapter | OpenAIAdapter
+
+ANTHROPIC_NATIVE = AnthropicProfile(structured_output="native", prompt_caching=True)
+OPENAI_NATIVE = OpenAIProfile(structured_output="native")
+VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+)
+
+
+@attrs.frozen(kw_only=True)
+class Family:
+    """An adapter and the server that it talks to."""
+
+    adapter: type[Any]
+    server: Callable[[], Provider]
+    native: object
+    key: str
+    address: str
+
+    def of(self, server: LoopbackServer, **options: Any) -> Adapter:
+        given = {"api_key": KEY, "base_url": server.base_url, "profile": self.native, **options}
+        adapter: Adapter = self.adapter(MODEL, **given)
+        return adapter
+
+
+ANTHROPIC = Family(
+    adapter=AnthropicAdapter,
+    server=AnthropicMessages,
+    native=ANTHROPIC_NATIVE,
+    key="ANTHROPIC_API_KEY",
+    address="ANTHROPIC_BASE_URL",
+)
+OPENAI = Family(
+    adapter=OpenAIAdapter,
+    server=OpenAIChat,
+    native=OPENAI_NATIVE,
+    key="OPENAI_API_KEY",
+    address="OPENAI_BASE_URL",
+)
+
+
+@pytest.fixture(params=[ANTHROPIC, OPENAI], ids=["anthropic", "openai"])
+def family(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Family:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    found: Family = request.param
+    return found
+
+
+@attrs.frozen
+class Question:
+    words: str
+
+
+def prompt(output_type: Any = Literal["yes", "no"]) -> Prompt[Any]:
+    tool = Tool(
+        name="find",
+        description="Finds.",
+        params_type=Question,
+        result_type=str,
+        handler=lambda question: f"found {question.words}",
+    )
+    sections = [
+        MarkdownSection(title="Task", key="task", template="Is it so?", tools=[tool]),
+        MarkdownSection(title="Note", key="note", template="$note"),
+    ]
+    template = PromptTemplate(ns="n", key="k", sections=sections, output_type=output_type)
+    return Prompt(template).bind({"note": "é"})
+
+
+def searching(asked: Asked) -> Answer:
+    if asked.results:
+        return Answer(text='{"answer": "yes"}')
+    calls = (Call("find", '{"words": "é"}'), Call("lose", "{}"))
+    return Answer(text="Let me look.", calls=calls)
+
+
+@pytest.fixture
+def server(family: Family) -> Iterator[LoopbackServer]:
+    with LoopbackServer(family.server(), brain=searching) as running:
+        yield running
+
+
+def test_tools_are_called_and_the_answer_is_parsed(family: Family, server: LoopbackServer) -> None:
+    session = Session()
+    prices = Prices({MODEL: ModelPrice(input=1, output=2)})
+    response = family.of(server, prices=prices).evaluate(prompt(), session=session)
+    assert (response.text, response.output) == ("yes", "yes")
+    assert session.latest(PromptExecuted) == PromptExecuted(response=response)
+    first, second = server.asked
+    assert first.texts == ("## Task\n\nIs it so?", "## Note\n\né")
+    assert second.results[0] == "found é"
+    assert "there is no tool `lose`" in second.results[1]
+    assert [found.error == "" for found in session.select_all(ToolInvoked)] == [True, False]
+    counts = server.counts
+    assert counts.refused == ()
+    assert response.usage.input_tokens == counts.input_tokens
+    assert response.usage.output_tokens == counts.output_tokens
+    calls = session.select_all(ModelCalled)
+    assert [call.requests for call in calls] == [1, 1]
+    paid = sum((call.cost or Decimal(0) for call in calls), Decimal(0))
+    assert paid == Decimal(counts.input_tokens + 2 * counts.output_tokens) / 1_000_000
+
+
+def test_a_model_without_schemas_is_told_in_the_text(
+    family: Family, server: LoopbackServer
+) -> None:
+    adapter = family.of(server, profile=None)
+    response = adapter.evaluate(prompt(), session=Session())
+    assert response.output == "yes"
+    assert "exactly one of these and nothing else: no, yes." in server.asked[0].texts[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer(text="half", stop=Stop.LENGTH), TruncatedAnswerError),
+        (Answer(text="no", stop=Stop.REFUSED), RefusedAnswerError),
+        (Answer(text="", stop=Stop.FILTERED), RefusedAnswerError),
+        (Answer(text=""), EmptyAnswerError),
+    ],
+)
+def test_what_is_no_answer_is_an_error(
+    family: Family, answer: Answer, error: type[Exception]
+) -> None:
+    script = always(Behaviour(answer=answer))
+    with LoopbackServer(family.server(), brain=searching, script=script) as server:
+        with pytest.raises(error):
+            family.of(server).evaluate(prompt(), session=Session())
+        assert server.counts.requests == 1
+
+
+def test_nothing_is_asked_when_the_budget_is_used_up(
+    family: Family, server: LoopbackServer
+) -> None:
+    adapter = family.of(server)
+    budget = Budget(max_tokens=1)
+    with pytest.raises(BudgetExhaustedError):
+        adapter.evaluate(prompt(), session=Session(budget=budget))
+    assert server.counts.requests == 1
+    assert budget.paid.tokens == server.counts.input_tokens + server.counts.output_tokens
+
+
+def test_key_and_address_come_from_the_environment(
+    family: Family, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(family.key, KEY)
+    monkeypatch.setenv(family.address, server.base_url)
+    adapter = family.adapter(MODEL, profile=family.native)
+    assert adapter.evaluate(prompt(), session=Session()).output == "yes"
+    assert "host=127.0.0.1:" in adapter.identity
+
+
+def test_a_pickled_adapter_answers(family: Family, server: LoopbackServer) -> None:
+    adapter = family.of(server, max_output_tokens=64)
+    adapter.evaluate(prompt(), session=Session())
+    copy = pickle.loads(pickle.dumps(adapter))
+    assert copy.identity == adapter.identity
+    assert copy.evaluate(prompt(), session=Session()).output == "yes"
+
+
+def test_a_missing_key_is_named_before_anything_is_asked(family: Family) -> None:
+    with pytest.raises(ConfigError, match=f"there is no API key; set {family.key}, or give"):
+        family.adapter(MODEL)
+
+
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(family.key, "sk-secret-\n")
+    with pytest.raises(ConfigError, match="characters that cannot be sent") as caught:
+        family.adapter(MODEL)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_a_missing_sdk_is_one_line(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    sdk = family.server().name
+    monkeypatch.setitem(sys.modules, sdk, None)
+    with pytest.raises(ConfigError) as caught:
+        family.adapter(MODEL, api_key=KEY)
+    assert str(caught.value) == (
+        f"{family.adapter.__name__} needs the package `{sdk}`; run: "
+        f"pip install 'promptgraft[{sdk}]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("max_output_tokens", 0, "expected an integer of at least 1, found 0"),
+        ("stop", "END", "expected a list of texts, found 'END'"),
+        ("stop", [""], "expected a list of texts"),
+        ("effort", " ", "expected a text, found ' '"),
+        ("extra_body", {"a": object()}, "expected a mapping that JSON can hold"),
+        ("extra_body", {"messages": []}, "`messages` is set by the prompt"),
+        ("api_key", "a\nb", "expected printable ASCII characters, found something else"),
+        ("headers", {"x-a": "b\r\nc"}, "expected a mapping of header names"),
+        ("base_url", "localhost:8000", "expected an address such as http://localhost:8000/v1"),
+        ("base_url", "http://h/v1?key=a", "without `?` and `#`"),
+        ("base_url", "http://h:x/v1", "expected an address"),
+        ("timeout", 0, "expected seconds above 0, found 0"),
+        ("timeout", True, "expected seconds above 0, found True"),
+        ("policy", 3, "expected a RetryPolicy, found 3"),
+        ("max_concurrency", 0, "expected an integer of at least 1"),
+        ("max_tool_rounds", "8", "expected an integer of at least 1, found '8'"),
+        ("prices", {}, "expected a Prices, found {}"),
+        ("profile", "native", "Profile, found 'native'"),
+    ],
+)
+def test_options_are_checked_when_they_are_given(
+    family: Family, option: str, value: object, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        family.adapter(MODEL, **{"api_key": KEY, option: value})
+    assert str(caught.value).startswith(f"{family.adapter.__name__}: {option}: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "value", "message"),
+    [
+        ("gpt-4o", "temperature", 2.1, "temperature: expected a number from 0 to 2, found 2.1"),
+        ("gpt-4o", "top_p", float("nan"), "top_p: expected a number from 0 to 1, found nan"),
+        ("gpt-4o", "seed", 1.5, "seed: expected an integer, found 1.5"),
+        ("o3", "temperature", 0.5, "temperature: `o3` does not take it; leave it out"),
+        ("", "seed", 1, "model: expected a text, found ''"),
+    ],
+)
+def test_sampling_options_are_checked(model: str, option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^OpenAIAdapter: {message}"):
+        OpenAIAdapter(model, api_key=KEY, **{option: value})
+
+
+def test_the_identity_says_what_answers_and_no_secret(family: Family) -> None:
+    secrets = ("sk-key-1234567890", "user-name-12", "pass-word-34", "header-56789", "body-98765")
+    key, user, password, header, field = secrets
+    adapter = family.adapter(
+        MODEL,
+        api_key=key,
+        base_url=f"https://{user}:{password}@gate.example:8443/v1",
+        headers={"x-team": header},
+        extra_body={"user": field},
+        max_output_tokens=64,
+        stop=["END"],
+    )
+    name = "anthropic" if adapter.__class__ is AnthropicAdapter else "openai"
+    assert adapter.identity.startswith(
+        f"{name}/1 {MODEL} host=gate.example:8443 max_output_tokens=64 stop=('END',) extra_body="
+    )
+    assert not [secret for secret in secrets if secret in f"{adapter.identity} {adapter!r}"]
+
+
+def test_what_changes_answers_changes_the_identity(family: Family) -> None:
+    def identity(**options: Any) -> str:
+        found: str = family.adapter(MODEL, api_key=KEY, **options).identity
+        return found
+
+    changes: list[dict[str, Any]] = [
+        {},
+        {"base_url": "http://localhost:1/v1"},
+        {"max_output_tokens": 9},
+        {"stop": ["a"]},
+        {"effort": "low"},
+        {"extra_body": {"a": 1}},
+        {"extra_body": {"a": 2}},
+        {"max_tool_rounds": 3},
+        {"profile": family.native},
+    ]
+    assert len({identity(**change) for change in changes}) == len(changes)
+    policy = RetryPolicy(attempts=2)
+    assert identity(timeout=1, max_concurrency=2, policy=policy) == identity()
+
+
+def test_user_and_password_of_an_address_go_into_a_header_and_nowhere_else(
+    family: Family, server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    address = server.base_url.replace("//", "//user-name-12:pass-word-34@")
+    adapter = family.of(server, base_url=address, api_key=None)
+    session = Session()
+    with pytest.raises(PermanentProviderError) as caught:
+        adapter.evaluate(prompt(), session=session)
+    seen = f"{caught.value!r} {caplog.text} {session.select_all(object)}"
+    assert "HTTP" in caplog.text
+    assert "pass-word-34" not in seen
+    assert "user-name-12" not in seen
+
+
+def access(**options: Any) -> Access:
+    given: dict[str, Any] = {"api_key": KEY, "base_url": None, "headers": {}, **options}
+    return Access(
+        adapter="Some",
+        provider="some",
+        packages=(),
+        variables=("SOME_KEY",),
+        address_variable="SOME_URL",
+        **given,
+    )
+
+
+def test_an_account_is_provider_host_and_a_digest_of_the_secrets() -> None:
+    plain = access()
+    assert plain.account.startswith("some default ")
+    accounts = {
+        found.account
+        for found in (
+            plain,
+            access(api_key="other"),
+            access(headers={"x": "y"}),
+            access(base_url="http://h:1/v1"),
+            access(base_url="http://u:p@h:1/v1"),
+        )
+    }
+    assert len(accounts) == 5
+    assert plain.account == access().account
+    assert KEY not in plain.account
+
+
+def test_everything_that_must_not_be_seen_is_known() -> None:
+    found = access(
+        base_url="https://us%40er-1:pass-word@h/v1", headers={"Cookie": "id=long-cookie a"}
+    )
+    assert found.address == "https://h/v1"
+    assert {KEY, "us@er-1", "pass-word", "id=long-cookie"} <= set(found.secrets)
+    assert "a" not in found.secrets
+    assert found.sent_headers["Authorization"].startswith("Basic ")
+    assert KEY not in repr(found)
+
+
+def test_no_sdk_is_loaded_before_something_is_asked() -> None:
+    code = (
+        "import sys, promptgraft as p\n"
+        "p.AnthropicAdapter('claude-sonnet-4-5', api_key='none').identity\n"
+        "p.OpenAIAdapter('gpt-4o', api_key='none').identity\n"
+        "heavy = ('anthropic', 'openai', 'httpx2', 'stamina', 'genai_prices')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,137 @@
+"""Coroutines run beside the thread that waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from promptgraft.adapters.calling import background
+from promptgraft.errors import DeadlineExceededError, RunCancelledError
+from promptgraft.runtime.cancellation import Cancellation
+from promptgraft.runtime.deadline import Deadline
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+async def fail() -> None:
+    raise LookupError("gone")
+
+
+class Hang:
+    """A coroutine that never ends, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.cancelled = threading.Event()
+
+    async def __call__(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+def test_it_returns_what_the_coroutine_returns() -> None:
+    assert background.run(double(4), deadline=None) == 8
+
+
+def test_it_raises_what_the_coroutine_raises() -> None:
+    with pytest.raises(LookupError, match="gone"):
+        background.run(fail(), deadline=Deadline.after(60))
+
+
+def test_all_threads_share_one_loop() -> None:
+    async def loop() -> int:
+        return id(asyncio.get_running_loop())
+
+    with ThreadPoolExecutor(4) as pool:
+        loops = set(pool.map(lambda _: background.run(loop()), range(8)))
+    assert len(loops) == 1
+
+
+def test_a_deadline_ends_a_coroutine_that_hangs() -> None:
+    hang = Hang()
+    with pytest.raises(DeadlineExceededError):
+        background.run(hang(), deadline=Deadline.after(0.05))
+    assert hang.cancelled.wait(5)
+
+
+def test_a_cancellation_ends_coroutines_that_hang() -> None:
+    cancellation = Cancellation()
+    hangs = [Hang() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [
+            pool.submit(background.run, hang(), deadline=Deadline(cancellation=cancellation))
+            for hang in hangs
+        ]
+        assert all(hang.begun.wait(5) for hang in hangs)
+        cancellation.set("enough")
+        errors = [one.exception(5) for one in waiting]
+    assert all(isinstance(error, RunCancelledError) for error in errors)
+    assert all(hang.cancelled.wait(5) for hang in hangs)
+
+
+def test_the_caller_goes_on_although_the_coroutine_blocks_the_loop() -> None:
+    release = threading.Event()
+    begun = threading.Event()
+    cancellation = Cancellation()
+
+    async def block() -> None:
+        begun.set()
+        release.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(background.run, block(), deadline=Deadline(cancellation=cancellation))
+        assert begun.wait(5)
+        cancellation.set("enough")
+        assert isinstance(waiting.exception(5), RunCancelledError)
+    release.set()
+    assert background.run(double(1)) == 2
+
+
+def test_a_signal_handler_may_cancel_the_thread_that_it_interrupts() -> None:
+    cancellation = Cancellation()
+
+    async def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.get_running_loop().create_future()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: cancellation.set("a signal"))
+    try:
+        with pytest.raises(RunCancelledError, match="a signal"):
+            background.run(interrupt(), deadline=Deadline(cancellation=cancellation))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+_FORK = """
+import asyncio, os
+from promptgraft.adapters.calling import background
+async def one(): return 1
+background.run(one())
+child = os.fork()
+if child == 0:
+    os._exit(background.run(one()) + 40)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
+assert background.run(one()) == 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_a_loop_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORK], check=False, capture_output=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr.decode()
