@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import anthropic
 import attrs
@@ -20,13 +18,22 @@ import pytest
 from promptgraft import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import Json
 from servers.anthropic_messages import AnthropicMessages
-from servers.behaviour import Answer, Behaviour, Break, Call, Stop, always, in_turn, says, storm
+from servers.behaviour import (
+    Answer,
+    Behaviour,
+    Break,
+    Call,
+    JsonObject,
+    Stop,
+    always,
+    in_turn,
+    says,
+    storm,
+)
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
+from servers.posting import Change, drop, nested, posted, put, said
 from servers.tape import Tape
-
-JsonObject = dict[str, Json]
-Change = Callable[[JsonObject], object]
 
 
 class Weather(Enum):
@@ -98,52 +105,6 @@ def messages() -> Iterator[LoopbackServer]:
 def chat() -> Iterator[LoopbackServer]:
     with LoopbackServer(OpenAIChat(), brain=says("hi")) as server:
         yield server
-
-
-def posted(server: LoopbackServer, body: object, **headers: str) -> tuple[int, Json]:
-    connection = http.client.HTTPConnection(urlsplit(server.base_url).netloc, timeout=5)
-    usual = {
-        "content-type": "application/json",
-        "authorization": f"Bearer {KEY}",
-        "anthropic-version": "2023-06-01",
-    }
-    text = body if isinstance(body, str) else json.dumps(body)
-    try:
-        connection.request("POST", server.provider.path, text, usual | headers)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    finally:
-        connection.close()
-
-
-def said(body: Json) -> str:
-    assert isinstance(body, dict)
-    error = body["error"]
-    assert isinstance(error, dict)
-    return str(error["message"])
-
-
-def nested(body: JsonObject, *path: str | int) -> JsonObject:
-    found: Json = body
-    for step in path:
-        if isinstance(step, int):
-            assert isinstance(found, list)
-            found = found[step]
-        else:
-            assert isinstance(found, dict)
-            found = found[step]
-    assert isinstance(found, dict)
-    return found
-
-
-def put(value: Json, *path: str | int) -> Change:
-    *place, last = path
-    return lambda body: nested(body, *place).__setitem__(str(last), value)
-
-
-def drop(*path: str | int) -> Change:
-    *place, last = path
-    return lambda body: nested(body, *place).pop(str(last))
 
 
 def test_a_good_request_is_answered_by_both(messages: LoopbackServer, chat: LoopbackServer) -> None:
