@@ -8,8 +8,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from promptgraft.adapters.anthropic import AnthropicAdapter
     from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
+    from promptgraft.adapters.calling.prices import ModelPrice, Prices
+    from promptgraft.adapters.calling.retrying import RetryPolicy
     from promptgraft.adapters.offline import OfflineAdapter
+    from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
     from promptgraft.errors import PromptgraftError
     from promptgraft.journal import FileJournal, MemoryJournal
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
         GepaExample,
         GepaOptimizer,
         GepaResult,
+        OptimizationJob,
         RolloutFeedback,
         RolloutRecord,
         ToolExampleTarget,
@@ -47,9 +52,11 @@ if TYPE_CHECKING:
         Tool,
         ToolExample,
     )
-    from promptgraft.runtime import Deadline, EventBus, Session
+    from promptgraft.runtime import Cancellation, Deadline, EventBus, Session
 
 __all__ = [
+    "AnthropicAdapter",
+    "Cancellation",
     "Deadline",
     "Described",
     "EventBus",
@@ -62,10 +69,14 @@ __all__ = [
     "LocalPromptOverridesStore",
     "MarkdownSection",
     "MemoryJournal",
+    "ModelPrice",
     "OfflineAdapter",
+    "OpenAIAdapter",
     "OptimizationContext",
+    "OptimizationJob",
     "OverlayPromptOverridesStore",
     "PersistenceScope",
+    "Prices",
     "Prompt",
     "PromptOverride",
     "PromptResponse",
@@ -73,6 +84,7 @@ __all__ = [
     "PromptgraftError",
     "ProviderAdapter",
     "RenderedPrompt",
+    "RetryPolicy",
     "RolloutFeedback",
     "RolloutRecord",
     "ScriptedAdapter",
@@ -94,6 +106,8 @@ __version__ = "0.1.0"
 
 # Names are imported when they are first used, so that the command line answers at once.
 _HOMES = {
+    "AnthropicAdapter": "promptgraft.adapters.anthropic",
+    "Cancellation": "promptgraft.runtime",
     "Deadline": "promptgraft.runtime",
     "Described": "promptgraft.prompt",
     "EventBus": "promptgraft.runtime",
@@ -106,10 +120,14 @@ _HOMES = {
     "LocalPromptOverridesStore": "promptgraft.overrides",
     "MarkdownSection": "promptgraft.prompt",
     "MemoryJournal": "promptgraft.journal",
+    "ModelPrice": "promptgraft.adapters.calling.prices",
     "OfflineAdapter": "promptgraft.adapters.offline",
+    "OpenAIAdapter": "promptgraft.adapters.openai",
     "OptimizationContext": "promptgraft.optimizers",
+    "OptimizationJob": "promptgraft.optimizers.gepa",
     "OverlayPromptOverridesStore": "promptgraft.overrides",
     "PersistenceScope": "promptgraft.optimizers",
+    "Prices": "promptgraft.adapters.calling.prices",
     "Prompt": "promptgraft.prompt",
     "PromptOverride": "promptgraft.overrides",
     "PromptResponse": "promptgraft.adapters.base",
@@ -117,6 +135,7 @@ _HOMES = {
     "PromptgraftError": "promptgraft.errors",
     "ProviderAdapter": "promptgraft.adapters.base",
     "RenderedPrompt": "promptgraft.prompt",
+    "RetryPolicy": "promptgraft.adapters.calling.retrying",
     "RolloutFeedback": "promptgraft.optimizers.gepa",
     "RolloutRecord": "promptgraft.optimizers.gepa",
     "ScriptedAdapter": "promptgraft.adapters.scripted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -65,7 +66,7 @@ def converse(
     """
     request = wire.open(rendered)
     usage, said = NO_USAGE, ""
-    for rounds in range(max_tool_rounds + 1):
+    for rounds in itertools.count():
         turn = ask(request)
         usage = _sum(usage, turn.usage)
         said = said + turn.text if turn.finish is not Finish.TOOLS else ""

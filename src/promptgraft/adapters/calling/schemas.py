@@ -120,8 +120,6 @@ def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
             strict["items"] = _strict(left.pop("items", None), rules)
         case None if "anyOf" not in strict and "const" not in strict:
             raise InexpressibleError
-    if "prefixItems" in left:
-        raise InexpressibleError
     strict.update({key: left.pop(key) for key in sorted(rules.keywords & left.keys())})
     return _bare_reference(_described(strict, schema.get("description"), left))
 

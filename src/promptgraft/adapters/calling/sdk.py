@@ -58,7 +58,7 @@ class SdkEndpoint(ABC, Generic[ClientT]):
             raise timed_out(seconds) from None
         return Received(
             status=response.status_code,
-            headers={name.lower(): value for name, value in response.headers.items()},
+            headers=dict(response.headers),
             content=response.text,
         )
 

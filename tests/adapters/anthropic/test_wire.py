@@ -1,0 +1,242 @@
+"""The format of Anthropic's Messages, against the shapes that its SDK declares."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_prompts import SOURCE, in_memory, write_all
+from promptgraft.adapters.anthropic.profile import AnthropicProfile, profile_of
+from promptgraft.adapters.anthropic.wire import AnthropicWire
+from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json
+from servers.shapes import misfit
+
+NATIVE = AnthropicProfile(structured_output="native", prompt_caching=True)
+
+
+def wire(profile: AnthropicProfile = NATIVE, **options: Any) -> AnthropicWire:
+    return AnthropicWire(**{"model": "m", "profile": profile, "max_output_tokens": 9, **options})
+
+
+def sent(body: JsonObject) -> Any:
+    """Return a body as it comes out of the JSON that is sent."""
+    return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8"))
+
+
+def answer(*content: JsonObject, stop: str | None = "end_turn", **usage: int) -> JsonObject:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": [*content],
+        "stop_reason": stop,
+        "usage": {"input_tokens": 10, "output_tokens": 2, **usage},
+    }
+
+
+def said(text: str) -> JsonObject:
+    return {"type": "text", "text": text, "citations": None}
+
+
+def use(number: int, arguments: JsonObject | None = None) -> JsonObject:
+    name: Json = f"toolu_{number}"
+    return {"type": "tool_use", "id": name, "name": "search", "input": arguments or {}}
+
+
+def test_a_prompt_becomes_a_documented_request() -> None:
+    body = wire(stop=("END",), effort="low", extra_body={"metadata": {"user_id": "u"}}).open(
+        SOURCE.prompt().render()
+    )
+    assert misfit(MessageCreateParamsNonStreaming, body) is None
+    found = sent(body)
+    assert found["max_tokens"] == 9
+    assert found["stop_sequences"] == ["END"]
+    assert found["metadata"] == {"user_id": "u"}
+    assert found["output_config"]["effort"] == "low"
+    assert found["output_config"]["format"]["schema"]["required"] == ["level"]
+    assert [tool["name"] for tool in found["tools"]] == ["search", "read"]
+    (message,) = found["messages"]
+    assert message["role"] == "user"
+    assert "Review Python code." in message["content"]
+
+
+def stable() -> Prompt[Any]:
+    sections = [
+        MarkdownSection(title="Rules", key="rules", template="Be kind."),
+        MarkdownSection(title="Note", key="note", template="$note"),
+    ]
+    return Prompt(PromptTemplate(ns="n", key="k", sections=sections))
+
+
+def test_what_never_changes_is_marked_to_be_cached() -> None:
+    rendered = stable().bind({"note": "x"}).render()
+    block: JsonObject = {"type": "text", "text": "## Rules\n\nBe kind."}
+    assert wire().open(rendered)["system"] == [{**block, "cache_control": {"type": "ephemeral"}}]
+    assert wire(AnthropicProfile()).open(rendered)["system"] == [block]
+    tools = sent(wire().open(SOURCE.prompt().render()))["tools"]
+    assert ["cache_control" in tool for tool in tools] == [False, True]
+
+
+@pytest.mark.parametrize("profile", [NATIVE, AnthropicProfile()], ids=["native", "text"])
+def test_every_override_reaches_the_request(profile: AnthropicProfile, tmp_path: Any) -> None:
+    store = in_memory(tmp_path)
+    write_all(store, SOURCE.prompt(store))
+    body = wire(profile).open(SOURCE.prompt(store).render())
+    assert misfit(MessageCreateParamsNonStreaming, body) is None
+    text = json.dumps(body)
+    for words in (
+        "Review Python code well.",
+        "Search every file.",
+        "A word of the code.",
+        "FIXME",
+        "Find injected SQL.",
+        "Find leaked keys.",
+        "How urgent it is.",
+        "urgency",
+        "Can wait.",
+    ):
+        assert words in text, words
+    assert "Find cross-site scripting." not in text
+    assert text.count("FIXME") == 1
+
+
+@settings(max_examples=50)
+@given(st.text())
+def test_any_text_survives_into_the_body(text: str) -> None:
+    body = wire().open(stable().bind({"note": text}).render())
+    content = sent(body)["messages"][0]["content"]
+    shown = text.strip("\n")
+    assert content == (f"## Note\n\n{shown}" if shown else "## Note")
+
+
+def test_half_characters_are_replaced() -> None:
+    body = wire().open(stable().bind({"note": "a\ud800b \ud83d\ude00"}).render())
+    assert body["messages"] == [{"role": "user", "content": "## Note\n\na\ufffdb \U0001f600"}]
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish"),
+    [
+        ("end_turn", Finish.DONE),
+        ("stop_sequence", Finish.DONE),
+        ("something_new", Finish.DONE),
+        ("pause_turn", Finish.PAUSED),
+        ("max_tokens", Finish.LENGTH),
+        ("model_context_window_exceeded", Finish.LENGTH),
+        ("refusal", Finish.REFUSED),
+    ],
+)
+def test_an_answer_is_read(stop: str, finish: Finish) -> None:
+    cached = {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 3}
+    thought: JsonObject = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    turn = wire().read(answer(thought, said("one "), said("two"), stop=stop, **cached))
+    assert (turn.text, turn.finish, turn.finish_reason, turn.model) == (
+        "one two",
+        finish,
+        stop,
+        "m-1",
+    )
+    assert turn.usage == Usage(input_tokens=18, output_tokens=2, cached_tokens=5)
+    assert turn.cache_write_tokens == 3
+
+
+def test_calls_are_answered_in_one_message_after_the_turn_as_it_was() -> None:
+    first = wire().open(SOURCE.prompt().render())
+    thought: JsonObject = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    calls = [use(1, {"query": "é"}), use(2)]
+    turn = wire().read(answer(thought, said(" "), *calls, stop="tool_use"))
+    assert turn.finish is Finish.TOOLS
+    assert [request.arguments for request in turn.requests] == ['{"query": "é"}', "{}"]
+    answers = [
+        ToolAnswer(request=turn.requests[0], content="found"),
+        ToolAnswer(request=turn.requests[1], content="no query", failed=True),
+    ]
+    body = wire().extend(first, turn, answers)
+    assert misfit(MessageCreateParamsNonStreaming, body) is None
+    assert body["messages"] == [
+        *sent(first)["messages"],
+        {"role": "assistant", "content": [thought, *calls]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_2",
+                    "content": "no query",
+                    "is_error": True,
+                },
+            ],
+        },
+    ]
+    assert {**body, "messages": 0} == {**first, "messages": 0}
+
+
+def test_a_paused_turn_is_sent_back_alone() -> None:
+    turn = wire().read(answer(said("so far"), stop="pause_turn"))
+    body = wire().extend({"messages": []}, turn, [])
+    assert body["messages"] == [turn.message]
+
+
+def test_a_cut_turn_with_calls_is_cut() -> None:
+    assert wire().read(answer(use(1), stop="max_tokens")).finish is Finish.LENGTH
+
+
+def test_calls_count_whatever_the_reason() -> None:
+    assert wire().read(answer(use(1), stop="end_turn")).finish is Finish.TOOLS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        answer(said("x"), stop=None),
+        {**answer(), "content": "text"},
+        answer({"type": "text", "text": 1}),
+        {**answer(), "type": "ping"},
+        {**answer(), "usage": {"input_tokens": "1"}},
+    ],
+)
+def test_what_is_no_answer_cannot_be_read(body: JsonObject) -> None:
+    with pytest.raises(UnreadableTurnError, match="does not have the shape of one"):
+        wire().read(body)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_size=4))
+def test_any_arguments_of_a_tool_are_read(arguments: dict[str, Json]) -> None:
+    (request,) = wire().read(answer(use(1, arguments))).requests
+    assert json.loads(request.arguments) == arguments
+
+
+@pytest.mark.parametrize(
+    ("model", "structured", "tokens", "seller"),
+    [
+        ("claude-sonnet-4-5", "native", 8192, "anthropic"),
+        ("claude-opus-4-1", "native", 8192, "anthropic"),
+        ("claude-opus-5-5", "native", 8192, "anthropic"),
+        ("anthropic/claude-haiku-4-5", "native", 8192, "anthropic"),
+        ("claude-sonnet-4-20250514", "text", 8192, "anthropic"),
+        ("claude-3-haiku-20240307", "text", 4096, "anthropic"),
+        ("my-model", "text", 4096, None),
+    ],
+)
+def test_a_model_is_known_by_its_name(
+    model: str, structured: str, tokens: int, seller: str | None
+) -> None:
+    profile = profile_of(model)
+    assert profile.structured_output == structured
+    assert profile.max_output_tokens == tokens
+    assert profile.seller == seller
+    assert profile.prompt_caching is (seller is not None)

@@ -1,0 +1,255 @@
+"""The format of OpenAI's Chat Completions, against the shapes that its SDK declares."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+
+from agent_prompts import SOURCE, in_memory, write_all
+from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
+from promptgraft.adapters.openai.profile import OpenAIProfile, profile_of
+from promptgraft.adapters.openai.wire import OpenAIWire
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json
+from servers.shapes import misfit
+
+NATIVE = OpenAIProfile(structured_output="native", output_limit="max_completion_tokens")
+
+
+def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> OpenAIWire:
+    return OpenAIWire(model="m", profile=profile, **options)
+
+
+def sent(body: JsonObject) -> Any:
+    """Return a body as it comes out of the JSON that is sent."""
+    return json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8"))
+
+
+def answer(reason: str | None = "stop", **message: Json) -> JsonObject:
+    said: JsonObject = {"role": "assistant", "content": None, **message}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "m-1",
+        "choices": [{"index": 0, "finish_reason": reason, "message": said}],
+        "usage": {
+            "prompt_tokens": 18,
+            "completion_tokens": 2,
+            "total_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 5},
+        },
+    }
+
+
+def call(number: int, arguments: str = "{}") -> JsonObject:
+    function: JsonObject = {"name": "search", "arguments": arguments}
+    return {"id": f"call_{number}", "type": "function", "function": function}
+
+
+def noted(note: str) -> Any:
+    sections = [
+        MarkdownSection(title="Rules", key="rules", template="Be kind."),
+        MarkdownSection(title="Note", key="note", template="$note"),
+    ]
+    return Prompt(PromptTemplate(ns="n", key="k", sections=sections)).bind({"note": note}).render()
+
+
+def test_a_prompt_becomes_a_documented_request() -> None:
+    options: dict[str, Any] = {
+        "max_output_tokens": 9,
+        "temperature": 0,
+        "top_p": 0.5,
+        "stop": ("END",),
+        "seed": 7,
+        "effort": "low",
+        "extra_body": {"user": "u"},
+    }
+    body = wire(**options).open(SOURCE.prompt().render())
+    assert misfit(CompletionCreateParamsNonStreaming, body) is None
+    found = sent(body)
+    schema = found.pop("response_format")["json_schema"]
+    assert schema["strict"] is True
+    assert schema["schema"]["required"] == ["level", "note"]
+    assert [tool["function"]["name"] for tool in found.pop("tools")] == ["search", "read"]
+    (message,) = found.pop("messages")
+    assert message["role"] == "user"
+    assert "Review Python code." in message["content"]
+    assert found == {
+        "model": "m",
+        "max_completion_tokens": 9,
+        "temperature": 0,
+        "top_p": 0.5,
+        "stop": ["END"],
+        "seed": 7,
+        "reasoning_effort": "low",
+        "user": "u",
+    }
+
+
+def test_what_is_not_given_is_not_sent() -> None:
+    assert sent(wire().open(noted("x"))) == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "## Rules\n\nBe kind."},
+            {"role": "user", "content": "## Note\n\nx"},
+        ],
+    }
+
+
+def test_the_limit_has_the_name_that_the_model_knows() -> None:
+    body = wire(OpenAIProfile(), max_output_tokens=9).open(noted("x"))
+    assert body["max_tokens"] == 9
+    assert "max_completion_tokens" not in body
+
+
+@pytest.mark.parametrize("profile", [NATIVE, OpenAIProfile()], ids=["native", "text"])
+def test_every_override_reaches_the_request(profile: OpenAIProfile, tmp_path: Path) -> None:
+    store = in_memory(tmp_path)
+    write_all(store, SOURCE.prompt(store))
+    body = wire(profile).open(SOURCE.prompt(store).render())
+    assert misfit(CompletionCreateParamsNonStreaming, body) is None
+    text = json.dumps(body)
+    for words in (
+        "Review Python code well.",
+        "Search every file.",
+        "A word of the code.",
+        "FIXME",
+        "Find injected SQL.",
+        "Find leaked keys.",
+        "How urgent it is.",
+        "urgency",
+        "Can wait.",
+    ):
+        assert words in text, words
+    assert "Find cross-site scripting." not in text
+    assert text.count("FIXME") == 1
+
+
+@settings(max_examples=50)
+@given(st.text())
+def test_any_text_survives_into_the_body(text: str) -> None:
+    content = sent(wire().open(noted(text)))["messages"][1]["content"]
+    shown = text.strip("\n")
+    assert content == (f"## Note\n\n{shown}" if shown else "## Note")
+
+
+def test_half_characters_are_replaced() -> None:
+    body = wire().open(noted("a\ud800b \ud83d\ude00"))
+    assert sent(body)["messages"][1]["content"] == "## Note\n\na\ufffdb \U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", Finish.DONE),
+        ("something_new", Finish.DONE),
+        ("tool_calls", Finish.DONE),
+        ("length", Finish.LENGTH),
+        ("content_filter", Finish.REFUSED),
+    ],
+)
+def test_an_answer_is_read(reason: str, finish: Finish) -> None:
+    turn = wire().read(answer(reason, content="one"))
+    assert (turn.text, turn.finish, turn.finish_reason) == ("one", finish, reason)
+    assert turn.model == "m-1"
+    assert turn.usage == Usage(input_tokens=18, output_tokens=2, cached_tokens=5)
+
+
+def test_a_refusal_is_one_whatever_the_reason() -> None:
+    turn = wire().read(answer("stop", refusal="I won't."))
+    assert (turn.text, turn.finish, turn.finish_reason) == ("I won't.", Finish.REFUSED, "refusal")
+
+
+def test_servers_that_count_nothing_are_read() -> None:
+    body = answer(content="one")
+    del body["usage"], body["model"]
+    turn = wire().read(body)
+    assert (turn.usage, turn.model) == (Usage(), "m")
+
+
+def test_calls_are_answered_after_the_turn_as_it_was() -> None:
+    first = wire().open(SOURCE.prompt().render())
+    calls: list[Json] = [call(1, '{"query": "é"'), {**call(2), "extra_content": {"a": 1}}]
+    turn = wire().read(answer("tool_calls", content="hm", tool_calls=calls))
+    assert turn.finish is Finish.TOOLS
+    assert [request.arguments for request in turn.requests] == ['{"query": "é"', "{}"]
+    answers = [
+        ToolAnswer(request=turn.requests[0], content="no JSON", failed=True),
+        ToolAnswer(request=turn.requests[1], content="found"),
+    ]
+    body = wire().extend(first, turn, answers)
+    assert sent(body)["messages"] == [
+        *sent(first)["messages"],
+        {"role": "assistant", "content": "hm", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "call_1", "content": "Error: no JSON"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "found"},
+    ]
+    assert {**body, "messages": 0} == {**first, "messages": 0}
+
+
+def test_a_second_request_has_its_documented_shape() -> None:
+    first = wire().open(SOURCE.prompt().render())
+    turn = wire().read(answer("stop", tool_calls=[call(1)]))
+    assert turn.finish is Finish.TOOLS
+    body = wire().extend(first, turn, [ToolAnswer(request=turn.requests[0], content="")])
+    assert misfit(CompletionCreateParamsNonStreaming, body) is None
+
+
+def test_a_cut_turn_with_calls_is_cut() -> None:
+    assert wire().read(answer("length", tool_calls=[call(1)])).finish is Finish.LENGTH
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"error": {"message": "Overloaded", "type": "server_error"}},
+        {**answer(), "choices": []},
+        answer(None, content="x"),
+        answer(content=1),
+        answer(tool_calls=[{"id": "1", "type": "custom"}]),
+        {**answer(), "usage": {"prompt_tokens": "1"}},
+    ],
+)
+def test_what_is_no_answer_cannot_be_read(body: JsonObject) -> None:
+    with pytest.raises(UnreadableTurnError, match="does not have the shape of one"):
+        wire().read(body)
+
+
+@pytest.mark.parametrize(
+    ("model", "structured", "sampling"),
+    [
+        ("gpt-4.1-mini", "native", True),
+        ("gpt-4o-2024-08-06", "native", True),
+        ("ft:gpt-4o-mini:org::id", "native", True),
+        ("gpt-4-turbo", "text", True),
+        ("gpt-4", "text", True),
+        ("gpt-3.5-turbo", "text", True),
+        ("o3-mini", "native", False),
+        ("o1-mini", "text", False),
+        ("gpt-5", "native", False),
+        ("gpt-5-mini", "native", False),
+        ("gpt-5-chat-latest", "native", True),
+        ("gpt-6-sol", "native", True),
+    ],
+)
+def test_a_model_of_openai_is_known_by_its_name(
+    model: str, structured: str, sampling: bool
+) -> None:
+    profile = profile_of(model)
+    assert (profile.structured_output, profile.sampling) == (structured, sampling)
+    assert profile.output_limit == "max_completion_tokens"
+    assert profile.seller == "openai"
+
+
+@pytest.mark.parametrize("model", ["llama3.1", "qwen/qwen3", "openai/gpt-4o", "gpt-oss-20b"])
+def test_little_is_known_of_other_models(model: str) -> None:
+    assert profile_of(model) == OpenAIProfile()
