@@ -17,6 +17,20 @@ _SHORTEST_SECRET = 6
 """Characters. What is shorter, such as a key `none`, would be found in any text."""
 
 
+ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether ``text`` is the address of an HTTP interface."""
+    try:
+        parts = urlsplit(text)
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    plain = text.isprintable() and " " not in text
+    return whole and plain and not parts.query and not parts.fragment
+
+
 @attrs.frozen(kw_only=True)
 class Access:
     """How to reach a provider with one account.
@@ -65,7 +79,7 @@ class Access:
 
         Raises:
             ConfigError: one of them is missing, or the environment holds a key that cannot be
-                sent.
+                sent, or an address that is none.
         """
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if missing:
@@ -78,6 +92,11 @@ class Access:
             raise ConfigError(
                 f"{self.adapter}: the API key holds characters that cannot be sent; set "
                 f"{self.variables[0]} again, without line breaks and quotes"
+            )
+        if self._address is not None and not is_address(self._address):
+            raise ConfigError(
+                f"{self.adapter}: {self.address_variable}: expected {ADDRESS}, found something "
+                "else (not shown)"
             )
 
     @property

@@ -85,7 +85,7 @@ def _wait(woken: SimpleQueue[None], deadline: Deadline | None) -> None:
     remaining = math.inf
     if deadline is not None:
         deadline.check()
-        remaining = deadline.remaining
+        remaining = min(deadline.remaining, deadline.look_every)
     try:
         woken.get(timeout=min(remaining, _LONGEST_WAIT))
     except Empty:

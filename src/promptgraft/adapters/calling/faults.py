@@ -140,6 +140,7 @@ _TOO_LONG = {"context_length_exceeded", "exceed_context_size_error", "string_abo
 _FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt"}
 
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+_FILTERED_TEXT = re.compile(r"blocked by content filtering policy", re.IGNORECASE)
 _TOO_LONG_TEXT = re.compile(
     r"prompt is too long|maximum context length|exceeds? (the )?(available )?context"
     r"|reduce the length of the (messages|input|prompt)|token count .{0,40}exceeds the maximum",
@@ -188,7 +189,7 @@ def _mend(error: type[PromptgraftError], status: int) -> str:
 def _error_class(said: _Said, status: int) -> type[PromptgraftError]:
     if said.words & _HOPELESS or _NO_CREDIT.search(said.message):
         return PermanentProviderError
-    if said.words & _FILTERED:
+    if said.words & _FILTERED or _FILTERED_TEXT.search(said.message):
         return RefusedAnswerError
     if _is_too_long(said, status):
         return PromptTooLongError

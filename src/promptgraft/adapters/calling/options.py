@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
-from urllib.parse import urlsplit
 
 import attrs
 
+from promptgraft.adapters.calling.access import ADDRESS, is_address
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.serde import shown, unstructure
 
@@ -109,14 +109,8 @@ def headers(adapter: object, option: Option, value: Any) -> None:
 
 def address(adapter: object, option: Option, value: Any) -> None:
     """Take the address of an HTTP interface. It is never shown, as it may hold a password."""
-    expected = "an address such as http://localhost:8000/v1, without `?` and `#`"
-    try:
-        parts = urlsplit(value if isinstance(value, str) else "")
-        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or parts.query or parts.fragment:
-        raise _refusal(adapter, option, expected, "something else (not shown)")
+    if not isinstance(value, str) or not is_address(value):
+        raise _refusal(adapter, option, ADDRESS, "something else (not shown)")
 
 
 def refuse_fields(adapter: object, fields: object, taken: dict[str, str]) -> None:

@@ -19,10 +19,11 @@ ClientT = TypeVar("ClientT")
 
 
 class SdkEndpoint(ABC, Generic[ClientT]):
-    """Sends through one client of an SDK, which is built for the first request.
+    """Sends through one client of an SDK, which is built with the endpoint.
 
-    The client belongs to the event loop of that request, and is closed there when the
-    endpoint is gone.
+    That imports the SDK, which takes a second or two: not in the event loop, where it would
+    hold up the calls of everybody else. From its first request on the client belongs to the
+    event loop, and is closed there when the endpoint is gone.
 
     Args:
         access: where to send, and with which key.
@@ -32,10 +33,10 @@ class SdkEndpoint(ABC, Generic[ClientT]):
     """
 
     def __init__(self, access: Access) -> None:
-        self._access = access
         self._account = access.account
         self._secrets = access.secrets
-        self._client: ClientT | None = None
+        self._client = self._connect(access)
+        self._is_used = False
 
     @property
     def account(self) -> str:
@@ -46,8 +47,8 @@ class SdkEndpoint(ABC, Generic[ClientT]):
         return self._secrets
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
-        if self._client is None:
-            self._client = self._connect(self._access)
+        if not self._is_used:
+            self._is_used = True
             close = self._closing(self._client)
             finalizer = weakref.finalize(self, _close, asyncio.get_running_loop(), close)
             finalizer.atexit = False
