@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import calling
+import datasets
 import overhead
 import rendering
 import startup
@@ -19,7 +21,9 @@ def main() -> int:
         groups = {
             overhead.TITLE: overhead.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
+            datasets.TITLE: datasets.measure(Path(folder)),
             startup.TITLE: startup.measure(),
+            calling.TITLE: calling.measure(),
         }
     for title, figures in groups.items():
         print(f"\n{title}")

@@ -7,17 +7,25 @@ import sys
 from code_questions import HERE, TEMPLATE, load_questions, score
 from code_settings import KINDS, config_for, context_with
 
-from promptgraft import GepaOptimizer, LocalPromptOverridesStore, Prompt
+from promptgraft import LocalPromptOverridesStore, OptimizationJob, Prompt
 
 TAG = "code-search-v1"
 
 
+def job(seed: int = 0, budget: int = 2000) -> OptimizationJob:
+    """Return what the run needs; ``promptgraft plan`` and ``promptgraft optimize`` take it."""
+    return OptimizationJob(
+        Prompt(TEMPLATE),
+        context_with(LocalPromptOverridesStore(), TAG),
+        config_for(KINDS, seed, rollout_budget=budget),
+    )
+
+
 def main(seed: int, budget: int) -> None:
     """Search, compare on questions that the search never saw, and say where the winner is."""
-    store = LocalPromptOverridesStore()
-    context = context_with(store, TAG)
-    config = config_for(KINDS, seed, rollout_budget=budget)
-    result = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
+    search = job(seed, budget)
+    adapter, store = search.context.adapter, LocalPromptOverridesStore()
+    result = search.run()
 
     print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")
     print(f"{result.total_reflections} reflections; stopped: {result.stop_reason}")
@@ -29,7 +37,6 @@ def main(seed: int, budget: int) -> None:
         return
     unseen = load_questions(HERE / "test.jsonl")
     winner = Prompt(TEMPLATE, overrides_store=store, overrides_tag=TAG)
-    adapter = context.adapter
     before, after = (score(prompt, unseen, adapter) for prompt in (Prompt(TEMPLATE), winner))
     print(f"held-out:   {before:.3f} -> {after:.3f} on {len(unseen)} questions")
     print(f"winner:     tag `{TAG}` in {store.root_path}")

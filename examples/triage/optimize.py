@@ -9,10 +9,10 @@ from task import TEMPLATE, feedback, load_tickets, score
 
 from promptgraft import (
     GepaConfig,
-    GepaOptimizer,
     LocalPromptOverridesStore,
     OfflineAdapter,
     OptimizationContext,
+    OptimizationJob,
     Prompt,
 )
 
@@ -20,10 +20,8 @@ HERE = Path(__file__).parent
 TAG = "triage-v1"
 
 
-def main(seed: int) -> None:
-    """Search, compare on tickets that the search never saw, and say where the winner is."""
-    adapter = OfflineAdapter()
-    store = LocalPromptOverridesStore()
+def job(seed: int = 0) -> OptimizationJob:
+    """Return what the run needs; ``promptgraft plan`` and ``promptgraft optimize`` take it."""
     config = GepaConfig(
         rollout_budget=2500,
         minibatch_size=40,  # with a model that costs money, begin with 3 to 8
@@ -34,8 +32,17 @@ def main(seed: int) -> None:
         seed=seed,
         shuffle_examples=True,
     )
-    context = OptimizationContext(adapter=adapter, overrides_store=store, overrides_tag=TAG)
-    result = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
+    context = OptimizationContext(
+        adapter=OfflineAdapter(), overrides_store=LocalPromptOverridesStore(), overrides_tag=TAG
+    )
+    return OptimizationJob(Prompt(TEMPLATE), context, config)
+
+
+def main(seed: int) -> None:
+    """Search, compare on tickets that the search never saw, and say where the winner is."""
+    search = job(seed)
+    adapter, store = search.context.adapter, LocalPromptOverridesStore()
+    result = search.run()
 
     print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")
     print(f"{result.total_reflections} reflections; stopped: {result.stop_reason}")

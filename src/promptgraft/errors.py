@@ -15,7 +15,8 @@ treats each kind differently (``specs/errors.md``):
     │   ├── UnknownPartError             (LookupError) the prompt has no such part
     │   ├── InvalidOverrideError         (ValueError)  an override that must not be written
     │   ├── HashMismatchError            (ValueError)  an override made for another source text
-    │   └── FeedbackError                the user's feedback function failed
+    │   ├── FeedbackError                the user's feedback function failed
+    │   └── StopperError                 the user's stopper failed
     ├── CandidateError                   the candidate's fault: the rollout scores 0
     │   ├── PromptRenderError            (ValueError)  the prompt does not render
     │   ├── PromptTooLongError           (ValueError)  the prompt does not fit the model
@@ -32,6 +33,7 @@ treats each kind differently (``specs/errors.md``):
     ├── LimitReachedError                the run stops cleanly with the best so far
     │   ├── DeadlineExceededError        (TimeoutError)
     │   ├── RunCancelledError            somebody asked the run to stop
+    │   │   └── StopFileFoundError       with a stop file
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
     │   ├── RevisionNotFoundError        (LookupError)
@@ -101,6 +103,10 @@ class FeedbackError(CallerError):
     """The user's feedback function raised or returned an unusable score."""
 
 
+class StopperError(CallerError):
+    """The user's stopper raised or returned something else than None or a reason."""
+
+
 class CandidateError(PromptgraftError):
     """The candidate made the rollout fail; it scores zero."""
 
@@ -163,6 +169,10 @@ class DeadlineExceededError(LimitReachedError, TimeoutError):
 
 class RunCancelledError(LimitReachedError):
     """Somebody asked the run to stop: a signal, a stop file, a caller."""
+
+
+class StopFileFoundError(RunCancelledError):
+    """Somebody asked the run to stop with a stop file."""
 
 
 class BudgetExhaustedError(LimitReachedError):

@@ -85,7 +85,8 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     lines = log.decode().splitlines()
     assert lines[0] == "promptgraft demo, embedded offline model, seed 0"
     assert lines[1] == f"the winner will be kept under tag `triage-demo` in {finished}"
-    assert lines[2].startswith("baseline 0.")
+    assert lines[2].startswith("plan: at most 400 rollouts, ")
+    assert lines[-1].startswith("measuring on ")
     assert any(line.startswith("step ") and " accepted section " in line for line in lines)
 
 
@@ -118,7 +119,7 @@ def test_the_printed_python_renders_the_winner(finished: Path) -> None:
 
     assert ended.stderr == ""
     for part in document["winner"]:
-        longest = max(part["body"].splitlines(), key=len)
+        longest = max(part["content"]["body"].splitlines(), key=len)
         assert longest in ended.stdout
 
 

@@ -109,9 +109,12 @@ def test_the_document_says_the_same(model: Model, console: Console, project: Pat
     assert document["rollouts"]["used"] <= document["rollouts"]["budget"] == 60
     assert document["scores"]["held_out"]["best"] == revision.provenance.scores["held-out best"]
     assert document["stored"]["revision"]["id"] == revision.id
-    assert {tuple(part["path"]): part["body"] for part in document["winner"]} == {
+    contents = [part["content"] for part in document["winner"]]
+    assert {tuple(content["path"]): content["body"] for content in contents} == {
         path: section.body for path, section in revision.override.sections.items()
     }
+    for part in (*document["winner"], *document["parts"]):
+        assert (part["kind"], part["status"], part["reason"]) == ("section", "applied", None)
     refused = sum(document["mutations"]["rejected"].values())
     assert document["mutations"]["accepted"] + refused == document["reflections"]
 
@@ -148,9 +151,9 @@ def test_a_winner_replaces_everything_under_the_tag(
     assert document["scores"]["pareto"]["baseline"] == 0
     current = store.current(**ADDRESS)
     assert current is not None
-    assert ["question"] not in [part["path"] for part in document["winner"]]
+    assert ["question"] not in [part["content"]["path"] for part in document["winner"]]
     assert {section.body for section in current.override.sections.values()} == {
-        part["body"] for part in document["winner"]
+        part["content"]["body"] for part in document["winner"]
     }
     assert len(store.history(**ADDRESS)) == 4
 
@@ -165,7 +168,7 @@ def test_nothing_better_is_1_and_leaves_the_tag_alone(
     assert ended.code == 1
     assert ended.out.startswith("toy/words: not improved\n")
     assert ended.out.endswith("not stored under tag `triage-demo`: nothing beat the baseline\n")
-    assert "stopped   reflection failed: " in ended.out
+    assert "stopped   no progress: " in ended.out
     assert "rejected  " in ended.out
     assert not (project / ".promptgraft").exists()
     document = json.loads(console("demo", "--json", "--quiet").out)

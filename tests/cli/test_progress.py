@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
+from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.panel import PanelProgress
 from promptgraft.cli.progress import (
     PlainProgress,
@@ -27,10 +28,27 @@ from promptgraft.optimizers.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
     RolloutRecord,
+    RunPlan,
 )
+from promptgraft.optimizers.gepa.budgets import Affordable
 from promptgraft.overrides import PromptDescriptor
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
+
+
+PLAN = RunPlan(
+    rollouts=1000,
+    reflections=200,
+    proposals=Affordable(if_accepted=2, if_refused=99, steps=100),
+    roles=(),
+    max_cost=None,
+    max_tokens=None,
+    warnings=("rollout_budget: too [bold]small",),
+)
+PLAN_LINES = (
+    "plan: at most 1000 rollouts, 200 reflections and 0 tokens, 0.00 US dollars; 2 to 99 proposals",
+    "warning: rollout_budget: too [bold]small",
+)
 
 
 def started(budget: int = 1000) -> GepaOptimizationStarted:
@@ -40,6 +58,7 @@ def started(budget: int = 1000) -> GepaOptimizationStarted:
         rollout_budget=budget,
         pareto_size=4,
         modules=("section rules",),
+        plan=PLAN,
     )
 
 
@@ -117,10 +136,24 @@ def test_lines_for_the_baseline_and_each_accepted_candidate(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == (
-        f"{TITLE}\n"
+        f"{TITLE}\n{PLAN_LINES[0]}\n{PLAN_LINES[1]}\n"
         "baseline 0.500 on D_pareto, 4 of 1000 rollouts\n"
         "step 3: accepted section rules, best 0.750 (+0.250), 4 of 1000 rollouts\n"
     )
+
+
+def test_what_a_call_waits_for_is_said_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = [
+        CallWaiting(model="m-1", seconds=30.2, reason="rate limited"),
+        CallWaiting(model="m-1", seconds=None, reason="no \x1b[31manswer yet"),
+    ]
+    state = RunState(title=TITLE)
+    tell(PlainProgress(state), waits)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "waiting 30 s for m-1: rate limited",
+        "waiting for m-1: no \\x1b[31manswer yet",
+    ]
+    assert state.last == "waiting for m-1: no \x1b[31manswer yet"
 
 
 def test_lines_every_few_hundred_rollouts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +161,7 @@ def test_lines_every_few_hundred_rollouts(capsys: pytest.CaptureFixture[str]) ->
 
     tell(PlainProgress(RunState(title=TITLE)), [*baseline(), *later])
 
-    lines = capsys.readouterr().err.splitlines()[2:]
+    lines = capsys.readouterr().err.splitlines()[4:]
     assert lines[0] == "step 254: best 0.500, 254 of 1000 rollouts"
     assert len(lines) == 3
 
@@ -161,6 +194,7 @@ def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -
         screen.seek(0)
         drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.read())
 
+    assert " ".join(PLAN_LINES) in " ".join(drawn.split())
     lines = drawn[drawn.rindex("promptgraft demo") - 3 :].splitlines()
     assert "[bold]embedded" in lines[0]
     assert max(len(line) for line in lines) == min(width - 3, 76)

@@ -17,7 +17,7 @@ from cli.console import process, write
 from promptgraft.overrides import Revision
 
 NAME = "support/triage"
-COMMANDS = ("demo", "show", "diff", "history", "rollback")
+COMMANDS = ("demo", "plan", "optimize", "show", "diff", "history", "rollback")
 HOSTILE = "[red]$subject[/red]\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil \u2192 \u00e9\u2026"
 CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 

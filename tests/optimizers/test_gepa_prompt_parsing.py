@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from optimizers.worlds import hostile_text, refusal_of
 from promptgraft.optimizers import RejectionReason
 from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.gepa.prompts import fenced
 from promptgraft.optimizers.target import InvalidProposalError
+from promptgraft.prompt.fences import fenced
 
 UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNPARSABLE,

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.optimizers.gepa import GepaMutationProposed
-from promptgraft.optimizers.gepa.pool import Pool, Score, dominates, mean_score
+from promptgraft.optimizers.gepa.frontier import dominates
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.scores import Score, mean_score
 from promptgraft.optimizers.gepa.selection import Choices, split_examples
 from promptgraft.optimizers.modules import Module, SectionModule
 from promptgraft.optimizers.types import Candidate
@@ -31,7 +33,7 @@ def candidate(number: int) -> Candidate:
 
 
 def pool_of(rows: Sequence[Row]) -> Pool:
-    pool = Pool(len(rows[0]))
+    pool = Pool()
     for number, row in enumerate(rows):
         assert pool.add(candidate(number), row) == number
     return pool
@@ -90,7 +92,7 @@ matrices = st.integers(1, 6).flatmap(
 @given(matrices)
 @settings(max_examples=300, deadline=None)
 def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list[Row]) -> None:
-    pool = Pool(len(rows[0]))
+    pool = Pool()
     for count, row in enumerate(rows, start=1):
         pool.add(candidate(count), row)
         assert pool.frontier() == expected_frontier(rows[:count])

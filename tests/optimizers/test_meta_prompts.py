@@ -16,11 +16,11 @@ from promptgraft.optimizers.gepa.prompts import (
     META_PROMPTS,
     REFLECT_ON_SECTION,
     ReflectionParams,
-    fenced,
     reflection_params,
 )
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.prompt import Prompt, RenderedPrompt
+from promptgraft.prompt.fences import fenced
 
 HOSTILE = (
     *(

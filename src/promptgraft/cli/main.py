@@ -26,6 +26,8 @@ _COMMANDS: Mapping[str, _Entry] = {
     "demo": _Entry(
         "promptgraft.cli.demo.command", "Improve an example prompt now, without a key or a network."
     ),
+    "plan": _Entry("promptgraft.cli.plan", "Say what a job can use, without a call."),
+    "optimize": _Entry("promptgraft.cli.optimize", "Run a job: improve its prompt."),
     "show": _Entry("promptgraft.cli.show", "Show the overrides that a store holds."),
     "diff": _Entry("promptgraft.cli.diff", "Show what overrides change."),
     "history": _Entry("promptgraft.cli.history", "List every revision of a tag."),

@@ -79,6 +79,8 @@ def prompt_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("prompt", required=required, callback=read_prompt_name)
 
 
+job_argument = click.argument("job", metavar="JOB")
+
 tag_option = click.option(
     "--tag",
     metavar="TAG",
@@ -100,4 +102,14 @@ template_option = click.option(
     "--template",
     metavar="SOURCE",
     help="The prompt's source: `module:ATTRIBUTE` or `file.py:ATTRIBUTE`.",
+)
+
+journal_option = click.option(
+    "--journal",
+    metavar="FILE",
+    help="Keeps every answer, so that the same command goes on after an interruption.",
+)
+
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, help="Show no progress, only the summary."
 )

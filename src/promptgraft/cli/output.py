@@ -32,6 +32,10 @@ def _stripped(text: str | None) -> str:
     return (text or "").rstrip("\n")
 
 
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
 class Screen:
     """Prints text for people; colours only on a terminal that wants them.
 
@@ -55,6 +59,20 @@ class Screen:
             for line in more:
                 self._print(f"{'':{width}}  {line}")
 
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        """Print rows below each other; all columns but the first and the last to the right.
+
+        On a terminal that is too narrow, the last column has lines of its own.
+        """
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        narrow = self._terminal and sum(widths) + 2 * (len(widths) - 1) > _columns()
+        for row in rows:
+            *cells, last = (visible_line(cell) for cell in row)
+            padded = [f"{cell:{'>' if at else '<'}{widths[at]}}" for at, cell in enumerate(cells)]
+            self._print("  ".join([*padded, *([] if narrow else [last])]).rstrip())
+            if narrow and last:
+                self._print(f"{_INDENT}{last}")
+
     def body(self, text: str, *, wrapped: bool = False) -> None:
         """Print a text of several lines, indented; ``wrapped`` wraps them on a terminal."""
         for line in visible(text).split("\n"):
@@ -73,7 +91,7 @@ class Screen:
                 self._print(shown, color=_DIFF_STYLES.get(line[:1]))
 
     def _cropped(self, line: str) -> str:
-        width = shutil.get_terminal_size().columns
+        width = _columns()
         fits = not self._terminal or len(line) <= width
         return line if fits else f"{line[: max(0, width - 3)]}..."
 
@@ -81,7 +99,7 @@ class Screen:
         if not self._terminal:
             return [text]
         # Paths and ids stay whole, so that they can be copied.
-        width = max(1, shutil.get_terminal_size().columns - indent)
+        width = max(1, _columns() - indent)
         return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
     def _print(self, text: str, *, color: str | None = None, bold: bool = False) -> None:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from promptgraft.cli.progress import RunState
+from promptgraft.cli.progress import RunState, plan_lines
 from promptgraft.cli.text import score, visible_line
 from promptgraft.clock import Clock, SystemClock
 
@@ -21,7 +21,9 @@ _SECONDS_BETWEEN_FRAMES = 0.1
 
 
 class PanelProgress:
-    """Redraws a panel on standard error, at most ten times a second; leaves nothing behind.
+    """Redraws a panel on standard error, at most ten times a second.
+
+    It leaves nothing behind but the plan of the run.
 
     Args:
         state: what is shown.
@@ -54,6 +56,8 @@ class PanelProgress:
 
     def on_event(self, event: object) -> None:
         self._state.update(event)
+        if lines := plan_lines(event):
+            self._console.print(Text("\n".join(map(visible_line, lines))))
         if self._clock.monotonic() - self._drawn >= _SECONDS_BETWEEN_FRAMES:
             self._draw()
 

@@ -19,7 +19,7 @@ from promptgraft.optimizers.gepa import (
     GepaOptimizationStarted,
     GepaRolloutCompleted,
 )
-from promptgraft.optimizers.gepa.pool import mean_score
+from promptgraft.optimizers.gepa.scores import mean_score
 
 _ROLLOUTS_PER_LINE = 250
 
@@ -96,6 +96,13 @@ def waiting_line(notice: CallWaiting) -> str:
     return f"waiting{seconds} for {notice.model}: {notice.reason}"
 
 
+def plan_lines(event: object) -> tuple[str, ...]:
+    """Return the plan of a run with its warnings when ``event`` begins one; else nothing."""
+    if not isinstance(event, GepaOptimizationStarted):
+        return ()
+    return (event.plan.line, *(f"warning: {warning}" for warning in event.plan.warnings))
+
+
 class Progress(Protocol):
     """Shows how far a run is, on standard error; a context manager."""
 
@@ -152,10 +159,9 @@ class PlainProgress:
         state = self._state
         knew_baseline = state.baseline is not None
         state.update(event)
-        if isinstance(event, GepaOptimizationStarted):
-            for line in (event.plan.line, *event.plan.warnings):
-                self.say(line)
-        elif isinstance(event, CallWaiting):
+        for line in plan_lines(event):
+            self.say(line)
+        if isinstance(event, CallWaiting):
             self.say(waiting_line(event))
         elif state.baseline is not None and not knew_baseline:
             self.say(f"baseline {score(state.baseline)} on D_pareto, {self._rollouts()}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from enum import StrEnum
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.clock import Clock
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.validation import check_tag
@@ -19,6 +22,7 @@ from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.stop_file import StopFileCancellation
 
 ResultT = TypeVar("ResultT")
 
@@ -64,13 +68,25 @@ class OptimizationContext:
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)
 
-    def run_deadline(self, timeout: float | None) -> Deadline | None:
-        """Return when a run ends that begins now and may take ``timeout`` seconds."""
+    @property
+    def clock(self) -> Clock:
+        """What the run takes the time from: the deadline's clock, or this machine's."""
+        return (self.deadline or Deadline()).clock
+
+    def run_deadline(
+        self, timeout: float | None, *, stop_files: Sequence[Path] = ()
+    ) -> Deadline | None:
+        """Return when a run ends that begins now and may take ``timeout`` seconds.
+
+        Any of ``stop_files`` ends it too, as soon as it is there.
+        """
         base = self.deadline or Deadline()
         expires_at = base.expires_at
         if timeout is not None:
             expires_at = min(expires_at, base.clock.monotonic() + timeout)
         cancellation = self.cancellation or base.cancellation
+        if stop_files:
+            cancellation = StopFileCancellation(stop_files, cancellation)
         if expires_at == math.inf and cancellation is None:
             return None
         return Deadline(clock=base.clock, expires_at=expires_at, cancellation=cancellation)

@@ -118,7 +118,8 @@ class PromptRollout:
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
         """Make one rollout; see :meth:`promptgraft.optimizers.target.Target.rollout`."""
-        session = self.watch.session(tags={"scope": "rollout", "example": example.id})
+        tags = {"scope": "rollout", "example": example.id}
+        session = self.watch.session(tags=tags, deadline=deadline)
         prompt = self.prompt_of(candidate).bind(*example.params)
         try:
             return self._try(prompt, example, session, deadline)

@@ -30,6 +30,7 @@ class PromptTarget:
         rollout: tries candidates; holds the prompt and the overrides that lie under them.
         modules: what may be mutated.
         max_part_chars: how long a new text may be.
+        max_prompt_chars: how long the rendered prompt of a candidate may be; None for no limit.
         max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
 
@@ -42,6 +43,7 @@ class PromptTarget:
     modules: tuple[Module, ...]
     max_part_chars: int
     max_task_examples: int
+    max_prompt_chars: int | None = None
     store: PromptOverridesStore | None
 
     def __attrs_post_init__(self) -> None:
@@ -158,8 +160,15 @@ class PromptTarget:
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         for example in examples:
             try:
-                self.rollout.prompt_of(candidate).bind(*example.params).render()
+                rendered = self.rollout.prompt_of(candidate).bind(*example.params).render()
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
                 ) from None
+            length, longest = len(rendered.text), self.max_prompt_chars
+            if longest is not None and length > longest:
+                raise InvalidProposalError(
+                    RejectionReason.TOO_LONG,
+                    f"with example `{example.id}` the whole prompt has {length} characters; at "
+                    f"most {longest} are allowed, so shorten it by {length - longest}",
+                )

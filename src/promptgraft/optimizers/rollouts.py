@@ -10,9 +10,9 @@ import attrs
 from promptgraft.errors import JournalCorruptError, PromptgraftError
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
-from promptgraft.optimizers.side_by_side import as_ended
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.serde import HexDigest, Json, digest_text
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
@@ -126,6 +126,8 @@ class RolloutRunner:
 
     def _run_in_turn(self, batch: _Batch, missing: Sequence[int]) -> None:
         for index in missing:
+            if self._deadline is not None:
+                self._deadline.check()
             try:
                 record = self._rollout(batch.candidate, batch.examples[index], self._deadline)
             except AbandonedRolloutError as error:
@@ -196,10 +198,22 @@ def record_to_json(record: RolloutRecord) -> Json:
         "score": None if feedback is None else feedback.score,
         "feedback": "" if feedback is None else feedback.feedback,
         "eval_trace": None if feedback is None else feedback.eval_trace,
+        "objectives": {} if feedback is None else dict(feedback.objectives),
         "fault": record.fault,
         "hidden": list(record.hidden),
         "spent": spent_to_json(record.spent),
     }
+
+
+def _feedback(
+    score: float, feedback: str, eval_trace: str | None, objectives: dict[str, Json]
+) -> RolloutFeedback:
+    if not objectives:
+        return RolloutFeedback(score=score, feedback=feedback, eval_trace=eval_trace)
+    numbers = {name: one for name, one in objectives.items() if isinstance(one, (int, float))}
+    return RolloutFeedback(
+        score=score, feedback=feedback, eval_trace=eval_trace, objectives=numbers
+    )
 
 
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
@@ -218,6 +232,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
             "score": None | int() | float() as score,
             "feedback": str(feedback),
             "eval_trace": None | str() as eval_trace,
+            "objectives": dict(objectives),
             "fault": str(fault),
             "hidden": list(hidden),
             "spent": list(spent),
@@ -229,7 +244,7 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
                 tool_trace_repr=trace,
                 feedback=None
                 if score is None
-                else RolloutFeedback(score=score, feedback=feedback, eval_trace=eval_trace),
+                else _feedback(score, feedback, eval_trace, objectives),
                 fault=fault,
                 hidden=tuple(str(part) for part in hidden),
                 spent=spent_from_json(spent, key),

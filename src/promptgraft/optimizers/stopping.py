@@ -9,6 +9,7 @@ from promptgraft.errors import (
     LimitReachedError,
     PromptgraftError,
     RunCancelledError,
+    StopFileFoundError,
 )
 
 
@@ -35,6 +36,20 @@ class StopReason(StrEnum):
     """The reflections are used up."""
     CANCELLED = "cancelled"
     """Somebody asked the run to stop."""
+    STOP_FILE = "stop file"
+    """Somebody made the stop file."""
+    PROPOSALS = "proposals"
+    """The proposals are used up."""
+    NO_IMPROVEMENT = "no improvement"
+    """Too many steps in a row brought no better candidate."""
+    TARGET_SCORE = "target score"
+    """A candidate that beats the baseline has the score that was wanted."""
+    OBJECTIVES = "objectives"
+    """The best candidate has what is required of each objective."""
+    CANDIDATES = "candidates"
+    """The pool is as large as it may be."""
+    STOPPER = "stopper"
+    """A function of the caller's said so."""
 
 
 _REACHED = {
@@ -46,6 +61,8 @@ _REACHED = {
 
 def reason_of(error: LimitReachedError) -> StopReason:
     """Return why a run ends that was ended by ``error``."""
+    if isinstance(error, StopFileFoundError):
+        return StopReason.STOP_FILE
     if isinstance(error, RunCancelledError):
         return StopReason.CANCELLED
     if isinstance(error, BudgetExhaustedError):

@@ -34,6 +34,8 @@ class RejectionReason(StrEnum):
     DOES_NOT_RENDER = "does not render"
     REFLECTION_FAILED = "reflection failed"
     NOT_BETTER = "not better"
+    TOO_DEAR = "too dear"
+    COPIED_ANSWER = "copied answer"
     UNSCORED = "unscored"
 
 

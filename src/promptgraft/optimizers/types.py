@@ -43,6 +43,7 @@ class GepaExample:
         params: what the prompt is bound to for this example.
         label: the ground truth, in whatever form the feedback function wants it. The model
             that is optimized never sees it.
+        critical: whether a candidate must not be worse here than what it replaces.
 
     Raises:
         ConfigError: ``id`` is no text, or ``params`` neither a tuple nor a list.
@@ -51,10 +52,37 @@ class GepaExample:
     id: str
     params: tuple[object, ...] = attrs.field(converter=_as_params)
     label: object = None
+    critical: bool = False
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str):
             raise ConfigError(f"id: expected text, found {shown(self.id)}")
+
+
+_NONE: Mapping[str, float] = FrozenMap()
+
+
+def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
+    if objectives is _NONE:
+        return _NONE
+    fault = named_numbers_fault(objectives)
+    if fault:
+        raise FeedbackError(f"objectives: {fault}")
+    return FrozenMap((name, float(value)) for name, value in objectives.items())
+
+
+def named_numbers_fault(given: object) -> str:
+    """Return what keeps ``given`` from being finite numbers by name; empty for nothing."""
+    if not isinstance(given, Mapping):
+        return f"expected numbers by name, found {shown(given)}"
+    for name, value in given.items():
+        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not isinstance(name, str) or not name or not usable or not is_finite(value):
+            return (
+                f"expected a finite number under each name, found {shown(value)} under "
+                f"{shown(name)}"
+            )
+    return ""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +93,8 @@ class RolloutFeedback:
         score: a finite number, the more the better; 1.0 counts as perfect by default.
         feedback: why, in words that help a writer to improve the prompt.
         eval_trace: a log of the evaluation, if there is one.
+        objectives: further scores by name, the more the better, for searches with several
+            objectives.
 
     Raises:
         FeedbackError: the score is no finite number, or feedback or trace no text.
@@ -73,6 +103,7 @@ class RolloutFeedback:
     score: float
     feedback: str
     eval_trace: str | None = None
+    objectives: Mapping[str, float] = attrs.field(default=_NONE, converter=_as_objectives)
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):

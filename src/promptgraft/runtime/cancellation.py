@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -32,6 +33,11 @@ class Cancellation:
         return self._is_set.is_set()
 
     @property
+    def look_every(self) -> float:
+        """Seconds after which whoever waits asks again; infinite when listening is enough."""
+        return math.inf
+
+    @property
     def reason(self) -> str:
         """Why, in a few words; empty while it is not set."""
         return self._reason
@@ -39,7 +45,7 @@ class Cancellation:
     def set(self, reason: str) -> None:
         """Ask for the end; the first reason counts. Listeners are called in this thread."""
         with self._lock:
-            if self.is_set:
+            if self._is_set.is_set():
                 return
             self._reason = reason
             self._is_set.set()
@@ -64,7 +70,7 @@ class Cancellation:
         """
         mark = object()
         with self._lock:
-            if not self.is_set:
+            if not self._is_set.is_set():
                 self._listeners[mark] = listener
                 return lambda: self._forget(mark)
         listener()

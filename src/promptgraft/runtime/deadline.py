@@ -46,6 +46,11 @@ class Deadline:
         return max(0.0, self.expires_at - self.clock.monotonic())
 
     @property
+    def look_every(self) -> float:
+        """Seconds after which whoever waits asks again, though ``remaining`` may be more."""
+        return math.inf if self.cancellation is None else self.cancellation.look_every
+
+    @property
     def expired(self) -> bool:
         """Whether no time is left."""
         return self.remaining <= 0

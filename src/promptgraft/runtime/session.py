@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.budget import Budget
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
 
 E = TypeVar("E")
@@ -24,6 +25,11 @@ class SessionProtocol(Protocol):
     @property
     def budget(self) -> Budget | None:
         """What calls of this evaluation are paid from; None for no limit."""
+        ...
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """When this evaluation ends, judging included; None for never."""
         ...
 
     def notify(self, notice: object) -> None:
@@ -55,6 +61,7 @@ class Session:
             happens in the session is seen outside it.
         budget: what calls are paid from.
         notices: publishes notices; ``bus`` does when it is None.
+        deadline: when the evaluation ends.
     """
 
     def __init__(
@@ -64,10 +71,12 @@ class Session:
         bus: EventBus | None = None,
         budget: Budget | None = None,
         notices: EventBus | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._tags: FrozenMap[str, str] = FrozenMap(tags or {})
         self._bus = bus
         self._budget = budget
+        self._deadline = deadline
         self._notices = notices or bus
         self._events: list[object] = []
         self._lock = threading.Lock()
@@ -79,6 +88,10 @@ class Session:
     @property
     def budget(self) -> Budget | None:
         return self._budget
+
+    @property
+    def deadline(self) -> Deadline | None:
+        return self._deadline
 
     def notify(self, notice: object) -> None:
         if self._notices is not None:

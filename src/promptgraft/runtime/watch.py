@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.runtime.budget import Budget
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import Session
 
@@ -26,6 +27,6 @@ class Watch:
     def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
         return type(self), ()
 
-    def session(self, *, tags: Mapping[str, str]) -> Session:
-        """Return the session of one evaluation."""
-        return Session(tags=tags, budget=self.budget, notices=self.notices)
+    def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
+        """Return the session of one evaluation, which ends at ``deadline``."""
+        return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import subprocess
 import sys
@@ -28,9 +29,9 @@ from promptgraft.errors import (
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Tool
 from promptgraft.runtime import Session
-from promptgraft.runtime.budget import Budget
+from promptgraft.runtime.budget import Budget, Charge
 from servers.anthropic_messages import AnthropicMessages
-from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always
+from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always, says
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
 from servers.provider import Provider
@@ -125,12 +126,14 @@ def server(family: Family) -> Iterator[LoopbackServer]:
 def test_tools_are_called_and_the_answer_is_parsed(family: Family, server: LoopbackServer) -> None:
     session = Session()
     prices = Prices({MODEL: ModelPrice(input=1, output=2)})
-    response = family.of(server, prices=prices).evaluate(prompt(), session=session)
+    adapter = family.of(server, prices=prices, headers={"x-team": "blue"})
+    response = adapter.evaluate(prompt(), session=session)
     assert (response.text, response.output) == ("yes", "yes")
     assert session.latest(PromptExecuted) == PromptExecuted(response=response)
     first, second = server.asked
     assert first.texts == ("## Task\n\nIs it so?", "## Note\n\né")
     assert second.results[0] == "found é"
+    assert second.headers["x-team"] == "blue"
     assert "there is no tool `lose`" in second.results[1]
     assert [found.error == "" for found in session.select_all(ToolInvoked)] == [True, False]
     counts = server.counts
@@ -180,6 +183,29 @@ def test_nothing_is_asked_when_the_budget_is_used_up(
         adapter.evaluate(prompt(), session=Session(budget=budget))
     assert server.counts.requests == 1
     assert budget.paid.tokens == server.counts.input_tokens + server.counts.output_tokens
+
+
+class Watched(Budget):
+    """A budget that remembers what was set aside."""
+
+    def __init__(self) -> None:
+        super().__init__(max_cost=Decimal(1))
+        self.seen: list[Charge] = []
+
+    def reserve(self, expected: Charge) -> None:
+        self.seen.append(expected)
+        super().reserve(expected)
+
+
+def test_the_price_of_a_request_is_set_aside_before_it_is_sent(
+    family: Family, server: LoopbackServer
+) -> None:
+    budget = Watched()
+    adapter = family.of(server, prices=Prices({MODEL: ModelPrice(input=2, output=0)}))
+    adapter.evaluate(prompt(), session=Session(budget=budget))
+    first, second = budget.seen
+    assert 0 < first.tokens < second.tokens < server.counts.input_tokens
+    assert first.cost == Decimal(2 * first.tokens) / 1_000_000
 
 
 def test_key_and_address_come_from_the_environment(
@@ -378,3 +404,37 @@ def test_no_sdk_is_loaded_before_something_is_asked() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+FORK = """
+import os, sys, warnings
+from promptgraft import AnthropicAdapter, MarkdownSection, Prompt, PromptTemplate, Session
+section = MarkdownSection(title="T", key="t", template="Go.")
+prompt = Prompt(PromptTemplate(ns="n", key="k", sections=[section]))
+adapter = AnthropicAdapter(sys.argv[1], api_key=sys.argv[2], base_url=sys.argv[3], timeout=5)
+print(adapter.evaluate(prompt, session=Session()).text, flush=True)
+warnings.simplefilter("ignore")
+before = adapter._line.caller(adapter._new_caller)
+if os.fork() == 0:
+    assert adapter._line.caller(adapter._new_caller) is not before  # sockets are not shared
+    print(adapter.evaluate(prompt, session=Session()).text, flush=True)
+    os._exit(0)
+assert os.wait()[1] == 0
+print(adapter.evaluate(prompt, session=Session()).text)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_an_adapter_answers_on_both_sides_of_a_fork() -> None:
+    with LoopbackServer(AnthropicMessages(), brain=says("hi")) as server:
+        command = [sys.executable, "-c", FORK, MODEL, KEY, server.base_url]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == ["hi", "hi", "hi"]
+
+
+def test_a_client_is_built_once(family: Family, server: LoopbackServer) -> None:
+    adapter = family.of(server)
+    adapter.evaluate(prompt(), session=Session())
+    first = adapter._line.caller(adapter._new_caller)
+    adapter.evaluate(prompt(), session=Session())
+    assert adapter._line.caller(adapter._new_caller) is first

@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import at_least, examples, json_option, read_tag
+from promptgraft.cli.options import (
+    at_least,
+    examples,
+    journal_option,
+    json_option,
+    quiet_option,
+    read_tag,
+)
 
 
 @click.command(
@@ -52,13 +59,9 @@ from promptgraft.cli.options import at_least, examples, json_option, read_tag
     callback=read_tag,
     help="The tag that gets the winner.",
 )
-@click.option(
-    "--journal",
-    metavar="FILE",
-    help="Keeps every answer, so that the same command goes on after an interruption.",
-)
+@journal_option
 @json_option
-@click.option("--quiet", "-q", is_flag=True, help="Show no progress, only the summary.")
+@quiet_option
 def command(
     *,
     seed: int,
@@ -77,9 +80,10 @@ def command(
     store. What the tag held before is replaced; its history stays.
     """
     from promptgraft.cli.demo.report import print_report, report_json
-    from promptgraft.cli.demo.run import MODEL, DemoSettings, conclude_demo, run_demo
+    from promptgraft.cli.demo.run import DemoSettings, conclude_demo, run_demo
     from promptgraft.cli.output import Screen, print_json
     from promptgraft.cli.progress import progress_for
+    from promptgraft.cli.running import MODEL
 
     settings = DemoSettings(
         seed=seed, budget=budget, workers=workers, store=store, tag=tag, journal=journal

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 
-from promptgraft.cli.demo.run import MODEL, DemoOutcome
+from promptgraft.cli.demo.run import DemoOutcome
 from promptgraft.cli.diff import parts_json, print_parts
 from promptgraft.cli.entry import ShownEntry, entry_json, shown_entries
+from promptgraft.cli.figures import (
+    Scores,
+    figures_json,
+    pareto_scores,
+    print_figures,
+    print_scores,
+    scores_json,
+)
 from promptgraft.cli.output import Screen
+from promptgraft.cli.running import MODEL
 from promptgraft.cli.stored import revision_json_or_none, short
-from promptgraft.cli.text import counted, difference, score
-
-_Scores = tuple[float | None, float | None]
+from promptgraft.cli.text import counted
 
 
 def print_report(screen: Screen, outcome: DemoOutcome) -> None:
@@ -23,37 +29,25 @@ def print_report(screen: Screen, outcome: DemoOutcome) -> None:
     screen.line(f"GEPA on the {MODEL}, seed {outcome.settings.seed}")
     print_parts(screen, outcome.parts, cropped=True)
     screen.line()
-    _print_scores(screen, outcome)
+    print_scores(
+        screen,
+        [
+            (
+                "D_pareto",
+                pareto_scores(result),
+                f"{counted(len(result.pareto_ids), 'ticket')}, searched on",
+            ),
+            (
+                "held-out",
+                _held_out(outcome),
+                f"{counted(len(outcome.example.held_out), 'ticket')}, never seen",
+            ),
+        ],
+    )
     screen.line()
-    _print_figures(screen, outcome)
+    print_figures(screen, result, outcome.config.rollout_budget)
     screen.line()
     _print_kept(screen, outcome)
-
-
-def _print_scores(screen: Screen, outcome: DemoOutcome) -> None:
-    searched = f"{counted(len(outcome.result.pareto_ids), 'ticket')}, searched on"
-    unseen = f"{counted(len(outcome.example.held_out), 'ticket')}, never seen"
-    screen.line("           baseline   best    gain")
-    for name, scores, what in (
-        ("D_pareto", _pareto(outcome), searched),
-        ("held-out", _held_out(outcome), unseen),
-    ):
-        before, after = (f"{score(value):>5}" for value in scores)
-        screen.line(f"{name:9}     {before}  {after}  {difference(*scores):>6}  {what}")
-
-
-def _print_figures(screen: Screen, outcome: DemoOutcome) -> None:
-    result = outcome.result
-    rejected = ", ".join(f"{number} {reason}" for reason, number in _rejected(outcome).items())
-    used = f"{result.total_rollouts} of {outcome.config.rollout_budget} rollouts"
-    screen.fields(
-        [
-            ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
-            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
-            ("accepted", counted(result.accepted_mutations, "mutation")),
-            ("rejected", rejected or "none"),
-        ]
-    )
 
 
 def _print_kept(screen: Screen, outcome: DemoOutcome) -> None:
@@ -101,21 +95,11 @@ def report_json(outcome: DemoOutcome) -> object:
         "model_identity": outcome.identity,
         "prompt": _prompt(outcome),
         "seed": outcome.settings.seed,
-        "run_id": result.run_id,
-        "improved": result.improved,
-        "stop": {"reason": result.stop_reason, "detail": result.stop_detail},
+        **figures_json(result, outcome.config.rollout_budget),
         "scores": {
-            "pareto": _scores_json(_pareto(outcome), len(result.pareto_ids)),
-            "held_out": _scores_json(_held_out(outcome), len(outcome.example.held_out)),
+            "pareto": scores_json(pareto_scores(result), len(result.pareto_ids)),
+            "held_out": scores_json(_held_out(outcome), len(outcome.example.held_out)),
         },
-        "rollouts": {
-            "used": result.total_rollouts,
-            "budget": outcome.config.rollout_budget,
-            "unscored": result.unscored_rollouts,
-        },
-        "reflections": result.total_reflections,
-        "steps": result.steps,
-        "mutations": {"accepted": result.accepted_mutations, "rejected": _rejected(outcome)},
         "winner": [entry_json(shown) for shown in _winner(outcome)],
         "parts": parts_json(outcome.parts, checked=True),
         "stored": {
@@ -133,23 +117,8 @@ def _winner(outcome: DemoOutcome) -> tuple[ShownEntry, ...]:
     return shown_entries(outcome.result.best_override, outcome.example.template.descriptor)
 
 
-def _scores_json(scores: _Scores, examples: int) -> dict[str, float | None]:
-    before, after = scores
-    gain = None if before is None or after is None else after - before
-    return {"baseline": before, "best": after, "gain": gain, "examples": examples}
-
-
-def _pareto(outcome: DemoOutcome) -> _Scores:
-    return outcome.result.baseline_pareto_mean, outcome.result.best_pareto_mean
-
-
-def _held_out(outcome: DemoOutcome) -> _Scores:
+def _held_out(outcome: DemoOutcome) -> Scores:
     return outcome.measured.baseline, outcome.measured.best
-
-
-def _rejected(outcome: DemoOutcome) -> dict[str, int]:
-    counts = Counter(str(rejection.reason) for rejection in outcome.result.rejections)
-    return dict(counts.most_common())
 
 
 def _prompt(outcome: DemoOutcome) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 
 import attrs
 
@@ -14,6 +13,7 @@ from promptgraft.cli.demo.kept import Kept, keep, place_for
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.cli.progress import Progress
+from promptgraft.cli.running import MODEL, carry_out, complaint, exit_code_of_run
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
@@ -22,17 +22,14 @@ from promptgraft.errors import (
     RunCancelledError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.journal import FileJournal
 from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import Candidate, GepaConfig, GepaOptimizer, GepaResult
-from promptgraft.optimizers.gepa.pool import mean_score
+from promptgraft.optimizers.gepa import Candidate, GepaConfig, GepaResult, OptimizationJob
+from promptgraft.optimizers.gepa.scores import mean_score
 from promptgraft.optimizers.prompt_rollout import PromptRollout
 from promptgraft.optimizers.rollouts import AbandonedRolloutError
 from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
-from promptgraft.runtime import Cancellation, EventBus
-
-MODEL = "embedded offline model"
+from promptgraft.runtime import Cancellation
 
 
 class InterruptedRunError(LimitReachedError):
@@ -109,20 +106,18 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
     kept = place_for(example.template.descriptor, settings.tag, settings.store)
     with (
         progress,
-        _executor(settings.workers) as executor,
         _interruptible(settings.journal) as cancellation,
     ):
         progress.say(
             f"the winner will be kept under tag `{settings.tag}` in {kept.store.root_path}"
         )
-        result = _search(
-            example,
-            config,
-            adapter=adapter,
-            settings=settings,
-            executor=executor,
-            cancellation=cancellation,
+        context = OptimizationContext(adapter, overrides_tag=settings.tag)
+        result = carry_out(
+            OptimizationJob(Prompt(example.template), context, config),
             progress=progress,
+            cancellation=cancellation,
+            workers=settings.workers,
+            journal=settings.journal,
         )
         cancellation.check()
         progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
@@ -148,16 +143,13 @@ def conclude_demo(outcome: DemoOutcome) -> ExitCode:
     if outcome.kept.problem:
         complain(f"the winner is not stored: {outcome.kept.problem}")
         return ExitCode.WRONG_USE
-    if result.stop_reason is StopReason.PROVIDER_FAILED:
-        complain(f"the provider failed: {result.stop_detail}")
-        return ExitCode.PROVIDER_FAILED
-    if result.stop_reason is StopReason.DEADLINE:
-        complain(f"stopped early: {result.stop_detail}")
-        return ExitCode.STOPPED_EARLY
+    if problem := complaint(result):
+        complain(problem)
+        return exit_code_of_run(result)
     if outcome.measured.fault is not None:
         complain(f"the held-out tickets are not measured: {outcome.measured.fault}")
         return exit_code_of(outcome.measured.fault)
-    return ExitCode.OK if result.improved else ExitCode.NOT_IMPROVED
+    return exit_code_of_run(result)
 
 
 def _config(example: Example, settings: DemoSettings) -> GepaConfig:
@@ -185,15 +177,6 @@ def _config(example: Example, settings: DemoSettings) -> GepaConfig:
 
 
 @contextlib.contextmanager
-def _executor(workers: int) -> Iterator[Executor | None]:
-    if workers == 1:
-        yield None
-        return
-    with ThreadPoolExecutor(max_workers=workers) as executor:
-        yield executor
-
-
-@contextlib.contextmanager
 def _interruptible(journal: str | None) -> Iterator[Cancellation]:
     try:
         with cancelled_by_signals() as cancellation:
@@ -202,31 +185,6 @@ def _interruptible(journal: str | None) -> Iterator[Cancellation]:
     except (KeyboardInterrupt, RunCancelledError):
         again = f"; the same command goes on from {journal}" if journal else ""
         raise InterruptedRunError(f"interrupted, nothing was stored{again}") from None
-
-
-def _search(
-    example: Example,
-    config: GepaConfig,
-    *,
-    adapter: OfflineAdapter,
-    settings: DemoSettings,
-    executor: Executor | None,
-    cancellation: Cancellation,
-    progress: Progress,
-) -> GepaResult:
-    bus = EventBus()
-    bus.subscribe(object, progress.on_event)
-    with contextlib.ExitStack() as held:
-        path = settings.journal
-        context = OptimizationContext(
-            adapter=adapter,
-            overrides_tag=settings.tag,
-            event_bus=bus,
-            cancellation=cancellation,
-            executor=executor,
-            journal=held.enter_context(FileJournal(path)) if path is not None else None,
-        )
-        return GepaOptimizer(context, config).optimize(Prompt(example.template))
 
 
 def _measure(

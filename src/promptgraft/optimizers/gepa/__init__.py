@@ -1,7 +1,9 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
+from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
+from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import (
     GepaExampleGenerated,
     GepaMergeAccepted,
@@ -13,8 +15,12 @@ from promptgraft.optimizers.gepa.events import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
     GepaRolloutCompleted,
+    GepaStopFileRemoved,
 )
+from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.optimizers.gepa.optimizer import GepaOptimizer
+from promptgraft.optimizers.gepa.plan import RolePlan, RunPlan
 from promptgraft.optimizers.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.optimizers.types import (
     Candidate,
@@ -27,9 +33,12 @@ from promptgraft.optimizers.types import (
 )
 
 __all__ = [
+    "AcceptancePolicy",
     "Candidate",
+    "Confirmation",
     "ExampleFormatter",
     "FeedbackFn",
+    "FrontierType",
     "GeneratedTaskExample",
     "GepaConfig",
     "GepaExample",
@@ -45,8 +54,15 @@ __all__ = [
     "GepaOptimizer",
     "GepaResult",
     "GepaRolloutCompleted",
+    "GepaStopFileRemoved",
+    "MinGain",
+    "OptimizationJob",
+    "Paired",
+    "RolePlan",
     "RolloutFeedback",
     "RolloutRecord",
+    "RunPlan",
+    "Strict",
     "ToolExampleTarget",
     "TraceFormatter",
 ]

@@ -24,8 +24,18 @@ class Sizes(Protocol):
     """What of the settings decides how many rollouts a run takes."""
 
     @property
+    def trial_size(self) -> int:
+        """Rollouts of parent and child on a minibatch, all repeats included."""
+        ...
+
+    @property
     def batch_size(self) -> int:
         """Examples that a proposal is tried on."""
+        ...
+
+    @property
+    def confirmation_size(self) -> int:
+        """Rollouts that are kept for confirming the winner."""
         ...
 
     @property
@@ -77,19 +87,21 @@ def rollouts_for(proposals: int, sizes: Sizes) -> int:
     """
     pareto = sizes.pareto_set_size
     merges = min(sizes.merges, max(0, proposals - 2))
-    return pareto + proposals * (2 * sizes.batch_size + pareto) + merges * pareto
+    steps = proposals * (sizes.trial_size + pareto)
+    return pareto + steps + merges * pareto + sizes.confirmation_size
 
 
 def affordable(rollouts: int, sizes: Sizes) -> Affordable:
     """Return what ``rollouts`` pay for, by the rules of the loop.
 
-    The baseline takes D_pareto once. A step is begun only while the budget pays for all of it:
-    a minibatch for the parent, one for the child, and D_pareto for an accepted child. A refused
-    child leaves the last of these unused, a reply that gives no child the last two.
+    The baseline takes D_pareto once, confirming a winner what its policy wants. A step is begun
+    only while the budget pays for all of it: a minibatch for the parent, one for the child, both
+    again for every repeat, and D_pareto for an accepted child. A refused child leaves the last
+    of these unused, a reply that gives no child all but the first.
     """
     batch, pareto = sizes.batch_size, sizes.pareto_set_size
-    step = 2 * batch + pareto
-    left = rollouts - pareto
+    step = sizes.trial_size + pareto
+    left = rollouts - pareto - sizes.confirmation_size
     if left < step:
         return Affordable(if_accepted=0, if_refused=0, steps=0)
     accepted = 0

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.formatting import default_example_formatter, default_trace_formatter
+from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, Strict
 from promptgraft.optimizers.gepa.budgets import Auto, auto_budget
 from promptgraft.optimizers.gepa.config_checks import check_config, check_sizes
 from promptgraft.optimizers.gepa.config_fields import (
     ToolExampleTarget,
     as_auto,
-    as_dollars,
+    as_cost_limit,
     as_examples,
+    as_frontier,
     as_names,
+    as_rollout_cost,
     as_sections,
+    as_stoppers,
     as_targets,
     as_task_examples,
+    as_thresholds,
+    as_weights,
 )
+from promptgraft.optimizers.gepa.frontier import FrontierType
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -31,6 +40,7 @@ from promptgraft.optimizers.modules import (
     ToolModule,
 )
 from promptgraft.optimizers.prompt_rollout import OnError, Scoring
+from promptgraft.optimizers.stoppers import StopFile, Stopper
 from promptgraft.optimizers.types import (
     ExampleFormatter,
     FeedbackFn,
@@ -55,6 +65,10 @@ class GepaConfig:
             at most by the calls in flight. Needs models whose prices are known.
         max_tokens: tokens that the run may use, sent and received; the same.
         timeout: seconds that the run may take.
+        stoppers: what else ends the run, asked between steps in this order: ``MaxProposals``,
+            ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
+            ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
+            words or None.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
@@ -78,6 +92,21 @@ class GepaConfig:
             source included.
         example_mutation_rate: share of the steps that change an example rather than an
             instruction, 0 to 1, where there are both.
+        acceptance: when a child is better than its parent: ``Strict()``, ``MinGain(gain)``, or
+            ``Paired()`` for scores with noise, which also confirms the winner.
+        frontier_type: in what candidates are compared when a parent is chosen: ``"instance"``
+            (the examples), ``"objective"``, ``"hybrid"`` or ``"cartesian"``.
+        weights: makes the score the weighted mean of objectives: ``{"score": 0.8, "tokens":
+            0.2}`` or ``"score=0.8,tokens=0.2"``. ``score`` is the feedback's own; ``tokens``,
+            ``cost`` and ``seconds`` are measured against the baseline, less is better; others
+            are the feedback's objectives.
+        required_objectives: the least mean on D_pareto that a winner must have in an objective.
+        max_prompt_chars: longest rendered prompt that a candidate may lead to.
+        max_rollout_cost: US dollars that one rollout of a candidate may cost.
+        max_copied_words: an instruction that carries this many words in a row of a training
+            answer is refused; None for no guard.
+        history_top_k: how many better answers of earlier candidates to the same example the
+            reflector is shown, of those that the run has seen on D_feedback.
         shuffle_examples: shuffle the data by ``seed`` before it is split.
         perfect_score: a score that leaves nothing to learn.
         max_example_chars: longest input or answer that the reflector is shown.
@@ -102,9 +131,10 @@ class GepaConfig:
     auto: Auto | None = attrs.field(default=None, converter=as_auto)
     rollout_budget: int = 0
     max_reflections: int | None = None
-    max_cost: Decimal | None = attrs.field(default=None, converter=as_dollars)
+    max_cost: Decimal | None = attrs.field(default=None, converter=as_cost_limit)
     max_tokens: int | None = None
     timeout: float | None = None
+    stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
     minibatch_size: int
     pareto_set_size: int
     target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)
@@ -126,6 +156,14 @@ class GepaConfig:
     enable_example_generation: bool = False
     max_task_examples_per_section: int = 5
     example_mutation_rate: float = 0.3
+    acceptance: AcceptancePolicy = attrs.field(factory=Strict)
+    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
+    weights: Mapping[str, float] = attrs.field(factory=dict, converter=as_weights)
+    required_objectives: Mapping[str, float] = attrs.field(factory=dict, converter=as_thresholds)
+    max_prompt_chars: int | None = None
+    max_rollout_cost: Decimal | None = attrs.field(default=None, converter=as_rollout_cost)
+    max_copied_words: int | None = 8
+    history_top_k: int = 0
     shuffle_examples: bool = False
     perfect_score: float = 1.0
     max_example_chars: int = 6_000
@@ -162,7 +200,22 @@ class GepaConfig:
     @property
     def step_size(self) -> int:
         """Rollouts of a step that ends with an accepted candidate."""
-        return 2 * self.batch_size + self.pareto_set_size
+        return self.trial_size + self.pareto_set_size
+
+    @property
+    def trial_size(self) -> int:
+        """Rollouts of parent and child on a minibatch, all repeats included."""
+        return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
+
+    @property
+    def confirmation_size(self) -> int:
+        """Rollouts that are kept for confirming the winner."""
+        return 2 * self.pareto_set_size * self.acceptance.confirmations
+
+    @property
+    def stop_files(self) -> tuple[Path, ...]:
+        """The files that end the run when they are there."""
+        return tuple(stopper.path for stopper in self.stoppers if isinstance(stopper, StopFile))
 
     @property
     def scoring(self) -> Scoring:

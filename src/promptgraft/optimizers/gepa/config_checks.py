@@ -28,6 +28,7 @@ _LEAST = {
     "max_failed_reflections": 1,
     "max_idle_steps": 1,
     "max_merge_invocations": 0,
+    "history_top_k": 0,
     "max_task_examples_per_section": 1,
 }
 
@@ -50,6 +51,7 @@ def check_config(config: GepaConfig) -> None:
     check_sizes(config)
     _check_numbers(config)
     _check_limits(config)
+    _check_objectives(config)
     _check_choices(config)
     _check_targets(config)
     _check_budget(config)
@@ -99,7 +101,27 @@ def _check_limits(config: GepaConfig) -> None:
     raise ConfigError(f"timeout: expected seconds above 0, found {shown(timeout)}")
 
 
+def _check_objectives(config: GepaConfig) -> None:
+    _whole("max_prompt_chars", config.max_prompt_chars)
+    _whole("max_copied_words", config.max_copied_words)
+    dearest = config.max_rollout_cost
+    if dearest is not None and not (dearest.is_finite() and dearest > 0):
+        raise ConfigError(f"max_rollout_cost: expected US dollars above 0, found {shown(dearest)}")
+    policy: object = config.acceptance
+    if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
+        raise ConfigError(
+            "acceptance: expected a policy such as Strict(), MinGain(0.05) or Paired(), "
+            f"found {shown(policy)}"
+        )
+
+
 def _check_choices(config: GepaConfig) -> None:
+    for position, stopper in enumerate(config.stoppers):
+        if isinstance(stopper, type) or not callable(stopper):
+            raise ConfigError(
+                f"stoppers[{position}]: expected a stopper such as MaxProposals(30), or a "
+                f"function of the run's state, found {shown(stopper)}"
+            )
     for name in ("feedback_fn", "example_formatter", "trace_formatter"):
         value = getattr(config, name)
         optional = name != "feedback_fn"
@@ -176,11 +198,13 @@ def _check_budget(config: GepaConfig) -> None:
             f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
             "leave one of them out"
         )
-    least = config.pareto_set_size + config.step_size
+    least = config.pareto_set_size + config.step_size + config.confirmation_size
     if config.rollout_budget < least:
+        confirming = config.confirmation_size
+        last = f", confirming the winner {confirming}" if confirming else ""
         raise ConfigError(
             f"rollout_budget: expected at least {least} (the baseline takes "
-            f"{config.pareto_set_size} rollouts, one step up to {config.step_size}), "
+            f"{config.pareto_set_size} rollouts, one step up to {config.step_size}{last}), "
             f"found {config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
         )
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.budgets import Auto
-from promptgraft.optimizers.types import GepaExample
+from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.stoppers import Stopper
+from promptgraft.optimizers.types import GepaExample, named_numbers_fault
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.serde import shown
 
@@ -57,6 +61,13 @@ def as_examples(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
     return tuple(examples)
 
 
+def as_stoppers(stoppers: Iterable[Stopper]) -> tuple[Stopper, ...]:
+    """Return stoppers as a tuple."""
+    expected = "stoppers: expected a sequence of stoppers such as (MaxProposals(30),)"
+    _check_sequence(stoppers, expected)
+    return tuple(stoppers)
+
+
 def as_auto(size: object) -> Auto | None:
     """Return a size by its name."""
     if size is None:
@@ -66,8 +77,66 @@ def as_auto(size: object) -> Auto | None:
     raise ConfigError(f"auto: expected 'light', 'medium' or 'heavy', found {shown(size)}")
 
 
-def as_dollars(amount: object) -> Decimal | None:
-    """Return an exact amount of money."""
+def as_frontier(kind: object) -> FrontierType:
+    """Return what the cells of the frontier are, by name."""
+    if isinstance(kind, str) and kind in tuple(FrontierType):
+        return FrontierType(kind)
+    names = ", ".join(repr(str(known)) for known in FrontierType)
+    raise ConfigError(f"frontier_type: expected one of {names}, found {shown(kind)}")
+
+
+def as_weights(weights: Mapping[str, float] | str) -> Mapping[str, float]:
+    """Return weights by objective; ``"score=0.8,tokens=0.2"`` is read too."""
+    found = _numbers("weights", weights)
+    for name, weight in found.items():
+        if not 0 < weight < math.inf:
+            raise ConfigError(f"weights: `{name}`: expected a number above 0, found {weight!r}")
+    return found
+
+
+def as_thresholds(thresholds: Mapping[str, float] | str) -> Mapping[str, float]:
+    """Return the least means by objective, written as weights are."""
+    return _numbers("required_objectives", thresholds)
+
+
+def _numbers(what: str, given: Mapping[str, float] | str) -> Mapping[str, float]:
+    if isinstance(given, str):
+        given = _read_numbers(what, given)
+    if fault := named_numbers_fault(given):
+        raise ConfigError(f"{what}: {fault}")
+    return FrozenMap(given)
+
+
+def _read_numbers(what: str, text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, sign, number = part.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            sign = ""
+            value = 0.0
+        if not sign:
+            raise ConfigError(
+                f"{what}: expected text such as 'score=0.8,tokens=0.2', found {part!r}"
+            )
+        if name.strip() in found:
+            raise ConfigError(f"{what}: `{name.strip()}` is named twice")
+        found[name.strip()] = value
+    return found
+
+
+def as_cost_limit(amount: object) -> Decimal | None:
+    """Return the money of a run, exactly."""
+    return _as_dollars("max_cost", amount)
+
+
+def as_rollout_cost(amount: object) -> Decimal | None:
+    """Return the money of a rollout, exactly."""
+    return _as_dollars("max_rollout_cost", amount)
+
+
+def _as_dollars(name: str, amount: object) -> Decimal | None:
     if amount is None or isinstance(amount, Decimal):
         return amount
     if isinstance(amount, (int, float, str)) and not isinstance(amount, bool):
@@ -75,7 +144,7 @@ def as_dollars(amount: object) -> Decimal | None:
             return Decimal(str(amount))
         except InvalidOperation:
             pass
-    raise ConfigError(f"max_cost: expected US dollars such as 2.50, found {shown(amount)}")
+    raise ConfigError(f"{name}: expected US dollars such as 2.50, found {shown(amount)}")
 
 
 def _check_sequence(values: object, expected: str) -> None:

@@ -26,9 +26,6 @@ CHARS_PER_TOKEN = 4
 FEEDBACK_CHARS = 1_000
 """Length that feedback is taken to have: nobody knows what a feedback function will write."""
 
-_LONG = "x" * 10_000
-"""As long as the longest problem and the longest refused reply, which are clipped."""
-
 
 def tokens_of(chars: int) -> int:
     """Return how many tokens a text of so many characters has, about."""
@@ -69,11 +66,13 @@ def longest_question(
     """
     baseline = target.baseline()
     record = _longest_record(target, config, answer)
+    # Longer than what is shown of a refused reply and of the reason, which are clipped.
+    refused = "x" * (config.max_part_chars + 10_000)
     longest = 0
     for module in target.modules:
         description = target.describe(module, baseline)
         params = reflection_params(
-            description, [record] * config.batch_size, problem=_LONG, previous=_LONG
+            description, [record] * config.batch_size, problem=refused, previous=refused
         )
         question = meta_prompts[description.meta_prompt].bind(params).render()
         longest = max(longest, len(question.text))

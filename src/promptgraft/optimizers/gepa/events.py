@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 
@@ -35,6 +36,17 @@ class GepaOptimizationStarted:
     pareto_size: int
     modules: tuple[str, ...]
     plan: RunPlan
+
+
+@attrs.frozen(kw_only=True)
+class GepaStopFileRemoved:
+    """A stop file was there when the run began, left behind by an earlier one.
+
+    Attributes:
+        path: where it was.
+    """
+
+    path: Path
 
 
 @attrs.frozen(kw_only=True)

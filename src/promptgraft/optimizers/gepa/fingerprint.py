@@ -52,6 +52,16 @@ def fingerprint_of(
         "max_task_examples_per_section": config.max_task_examples_per_section,
         "example_mutation_rate": config.example_mutation_rate,
         "on_error": config.on_error,
+        "acceptance": _ADDRESS.sub("", repr(config.acceptance)),
+        "frontier_type": config.frontier_type,
+        "weights": dict(config.weights),
+        "required_objectives": dict(config.required_objectives),
+        "max_prompt_chars": config.max_prompt_chars,
+        "max_rollout_cost": None
+        if config.max_rollout_cost is None
+        else str(config.max_rollout_cost),
+        "max_copied_words": config.max_copied_words,
+        "history_top_k": config.history_top_k,
         "max_example_chars": config.max_example_chars,
         "max_trace_chars": config.max_trace_chars,
         "max_part_chars": config.max_part_chars,
@@ -67,7 +77,7 @@ def fingerprint_of(
 def example_digest(example: GepaExample) -> HexDigest:
     """Return the SHA-256 over parameters and label of an example."""
     params = [_plain_or_repr(param) for param in example.params]
-    return digest([params, _plain_or_repr(example.label)])
+    return digest([params, _plain_or_repr(example.label), example.critical])
 
 
 def _template_digest(template: PromptTemplate[object]) -> HexDigest:

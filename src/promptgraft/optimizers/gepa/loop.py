@@ -6,63 +6,51 @@ the same path to the same place, and goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import attrs
+from collections.abc import Callable, Sequence
 
 from promptgraft.errors import (
     LimitReachedError,
     PermanentProviderError,
 )
 from promptgraft.optimizers.answers import Answers
+from promptgraft.optimizers.gepa.comparing import Compared, Comparer
 from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.events import (
-    GepaExampleGenerated,
-    GepaMutationAccepted,
-    GepaMutationProposed,
-    GepaMutationRejected,
-)
+from promptgraft.optimizers.gepa.confirming import Confirmation, confirm
+from promptgraft.optimizers.gepa.copying import AnswerGuard
+from promptgraft.optimizers.gepa.history import History
+from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.merging import Merger
-from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.gepa.pool import Pool, Score, mean_score
-from promptgraft.optimizers.gepa.prompts import reply_tag
+from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.optimizers.gepa.patience import Patience
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.proposing import Proposer
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.selection import Choices
+from promptgraft.optimizers.gepa.steps import Proposed, Step
+from promptgraft.optimizers.gepa.stops import Stops
+from promptgraft.optimizers.gepa.telling import Rejections, tell_accepted
 from promptgraft.optimizers.gepa.trials import Emit, Trials
-from promptgraft.optimizers.modules import GenerationModule, Module, owner_of
+from promptgraft.optimizers.modules import Module, owner_of
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
+from promptgraft.optimizers.target import Target
 from promptgraft.optimizers.types import (
     Candidate,
     GepaExample,
-    ModuleDescription,
     RolloutRecord,
 )
 from promptgraft.runtime.deadline import Deadline
 
-_ATTEMPTS = 2
-_NOTHING_NEW = {RejectionReason.UNCHANGED, RejectionReason.DUPLICATE}
+_ENDS = set(StopReason) - {
+    StopReason.PROVIDER_FAILED,
+    StopReason.DEADLINE,
+    StopReason.CANCELLED,
+    StopReason.STOP_FILE,
+    StopReason.COST,
+    StopReason.TOKENS,
+}
+"""Reasons that leave the means to confirm a winner."""
+
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
-
-
-@attrs.frozen(kw_only=True)
-class _Step:
-    """What a step has settled on before anything is proposed."""
-
-    number: int
-    parent: int
-    module: Module
-    description: ModuleDescription
-    minibatch: tuple[GepaExample, ...]
-    records: tuple[RolloutRecord, ...]
-
-
-@attrs.frozen
-class _Proposed:
-    """A child that may be tried, and the text that it was made from."""
-
-    candidate: Candidate
-    text: str
 
 
 class GepaLoop:
@@ -76,6 +64,7 @@ class GepaLoop:
         answers: what is recorded already, and where new answers go.
         trials: makes rollouts.
         reflector: makes proposals.
+        stops: the user's reasons to stop.
         deadline: when to stop.
         emit: is told of every event.
     """
@@ -90,6 +79,7 @@ class GepaLoop:
         answers: Answers,
         trials: Trials,
         reflector: Reflector,
+        stops: Stops,
         deadline: Deadline | None,
         emit: Emit,
     ) -> None:
@@ -99,13 +89,29 @@ class GepaLoop:
         self._feedback = feedback
         self._answers = answers
         self._trials = trials
-        self._reflector = reflector
+        self._stops = stops
         self._deadline = deadline
         self._emit = emit
         self._choices = Choices(
             config.seed, target.modules, example_rate=config.example_mutation_rate
         )
         self._tried: set[str] = set()
+        self._patience = Patience(config)
+        self._scorer = Scorer(config.weights)
+        self._history = History(config.history_top_k, self._scorer)
+        self.rejections = Rejections(emit)
+        self._proposer = Proposer(
+            target,
+            reflector=reflector,
+            guard=AnswerGuard(feedback, config.max_copied_words),
+            history=self._history,
+            tried=self._tried,
+            patience=self._patience,
+            rejections=self.rejections,
+            emit=emit,
+        )
+        self._comparer = Comparer(config, trials=trials, scorer=self._scorer, history=self._history)
+        self._members = Members(config, pareto, self._scorer)
         self._merger = Merger(
             config,
             target,
@@ -113,13 +119,24 @@ class GepaLoop:
             trials=trials,
             choices=self._choices,
             tried=self._tried,
+            members=self._members,
             emit=emit,
         )
-        self._idle_steps = 0
-        self._failed_reflections = 0
-        self.pool = Pool(len(pareto))
-        self.rejections: list[GepaMutationRejected] = []
+        self.confirmation: Confirmation | None = None
         self.steps = 0
+        self._proposals = 0
+
+    @property
+    def pool(self) -> Pool:
+        """The candidates so far."""
+        return self._members.pool
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the best candidate may be called a winner, as far as the policy asks."""
+        if not self._config.acceptance.confirmations:
+            return True
+        return self.confirmation is not None and self.confirmation.confirmed
 
     @property
     def unscored(self) -> int:
@@ -133,13 +150,34 @@ class GepaLoop:
             FeedbackError, BindingError: the caller's fault, at once.
             JournalError: the journal cannot be used.
         """
+        ended = self._ended(self._search)
+        if ended[0] in _ENDS and self.pool.best and self._config.acceptance.confirmations:
+            return self._ended(self._confirm, otherwise=ended)
+        return ended
+
+    def _search(self) -> None:
+        self._evaluate_baseline()
+        while True:
+            self._check_limits()
+            self.steps += 1
+            self._step()
+            self._answers.sync()
+
+    def _confirm(self) -> None:
+        self.confirmation = confirm(
+            self.pool,
+            self._pareto,
+            policy=self._config.acceptance,
+            trials=self._trials,
+            scorer=self._scorer,
+        )
+
+    def _ended(
+        self, work: Callable[[], None], otherwise: tuple[StopReason, str] | None = None
+    ) -> tuple[StopReason, str]:
+        """Return why ``work`` ended; ``otherwise`` when it came to its own end."""
         try:
-            self._evaluate_baseline()
-            while True:
-                self._check_limits()
-                self.steps += 1
-                self._step()
-                self._answers.sync()
+            work()
         except RunStoppedError as stop:
             if stop.reason not in _STOPPED_BY_FAULTS:
                 self._answers.accept_faults()
@@ -150,23 +188,27 @@ class GepaLoop:
             return reason_of(error), str(error)
         finally:
             self._answers.sync()
+        assert otherwise is not None  # noqa: S101 - a search ends by raising
+        return otherwise
 
     def _evaluate_baseline(self) -> None:
         baseline = self._target.baseline()
         self._tried.add(baseline.digest)
-        scores: list[Score] = [None] * len(self._pareto)
+        records: Sequence[RolloutRecord] = ()
         try:
-            records = self._trials.make("baseline", baseline, self._pareto)
-            scores = [record.score for record in records]
+            made = self._trials.make("baseline", baseline, self._pareto)
+            self._scorer.learn(made)
+            records = made
         finally:
             # A run that stops this early still has a best candidate.
-            self.pool.add(baseline, scores)
+            self._members.join(baseline, records)
 
     def _check_limits(self) -> None:
         if self._is_perfect():
             raise RunStoppedError(
                 StopReason.PERFECT, "the best candidate is perfect on every validation example"
             )
+        self._stops.check(self.pool, steps=self.steps, proposals=self._proposals)
         if self._deadline is not None:
             self._deadline.check()
         self._trials.check()
@@ -179,6 +221,10 @@ class GepaLoop:
                 f"one more step may take {config.step_size}",
             )
 
+    def _is_imperfect(self, record: RolloutRecord) -> bool:
+        score = self._scorer.score(record)
+        return score is not None and score < self._config.perfect_score
+
     def _is_perfect(self) -> bool:
         scores = self.pool.scores_of(self.pool.best)
         return all(score is not None and score >= self._config.perfect_score for score in scores)
@@ -188,26 +234,27 @@ class GepaLoop:
         candidate = self.pool.candidate(parent)
         minibatch = self._choices.minibatch(self._feedback, self._config.batch_size)
         records = self._trials.make(f"step/{self.steps}/parent", candidate, minibatch)
-        if not any(_imperfect(record, self._config.perfect_score) for record in records):
-            self._idle("in the last minibatches every answer with a score was perfect")
+        if not any(map(self._is_imperfect, records)):
+            self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
         module = self._choices.module(lambda module: self._is_worth(module, candidate, records))
         if module is None:
-            self._idle("no part that may change was shown to the model")
+            self._patience.idle("no part that may change was shown to the model")
             return
-        step = _Step(
+        step = Step(
             number=self.steps,
             parent=parent,
+            candidate=candidate,
             module=module,
             description=self._target.describe(module, candidate),
             minibatch=minibatch,
             records=records,
         )
-        proposed = self._propose(step)
+        proposed = self._proposer.propose(step)
         if proposed is None:
             return
-        self._idle_steps = 0
-        self._failed_reflections = 0
+        self._patience.renew()
+        self._proposals += 1
         self._tried.add(proposed.candidate.digest)
         if self._try(step, proposed) and self._config.enable_merge:
             self._merger.attempt(self.pool, self.steps)
@@ -220,153 +267,23 @@ class GepaLoop:
         shown = part is None or any(part not in record.hidden for record in records)
         return shown and self._target.has_room(module, candidate)
 
-    def _propose(self, step: _Step) -> _Proposed | None:
-        """Return a usable child, after one repair if need be; None when there is none."""
-        refused: tuple[str, str] | None = None
-        for attempt in range(_ATTEMPTS):
-            text = ""
-            try:
-                reply = self._reflector.reflect(
-                    f"step/{step.number}/reflect/{attempt}",
-                    step.description,
-                    step.records,
-                    refused=refused,
-                )
-                text = reply.text
-                tag = reply_tag(step.description.meta_prompt)
-                return self._graft(
-                    step, parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
-                )
-            except InvalidProposalError as error:
-                failed = error.reason is RejectionReason.REFLECTION_FAILED
-                final = failed or attempt == _ATTEMPTS - 1
-                self._reject(step, error.reason, error.detail, text=text, final=final)
-                if final:
-                    break
-                refused = (error.detail, text)
-        self._count_refused(self.rejections[-1])
-        return None
-
-    def _count_refused(self, last: GepaMutationRejected) -> None:
-        if last.reason in _NOTHING_NEW:
-            self._idle(f"the last proposal was no new text: {last.detail}")
-            return
-        self._failed_reflections += 1
-        if self._failed_reflections >= self._config.max_failed_reflections:
-            raise RunStoppedError(
-                StopReason.REFLECTION_FAILED,
-                f"{self._failed_reflections} steps gave no usable proposal; "
-                f"the last: {last.detail}",
-            )
-
-    def _graft(self, step: _Step, text: str) -> _Proposed:
-        child = self._target.graft(
-            self.pool.candidate(step.parent),
-            step.module,
-            text,
-            parents=(step.parent,),
-            examples=step.minibatch,
-        )
-        if child.digest in self._tried:
-            raise InvalidProposalError(
-                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
-            )
-        self._emit(
-            GepaMutationProposed(
-                step=step.number,
-                parent=step.parent,
-                module=step.module.name,
-                before=step.description.text,
-                after=text,
-            )
-        )
-        return _Proposed(candidate=child, text=text)
-
-    def _try(self, step: _Step, proposed: _Proposed) -> bool:
+    def _try(self, step: Step, proposed: Proposed) -> bool:
         """Try a child against its parent; return whether it joined the pool."""
-        child, text = proposed.candidate, proposed.text
-        records = self._trials.make(f"step/{step.number}/child", child, step.minibatch)
-        pairs = [
-            (before.score, after.score)
-            for before, after in zip(step.records, records, strict=True)
-            if before.score is not None and after.score is not None
-        ]
-        if not pairs:
-            detail = "no example of the minibatch was scored for both parent and child"
-            self._reject(step, RejectionReason.UNSCORED, detail, text=text)
+        child = proposed.candidate
+        compared = self._comparer.compare(
+            f"step/{step.number}",
+            (step.candidate, child),
+            step.minibatch,
+            step.records,
+        )
+        if compared.refusal is not None:
+            reason, detail = compared.refusal
+            self.rejections.add(step, reason, detail, text=proposed.text)
             return False
-        parent_score = sum(before for before, _ in pairs) / len(pairs)
-        child_score = sum(after for _, after in pairs) / len(pairs)
-        if child_score <= parent_score:
-            detail = f"{child_score:.3f} on the minibatch, the parent had {parent_score:.3f}"
-            self._reject(step, RejectionReason.NOT_BETTER, detail, text=text)
-            return False
-        self._accept(step, child, parent_score, child_score)
+        self._accept(step, child, compared)
         return True
 
-    def _accept(
-        self, step: _Step, child: Candidate, parent_score: float, child_score: float
-    ) -> None:
+    def _accept(self, step: Step, child: Candidate, compared: Compared) -> None:
         records = self._trials.make(f"step/{step.number}/pareto", child, self._pareto)
-        scores = [record.score for record in records]
-        position = self.pool.add(child, scores)
-        if isinstance(step.module, GenerationModule):
-            self._tell_generated(step, child, position)
-        self._emit(
-            GepaMutationAccepted(
-                step=step.number,
-                candidate=position,
-                parent=step.parent,
-                module=step.module.name,
-                parent_score=parent_score,
-                child_score=child_score,
-                pareto_mean=mean_score(scores),
-                best_pareto_mean=self.pool.mean(self.pool.best),
-            )
-        )
-
-    def _tell_generated(self, step: _Step, child: Candidate, position: int) -> None:
-        before = self.pool.candidate(step.parent).override.added_task_examples
-        for path, added in child.override.added_task_examples.items():
-            if path not in before:
-                self._emit(
-                    GepaExampleGenerated(
-                        step=step.number,
-                        candidate=position,
-                        container_path=added.container_path,
-                        key=added.example_key,
-                        objective=added.objective,
-                    )
-                )
-
-    def _reject(
-        self,
-        step: _Step,
-        reason: RejectionReason,
-        detail: str,
-        *,
-        text: str,
-        final: bool = True,
-    ) -> None:
-        rejection = GepaMutationRejected(
-            step=step.number,
-            parent=step.parent,
-            module=step.module.name,
-            reason=reason,
-            detail=detail,
-            text=text,
-            final=final,
-        )
-        self.rejections.append(rejection)
-        self._emit(rejection)
-
-    def _idle(self, why: str) -> None:
-        self._idle_steps += 1
-        if self._idle_steps >= self._config.max_idle_steps:
-            raise RunStoppedError(
-                StopReason.NO_PROGRESS, f"{self._idle_steps} steps in a row tried nothing: {why}"
-            )
-
-
-def _imperfect(record: RolloutRecord, perfect_score: float) -> bool:
-    return record.score is not None and record.score < perfect_score
+        position = self._members.join(child, records)
+        tell_accepted(self._emit, step, child, position=position, compared=compared, pool=self.pool)

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import attrs
 
-from promptgraft.optimizers.gepa.pool import Score
+from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides.entries import Entry
 from promptgraft.overrides.types import PromptOverride

@@ -10,12 +10,14 @@ from promptgraft.optimizers.gepa.events import (
     GepaMergeAttempted,
     GepaMergeRejected,
 )
+from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.merge import Triple, disputed, merged_entries, triples
-from promptgraft.optimizers.gepa.pool import Pool, Score, beats, mean_score
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.scores import Score, beats
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.trials import Emit, Trials
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
-from promptgraft.optimizers.types import Candidate, GepaExample
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 _SUBSAMPLE = 5
 
@@ -30,6 +32,7 @@ class Merger:
         trials: makes rollouts.
         choices: makes the random choices.
         tried: digests of every candidate tried; merges are added to it.
+        members: where merges that are kept join.
         emit: is told of every event.
     """
 
@@ -42,6 +45,7 @@ class Merger:
         trials: Trials,
         choices: Choices,
         tried: set[str],
+        members: Members,
         emit: Emit,
     ) -> None:
         self._config = config
@@ -50,6 +54,7 @@ class Merger:
         self._trials = trials
         self._choices = choices
         self._tried = tried
+        self._members = members
         self._emit = emit
         self._seen: set[Triple] = set()
         self._attempts = 0
@@ -111,23 +116,23 @@ class Merger:
         better, other = merged.parents
         known = (pool.scores_of(better), pool.scores_of(other))
         first = self._subsample(*known)
-        scores: list[Score] = [None] * len(self._pareto)
-        self._score(f"step/{step}/merge", merged, first, scores)
-        if not self._keeps_up(scores, known, first):
+        records: list[RolloutRecord | None] = [None] * len(self._pareto)
+        self._make(f"step/{step}/merge", merged, first, records)
+        if not self._keeps_up(records, known, first):
             self._reject(merged, step, "worse than the better parent on a first few examples")
             return
-        rest = [position for position in range(len(scores)) if position not in set(first)]
-        self._score(f"step/{step}/merge/rest", merged, rest, scores)
-        if not self._keeps_up(scores, known, range(len(scores))):
+        rest = [position for position in range(len(records)) if position not in set(first)]
+        self._make(f"step/{step}/merge/rest", merged, rest, records)
+        if not self._keeps_up(records, known, range(len(records))):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
-        position = pool.add(merged, scores)
+        position = self._members.join(merged, [one for one in records if one is not None])
         self._emit(
             GepaMergeAccepted(
                 step=step,
                 candidate=position,
                 parents=(better, other),
-                pareto_mean=mean_score(scores),
+                pareto_mean=pool.mean(position),
                 best_pareto_mean=pool.mean(pool.best),
             )
         )
@@ -139,21 +144,26 @@ class Merger:
         filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
         return sorted([*differing, *filling])
 
-    def _score(
-        self, position: str, merged: Candidate, where: Sequence[int], scores: list[Score]
+    def _make(
+        self,
+        position: str,
+        merged: Candidate,
+        where: Sequence[int],
+        records: list[RolloutRecord | None],
     ) -> None:
-        records = self._trials.make(position, merged, [self._pareto[index] for index in where])
-        for index, record in zip(where, records, strict=True):
-            scores[index] = record.score
+        made = self._trials.make(position, merged, [self._pareto[index] for index in where])
+        for index, record in zip(where, made, strict=True):
+            records[index] = record
 
     def _keeps_up(
         self,
-        scores: Sequence[Score],
+        records: Sequence[RolloutRecord | None],
         parents: tuple[Sequence[Score], Sequence[Score]],
         where: Sequence[int],
     ) -> bool:
         """Tell whether no parent beats the merge on the examples that both have scores for."""
-        own = [scores[index] for index in where]
+        tried = [record for index in where if (record := records[index]) is not None]
+        own = self._members.scores(tried)
         return any(score is not None for score in own) and not any(
             beats([parent[index] for index in where], own) for parent in parents
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
@@ -23,6 +25,7 @@ from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.events import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
+    GepaStopFileRemoved,
     teller,
 )
 from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_of
@@ -32,6 +35,7 @@ from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.results import build_result
 from promptgraft.optimizers.gepa.selection import split_examples
+from promptgraft.optimizers.gepa.stops import Stops
 from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.optimizers.ledger import Ledger
@@ -46,8 +50,11 @@ from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.stop_file import remove_left_over
 from promptgraft.runtime.watch import Watch
 from promptgraft.serde import digest
+
+_logger = logging.getLogger("promptgraft")
 
 _A_CALL = Usage(input_tokens=1, output_tokens=1)
 
@@ -113,7 +120,7 @@ class _Run:
             example.id: example_digest(example) for example in config.training_examples
         }
         self._meta_prompts = self._present_meta_prompts()
-        self._deadline = context.run_deadline(config.timeout)
+        self._deadline = context.run_deadline(config.timeout, stop_files=config.stop_files)
         self._budget = Budget(max_cost=config.max_cost, max_tokens=config.max_tokens)
         self._watch = Watch(
             budget=self._budget if self._budget.is_limited else None,
@@ -126,9 +133,9 @@ class _Run:
         # Whatever can be found wrong without the journal is found before it is touched.
         present = self._present_overrides()
         self._target_over(present).check_examples(config.training_examples)
+        self._check_prices()
         if context.journal is not None:
             context.journal.begin(fingerprint)
-        self._check_prices()
         self._answers = Answers(context.journal)
         self._target = self._target_over(self._base(present))
         self._ledger = Ledger(
@@ -142,6 +149,7 @@ class _Run:
 
     def complete(self) -> GepaResult:
         """Run the loop and keep the winner."""
+        left_over = remove_left_over(self._config.stop_files)
         self._emit(
             GepaOptimizationStarted(
                 run_id=self._run_id,
@@ -152,6 +160,9 @@ class _Run:
                 plan=self.plan,
             )
         )
+        for path in left_over:
+            _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
+            self._emit(GepaStopFileRemoved(path=path))
         loop = self._loop()
         reason, detail = loop.run()
         result = build_result(
@@ -207,6 +218,7 @@ class _Run:
             ledger=self._ledger,
             emit=self._emit,
             max_unscored_share=config.max_unscored_share,
+            reserve=config.confirmation_size,
         )
         reflector = Reflector(
             self._reflection_adapter,
@@ -224,6 +236,7 @@ class _Run:
             answers=self._answers,
             trials=trials,
             reflector=reflector,
+            stops=Stops(config.stoppers, ledger=self._ledger, clock=context.clock),
             deadline=self._deadline,
             emit=self._emit,
         )
@@ -277,6 +290,7 @@ class _Run:
             modules=config.modules(self._prompt.descriptor),
             max_task_examples=config.max_task_examples_per_section,
             max_part_chars=config.max_part_chars,
+            max_prompt_chars=config.max_prompt_chars,
             store=context.overrides_store if keeps else None,
         )
 

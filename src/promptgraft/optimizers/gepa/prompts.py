@@ -8,13 +8,14 @@ examples and models is bound as a value; nothing is ever formatted into a templa
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.formatting import clip
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
+from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
@@ -229,14 +230,26 @@ def reply_tag(key: MetaPrompt) -> str:
     return _QUESTIONS[key].tag
 
 
+_NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
+
+
 def reflection_params(
     description: ModuleDescription,
     records: Sequence[RolloutRecord],
     *,
+    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
     problem: str = "",
     previous: str = "",
 ) -> ReflectionParams:
-    """Return what the reflection prompt is bound to for one module and its rollouts."""
+    """Return what the reflection prompt is bound to for one module and its rollouts.
+
+    Args:
+        description: the module.
+        records: its rollouts.
+        earlier: better answers to the same examples, by example.
+        problem: why the previous reply could not be used; empty when there is none.
+        previous: that reply.
+    """
     return ReflectionParams(
         part=description.name,
         limits=_limits(description),
@@ -247,7 +260,9 @@ def reflection_params(
         neighbours="\n\n".join(
             f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours
         ),
-        examples="\n\n".join(_example(record) for record in records),
+        examples="\n\n".join(
+            _example(record, earlier.get(record.example_id, ())) for record in records
+        ),
         problem=clip(problem, _MAX_PROBLEM_CHARS, around=" "),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
@@ -257,13 +272,6 @@ def _current(description: ModuleDescription) -> str:
     if description.text:
         return fenced(description.text)
     return "" if description.meta_prompt is MetaPrompt.GENERATION else "It has no text yet."
-
-
-def fenced(text: str) -> str:
-    """Return ``text`` between fences that are longer than any run of backticks in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _limits(description: ModuleDescription) -> str:
@@ -280,7 +288,7 @@ def _limits(description: ModuleDescription) -> str:
     return "\n".join(rules)
 
 
-def _example(record: RolloutRecord) -> str:
+def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
     score = "none" if record.score is None else f"{record.score:g}"
     parts = [
         f"### Example {' '.join(record.example_id.split())}",
@@ -294,4 +302,9 @@ def _example(record: RolloutRecord) -> str:
         parts.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
         if record.feedback.eval_trace:
             parts.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
+    parts += [
+        f"**A better answer of another version** (score {better.score:g}):\n\n"
+        f"{fenced(better.output_repr)}"
+        for better in earlier
+    ]
     return "\n\n".join(parts)

@@ -84,6 +84,7 @@ class Reflector:
         description: ModuleDescription,
         records: Sequence[RolloutRecord],
         *,
+        earlier: Mapping[str, Sequence[RolloutRecord]],
         refused: tuple[str, str] | None = None,
     ) -> Reply:
         """Return the model's reply.
@@ -92,6 +93,7 @@ class Reflector:
             position: where in the run; the key of the answer.
             description: the module.
             records: its rollouts; unscored ones are left out.
+            earlier: better answers to the same examples, by example.
             refused: why the previous reply could not be used, and that reply.
 
         Raises:
@@ -102,7 +104,9 @@ class Reflector:
         self._ledger.check_reflections()
         problem, previous = refused or ("", "")
         shown = [record for record in records if record.feedback is not None]
-        params = reflection_params(description, shown, problem=problem, previous=previous)
+        params = reflection_params(
+            description, shown, earlier=earlier, problem=problem, previous=previous
+        )
         prompt = self._prompts[description.meta_prompt].bind(params)
         question = digest_text(prompt.render().text)
         for spent in self._answers.spent(position, question):

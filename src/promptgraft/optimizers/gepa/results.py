@@ -26,7 +26,8 @@ def build_result(
     """Return the result of a run that has ended; nothing is persisted yet."""
     pool = loop.pool
     candidates = pool.candidates
-    best = pool.best
+    confirmation = loop.confirmation
+    best = pool.best if loop.is_confirmed else 0
     override = pool.candidate(best).override
     mutated = [found.module for found in candidates if found.module is not None]
     return GepaResult(
@@ -45,6 +46,9 @@ def build_result(
         persisted=False,
         candidates=candidates,
         scores_matrix=pool.scores,
+        objectives=pool.objectives,
+        frontier=tuple(position for position, _ in pool.frontier()),
+        confirmation=confirmation,
         pareto_ids=tuple(example.id for example in pareto),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),
@@ -52,7 +56,7 @@ def build_result(
         accepted_mutations=len(mutated),
         accepted_example_mutations=sum(is_example(module) for module in mutated),
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
-        rejections=tuple(loop.rejections),
+        rejections=tuple(loop.rejections.all),
         total_rollouts=ledger.rollouts,
         unscored_rollouts=loop.unscored,
         total_reflections=ledger.reflections,

@@ -24,20 +24,28 @@ class Trials:
         ledger: counts them.
         emit: is told of each.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
+        reserve: rollouts that are kept for the end of the run.
     """
 
     def __init__(
-        self, runner: RolloutRunner, *, ledger: Ledger, emit: Emit, max_unscored_share: float
+        self,
+        runner: RolloutRunner,
+        *,
+        ledger: Ledger,
+        emit: Emit,
+        max_unscored_share: float,
+        reserve: int = 0,
     ) -> None:
         self._runner = runner
         self._ledger = ledger
         self._emit = emit
+        self._reserve = reserve
         self._stretch = FaultyStretch(max_unscored_share)
         self.unscored = 0
 
     def afford(self, rollouts: int) -> bool:
-        """Tell whether the budget has room for that many more rollouts."""
-        return self._ledger.affords(rollouts)
+        """Tell whether the budget has room for that many more rollouts, besides the reserve."""
+        return self._ledger.affords(rollouts + self._reserve)
 
     def check(self) -> None:
         """Do nothing while there is money.

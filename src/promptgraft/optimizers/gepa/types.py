@@ -7,8 +7,11 @@ from decimal import Decimal
 
 import attrs
 
+from promptgraft.errors import ConfigError
+from promptgraft.optimizers.gepa.config_fields import as_weights
+from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
-from promptgraft.optimizers.gepa.pool import Score
+from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import Candidate
@@ -20,6 +23,7 @@ from promptgraft.overrides.entries import (
     ToolOverride,
 )
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.serde import did_you_mean
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +66,10 @@ class GepaResult:
             were scored on. A tie goes to the baseline.
         persisted: whether the winner was written to the override store.
         candidates: every member of the pool, the baseline first.
+        objectives: for each candidate its mean in each objective, the more the better.
+        frontier: positions of the candidates that lead in a cell and that nobody dominates.
+        confirmation: what baseline and best candidate did on fresh answers, where the policy
+            asks for that; without it ``improved`` is false then. None when nothing was confirmed.
         scores_matrix: candidates times examples of D_pareto; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
@@ -96,6 +104,9 @@ class GepaResult:
     persisted: bool
     candidates: tuple[Candidate, ...]
     scores_matrix: tuple[tuple[Score, ...], ...]
+    objectives: tuple[Mapping[str, float], ...]
+    frontier: tuple[int, ...]
+    confirmation: Confirmation | None
     pareto_ids: tuple[str, ...]
     ancestry: tuple[int | None, ...]
     parents: tuple[tuple[int, ...], ...]
@@ -111,6 +122,31 @@ class GepaResult:
     steps: int
     stop_reason: StopReason
     stop_detail: str
+
+    def pick(self, weights: Mapping[str, float] | str) -> int:
+        """Return the position of the candidate with the highest weighted mean of objectives.
+
+        Args:
+            weights: by objective, such as ``{"score": 0.8, "tokens": 0.2}`` or the same as text,
+                ``"score=0.8,tokens=0.2"``. The elder wins a tie.
+
+        Raises:
+            ConfigError: the run knows no such objective.
+        """
+        wanted = as_weights(weights)
+        known = self.objectives[0]
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(
+                    f"pick: the run has no objective `{name}`{did_you_mean(name, list(known))}; it "
+                    f"has {', '.join(sorted(known)) or 'none'}"
+                )
+
+        def worth(position: int) -> float:
+            found = self.objectives[position]
+            return sum(weight * found.get(name, 0.0) for name, weight in wanted.items())
+
+        return max(range(len(self.objectives)), key=worth)
 
     @property
     def total_cost(self) -> Decimal | None:

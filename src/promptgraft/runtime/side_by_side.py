@@ -45,7 +45,9 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
 
 
 def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Future[T] | None:
-    left = _LONGEST_WAIT if deadline is None else min(deadline.remaining, _LONGEST_WAIT)
+    left = _LONGEST_WAIT
+    if deadline is not None:
+        left = min(left, deadline.remaining, deadline.look_every)
     try:
         return ended.get(timeout=left)
     except Empty:

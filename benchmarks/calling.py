@@ -1,0 +1,247 @@
+"""What calls of models cost beside the provider's own SDK, and how well a run uses its workers.
+
+The servers are the tests' own, on loopback. A call is made with each client of the SDK and with
+the adapter, in turn, so that all meet the same machine. The adapter uses the asynchronous client,
+the only one whose calls can be broken off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import attrs
+
+from figures import Figure
+from promptgraft import (
+    AnthropicAdapter,
+    Cancellation,
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    MarkdownSection,
+    OpenAIAdapter,
+    OptimizationContext,
+    Prompt,
+    PromptResponse,
+    PromptTemplate,
+    RolloutFeedback,
+    ScriptedAdapter,
+    Session,
+)
+from promptgraft.runtime import SessionProtocol
+
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+from servers.behaviour import Answer, Asked, Behaviour, Break  # noqa: E402
+from servers.loopback import KEY, MODEL, LoopbackServer  # noqa: E402
+from servers.openai_chat import OpenAIChat  # noqa: E402
+
+TITLE = "Calls: adapters beside the SDKs, servers on loopback"
+CALLS = 300
+WARM_UP = 20
+WORKERS = 16
+FASTEST, SLOWEST = 0.2, 0.6
+"""Seconds of an answer in the run."""
+BATCHES = (100, 50, 50, 100)
+"""Rollouts of the run: baseline, parent, child, and the child that is accepted."""
+TEXT = "Answer in one word. " * 50
+
+
+@attrs.frozen
+class Question:
+    """What the run's prompt is bound to."""
+
+    word: str
+
+
+def measure() -> list[Figure]:
+    """Return the figures of this page."""
+    return [*_beside("anthropic"), *_beside("openai"), *_runs()]
+
+
+def _beside(sdk: str) -> list[Figure]:
+    command = [sys.executable, "-m", "servers", sdk, "hello"]
+    with subprocess.Popen(
+        command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        base_url = server.stdout.readline().strip()
+        ways = (
+            _with_sync_client(sdk, base_url),
+            _with_async_client(sdk, base_url),
+            _with_adapter(sdk, base_url),
+        )
+        for way in ways:
+            for _ in range(WARM_UP):
+                way()
+        times = [[_seconds(way) for way in ways] for _ in range(CALLS)]
+        server.communicate()
+    medians = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
+    sync, alone, ours = medians
+    return [
+        Figure(f"{sdk}: a call, SDK's client, median", sync, "ms", None),
+        Figure(f"{sdk}: a call, SDK's async client, median", alone, "ms", None),
+        Figure(f"{sdk}: the adapter beside the latter", ours - alone, "ms", 2),
+    ]
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _with_sync_client(sdk: str, base_url: str) -> Callable[[], object]:
+    if sdk == "anthropic":
+        import anthropic
+
+        messages = anthropic.Anthropic(api_key=KEY, base_url=base_url, max_retries=0).messages
+        return lambda: messages.create(
+            model=MODEL, max_tokens=1000, messages=[{"role": "user", "content": TEXT}]
+        )
+    import openai
+
+    chat = openai.OpenAI(api_key=KEY, base_url=base_url, max_retries=0).chat
+    return lambda: chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": TEXT}]
+    )
+
+
+def _with_async_client(sdk: str, base_url: str) -> Callable[[], object]:
+    loop = asyncio.new_event_loop()
+    if sdk == "anthropic":
+        import anthropic
+
+        messages = anthropic.AsyncAnthropic(api_key=KEY, base_url=base_url, max_retries=0).messages
+        return lambda: loop.run_until_complete(
+            messages.create(
+                model=MODEL, max_tokens=1000, messages=[{"role": "user", "content": TEXT}]
+            )
+        )
+    import openai
+
+    chat = openai.AsyncOpenAI(api_key=KEY, base_url=base_url, max_retries=0).chat
+    return lambda: loop.run_until_complete(
+        chat.completions.create(model=MODEL, messages=[{"role": "user", "content": TEXT}])
+    )
+
+
+def _with_adapter(sdk: str, base_url: str) -> Callable[[], object]:
+    section = MarkdownSection(title="Task", key="task", template=TEXT)
+    template = PromptTemplate[object](ns="benchmarks", key="call", sections=(section,))
+    prompt = Prompt(template)
+    kind = AnthropicAdapter if sdk == "anthropic" else OpenAIAdapter
+    adapter = kind(MODEL, api_key=KEY, base_url=base_url)
+    return lambda: adapter.evaluate(prompt, session=Session())
+
+
+class Latencies:
+    """Answers after a while, which depends on what is asked, or never."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.hang = False
+
+    def __call__(self, asked: Asked) -> Behaviour:
+        if self.hang:
+            return Behaviour(breaks=Break.HANGS)
+        seconds = random.Random(" ".join(asked.texts)).uniform(FASTEST, SLOWEST)
+        self.seen.append(seconds)
+        return Behaviour(seconds=seconds)
+
+    def best_possible(self) -> float:
+        """Return the seconds of a run whose workers wait for nothing but answers."""
+        seconds, begun = 0.0, 0
+        for size in BATCHES:
+            free = [0.0] * WORKERS
+            for latency in self.seen[begun : begun + size]:
+                heapq.heapreplace(free, free[0] + latency)
+            seconds += max(free)
+            begun += size
+        return seconds
+
+
+def _runs() -> list[Figure]:
+    """Measure a run, and then one whose calls hang when it is stopped."""
+    latencies = Latencies()
+    with (
+        LoopbackServer(OpenAIChat(), brain=_said, script=latencies) as server,
+        ThreadPoolExecutor(WORKERS) as executor,
+    ):
+        adapter = OpenAIAdapter(MODEL, api_key=KEY, base_url=server.base_url)
+        # Loads the SDK.
+        adapter.evaluate(_prompt().bind(Question(word="none")), session=Session())
+        latencies.seen.clear()
+        stop = Cancellation()
+        context = OptimizationContext(
+            adapter,
+            reflection_adapter=ScriptedAdapter(lambda _: "```instruction\nKnown: all.\n```"),
+            executor=executor,
+            cancellation=stop,
+        )
+        optimizer = GepaOptimizer(context, _config())
+        run = _seconds(lambda: _check(optimizer.optimize(_prompt())))
+        latencies.hang = True
+        with ThreadPoolExecutor(1) as other:
+            running = other.submit(optimizer.optimize, _prompt())
+            server.wait_for(WORKERS)
+            stop.set("enough")
+            stopping = _seconds(running.result)
+    return [
+        Figure(
+            "run, 300 rollouts, 16 workers: time / best",
+            run / latencies.best_possible(),
+            "x",
+            1.3,
+        ),
+        Figure("run, 16 hanging calls: cancelled, it ends in", stopping * 1000, "ms", 2000),
+    ]
+
+
+def _check(result: GepaResult) -> None:
+    if (result.total_rollouts, result.unscored_rollouts) != (sum(BATCHES), 0):
+        raise SystemExit(f"expected {sum(BATCHES)} rollouts, found {result.total_rollouts}")
+
+
+def _prompt() -> Prompt[object]:
+    sections = (
+        MarkdownSection(title="Rules", key="rules", template="Known: nothing."),
+        MarkdownSection(title="Question", key="question", template="$word", overridable=False),
+    )
+    return Prompt(PromptTemplate[object](ns="benchmarks", key="run", sections=sections))
+
+
+def _config() -> GepaConfig:
+    return GepaConfig(
+        rollout_budget=sum(BATCHES),
+        minibatch_size=BATCHES[1],
+        pareto_set_size=BATCHES[0],
+        target_section_paths=(("rules",),),
+        training_examples=tuple(
+            GepaExample(id=f"e{n}", params=(Question(word=f"word{n}"),)) for n in range(150)
+        ),
+        feedback_fn=_feedback,
+        perfect_score=2.0,
+    )
+
+
+def _said(asked: Asked) -> Answer:
+    return Answer(text="yes" if "Known: all." in " ".join(asked.texts) else "no")
+
+
+def _feedback(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    del example, session
+    return RolloutFeedback(score=float(response.text == "yes"), feedback="expected yes")

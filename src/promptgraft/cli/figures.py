@@ -1,0 +1,116 @@
+"""The figures of a run, for people and for machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from promptgraft.cli.output import Screen
+from promptgraft.cli.text import counted, difference, score
+from promptgraft.optimizers.gepa import GepaResult
+from promptgraft.optimizers.ledger import LedgerEntry
+from promptgraft.serde import Json
+
+Scores = tuple[float | None, float | None]
+"""Means of the baseline and of the best; None when nothing was scored."""
+
+
+def pareto_scores(result: GepaResult) -> Scores:
+    """Return the means on D_pareto."""
+    return result.baseline_pareto_mean, result.best_pareto_mean
+
+
+def print_scores(screen: Screen, rows: Sequence[tuple[str, Scores, str]]) -> None:
+    """Print means below each other: what on, baseline and best, of how many examples."""
+    screen.line("           baseline   best    gain")
+    for name, scores, what in rows:
+        before, after = (f"{score(value):>5}" for value in scores)
+        screen.line(f"{name:9}     {before}  {after}  {difference(*scores):>6}  {what}")
+
+
+def print_figures(screen: Screen, result: GepaResult, budget: int) -> None:
+    """Print what a run used, why it stopped, and what became of its proposals."""
+    refused = ", ".join(f"{number} {reason}" for reason, number in _rejected(result).items())
+    used = f"{result.total_rollouts} of {budget} rollouts"
+    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    screen.fields(
+        [
+            ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
+            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
+            ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
+            ("rejected", refused or "none"),
+        ]
+    )
+
+
+def print_ledger(screen: Screen, result: GepaResult) -> None:
+    """Print calls, tokens, money and time by role and model."""
+    screen.table(
+        [
+            ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model"),
+            *(_ledger_row(entry) for entry in result.ledger),
+        ]
+    )
+
+
+def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
+    usage = entry.usage
+    return (
+        entry.role,
+        f"{entry.calls:,}",
+        f"{entry.retries:,}",
+        f"{usage.input_tokens:,}",
+        f"{usage.cached_tokens:,}",
+        f"{usage.output_tokens:,}",
+        "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
+        f"{entry.seconds:,.1f}",
+        entry.model,
+    )
+
+
+def scores_json(scores: Scores, examples: int) -> dict[str, Json]:
+    """Return means for machines."""
+    before, after = scores
+    gain = None if before is None or after is None else after - before
+    return {"baseline": before, "best": after, "gain": gain, "examples": examples}
+
+
+def figures_json(result: GepaResult, budget: int) -> dict[str, Json]:
+    """Return what a run used and why it stopped, for machines."""
+    return {
+        "run_id": result.run_id,
+        "improved": result.improved,
+        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
+        "rollouts": {
+            "used": result.total_rollouts,
+            "budget": budget,
+            "unscored": result.unscored_rollouts,
+        },
+        "reflections": result.total_reflections,
+        "steps": result.steps,
+        "mutations": {"accepted": result.accepted_mutations, "rejected": {**_rejected(result)}},
+    }
+
+
+def ledger_json(result: GepaResult) -> list[Json]:
+    """Return the ledger for machines; money is a decimal number as text."""
+    return [
+        {
+            "role": str(entry.role),
+            "model": entry.model,
+            "calls": entry.calls,
+            "retries": entry.retries,
+            "input_tokens": entry.usage.input_tokens,
+            "cached_tokens": entry.usage.cached_tokens,
+            "output_tokens": entry.usage.output_tokens,
+            "cost": f"{entry.cost:f}",
+            "unpriced_calls": entry.unpriced_calls,
+            "seconds": entry.seconds,
+        }
+        for entry in result.ledger
+    ]
+
+
+def _rejected(result: GepaResult) -> dict[str, int]:
+    counts = Counter(str(rejection.reason) for rejection in result.rejections)
+    return dict(counts.most_common())

@@ -1,0 +1,92 @@
+"""Carrying out a job: its progress, its workers, its journal, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import attrs
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.progress import Progress
+from promptgraft.journal import FileJournal
+from promptgraft.optimizers import StopReason
+from promptgraft.optimizers.gepa import GepaResult
+from promptgraft.optimizers.gepa.job import OptimizationJob
+from promptgraft.runtime import Cancellation, EventBus
+
+MODEL = "embedded offline model"
+
+# All rollouts were used, what was wanted was found, or there was no more to find.
+_WENT_TO_ITS_END = {
+    StopReason.BUDGET,
+    StopReason.PERFECT,
+    StopReason.TARGET_SCORE,
+    StopReason.OBJECTIVES,
+    StopReason.NO_PROGRESS,
+    StopReason.NO_IMPROVEMENT,
+}
+
+
+@contextlib.contextmanager
+def _side_by_side(workers: int) -> Iterator[Executor | None]:
+    if workers == 1:
+        yield None
+        return
+    executor = ThreadPoolExecutor(max_workers=workers)
+    try:
+        yield executor
+    finally:
+        # A run that was stopped leaves behind what does not end; so does its command.
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def carry_out(
+    job: OptimizationJob,
+    *,
+    progress: Progress,
+    cancellation: Cancellation,
+    workers: int | None,
+    journal: str | None,
+) -> GepaResult:
+    """Run a job; ``workers`` and ``journal`` take the place of what its context has.
+
+    Raises:
+        PromptgraftError: as :meth:`GepaOptimizer.optimize` does.
+    """
+    given = job.context
+    bus = given.event_bus or EventBus()
+    with contextlib.ExitStack() as held:
+        held.callback(bus.subscribe(object, progress.on_event))
+        if given.cancellation is not None:
+            theirs = given.cancellation
+            held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
+        context = attrs.evolve(
+            given,
+            event_bus=bus,
+            cancellation=cancellation,
+            executor=given.executor
+            if workers is None
+            else held.enter_context(_side_by_side(workers)),
+            journal=given.journal if journal is None else held.enter_context(FileJournal(journal)),
+        )
+        return attrs.evolve(job, context=context).run()
+
+
+def exit_code_of_run(result: GepaResult) -> ExitCode:
+    """Return the exit code of a command that ends with ``result``."""
+    if result.stop_reason is StopReason.PROVIDER_FAILED:
+        return ExitCode.PROVIDER_FAILED
+    if result.stop_reason not in _WENT_TO_ITS_END:
+        return ExitCode.STOPPED_EARLY
+    return ExitCode.OK if result.improved else ExitCode.NOT_IMPROVED
+
+
+def complaint(result: GepaResult) -> str:
+    """Return what is to be said on standard error of a run; empty for one that went to its end."""
+    if result.stop_reason is StopReason.PROVIDER_FAILED:
+        return f"the provider failed: {result.stop_detail}"
+    if result.stop_reason not in _WENT_TO_ITS_END:
+        return f"stopped early: {result.stop_detail}"
+    return ""

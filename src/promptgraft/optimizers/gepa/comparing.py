@@ -1,0 +1,179 @@
+"""A child tried against its parent on a minibatch, as often as its policy wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.optimizers.gepa.acceptance import Decision
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.history import History
+from promptgraft.optimizers.gepa.objectives import AMOUNTS, Scorer
+from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.optimizers.gepa.trials import Trials
+from promptgraft.optimizers.target import RejectionReason
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+
+@attrs.frozen(kw_only=True)
+class Compared:
+    """How a comparison ended.
+
+    Attributes:
+        before: the parent's mean on the examples that both have a score for.
+        after: the child's.
+        refusal: why the child is not better, with the reason; None when it is.
+    """
+
+    before: float = 0.0
+    after: float = 0.0
+    refusal: tuple[RejectionReason, str] | None = None
+
+
+class Comparer:
+    """Compares children with their parents.
+
+    Args:
+        config: the settings; its policy says when a child is better.
+        trials: makes rollouts.
+        scorer: gives them their scores.
+        history: is told of every rollout.
+    """
+
+    def __init__(
+        self,
+        config: GepaConfig,
+        *,
+        trials: Trials,
+        scorer: Scorer,
+        history: History,
+    ) -> None:
+        self._policy = config.acceptance
+        self._trials = trials
+        self._scorer = scorer
+        self._history = history
+        self._max_rollout_cost = config.max_rollout_cost
+
+    def compare(
+        self,
+        position: str,
+        pair: tuple[Candidate, Candidate],
+        minibatch: Sequence[GepaExample],
+        parent_records: Sequence[RolloutRecord],
+    ) -> Compared:
+        """Try the second of ``pair`` against the first, whose rollouts are known already.
+
+        Raises:
+            RunStoppedError, LimitReachedError: the run ends.
+        """
+        parent, child = pair
+        before = _Answers(len(minibatch))
+        after = _Answers(len(minibatch))
+        before.add(self._scores(parent_records))
+        repeat = 0
+        while True:
+            records = self._trials.make(_place(position, repeat, "child"), child, minibatch)
+            after.add(self._scores(records))
+            if dear := self._too_dear(records):
+                return Compared(refusal=(RejectionReason.TOO_DEAR, dear))
+            compared = self._judge(before, after, minibatch)
+            if compared is not None:
+                return compared
+            if repeat == self._policy.max_repeats:
+                return _undecided(before.all, after.all)
+            repeat += 1
+            again = self._trials.make(_place(position, repeat, "parent"), parent, minibatch)
+            before.add(self._scores(again))
+
+    def _judge(
+        self, before: _Answers, after: _Answers, minibatch: Sequence[GepaExample]
+    ) -> Compared | None:
+        """Return the outcome; None while it is undecided."""
+        one, other = _paired_means(before.all, after.all)
+        if one is None or other is None:
+            detail = "no example of the minibatch was scored for both parent and child"
+            return Compared(refusal=(RejectionReason.UNSCORED, detail))
+        if worse := _worse_where_critical(before.means, after.means, minibatch):
+            return Compared(before=one, after=other, refusal=(RejectionReason.NOT_BETTER, worse))
+        match self._policy.decide(before.all, after.all):
+            case Decision.ACCEPT:
+                return Compared(before=one, after=other)
+            case Decision.REFUSE:
+                detail = f"{other:.3f} on the minibatch, the parent had {one:.3f}"
+                refusal = (RejectionReason.NOT_BETTER, detail)
+                return Compared(before=one, after=other, refusal=refusal)
+        return None
+
+    def _scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
+        self._history.add(records)
+        return [self._scorer.score(record) for record in records]
+
+    def _too_dear(self, records: Sequence[RolloutRecord]) -> str:
+        """Return which rollout costs too much; empty when none does."""
+        limit = self._max_rollout_cost
+        for record in records if limit is not None else ():
+            cost = AMOUNTS["cost"](record)
+            if limit is not None and cost is not None and cost > limit:
+                return (
+                    f"a rollout on example `{record.example_id}` cost {cost:.4f} US dollars, more "
+                    f"than max_rollout_cost {limit}"
+                )
+        return ""
+
+
+def critical_loss(
+    before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
+) -> str | None:
+    """Return the id of a critical example on which ``after`` is worse; None when there is none."""
+    for example, one, other in zip(examples, before, after, strict=True):
+        if example.critical and one is not None and other is not None and other < one:
+            return example.id
+    return None
+
+
+def _worse_where_critical(
+    before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
+) -> str:
+    lost = critical_loss(before, after, examples)
+    return "" if lost is None else f"worse than the parent on the critical example `{lost}`"
+
+
+class _Answers:
+    """Scores of repeated answers to the same examples."""
+
+    def __init__(self, examples: int) -> None:
+        self._scores: list[list[Score]] = [[] for _ in range(examples)]
+
+    def add(self, scores: Sequence[Score]) -> None:
+        for held, score in zip(self._scores, scores, strict=True):
+            held.append(score)
+
+    @property
+    def all(self) -> list[Score]:
+        """Every answer's score, example by example."""
+        return [score for scores in self._scores for score in scores]
+
+    @property
+    def means(self) -> list[Score]:
+        return [mean_score(scores) for scores in self._scores]
+
+
+def _place(position: str, repeat: int, side: str) -> str:
+    return f"{position}/{side}" if not repeat else f"{position}/again/{repeat}/{side}"
+
+
+def _paired_means(before: Sequence[Score], after: Sequence[Score]) -> tuple[Score, Score]:
+    pairs = [
+        (one, other)
+        for one, other in zip(before, after, strict=True)
+        if one is not None and other is not None
+    ]
+    return mean_score([one for one, _ in pairs]), mean_score([other for _, other in pairs])
+
+
+def _undecided(before: Sequence[Score], after: Sequence[Score]) -> Compared:
+    one, other = _paired_means(before, after)
+    detail = f"{other:.3f} on the minibatch, the parent had {one:.3f}: that may be chance"
+    refusal = (RejectionReason.NOT_BETTER, detail)
+    return Compared(before=one or 0.0, after=other or 0.0, refusal=refusal)

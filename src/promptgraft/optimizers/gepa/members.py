@@ -1,0 +1,54 @@
+"""Candidates join the pool: scored, and checked for what a winner must not do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from promptgraft.optimizers.gepa.comparing import critical_loss
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.frontier import Objectives, means_of
+from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.scores import Score
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+
+class Members:
+    """The pool of a run, by rollouts rather than by scores.
+
+    Args:
+        config: the settings.
+        pareto: D_pareto.
+        scorer: gives rollouts their scores.
+    """
+
+    def __init__(self, config: GepaConfig, pareto: Sequence[GepaExample], scorer: Scorer) -> None:
+        self._required = config.required_objectives
+        self._pareto = pareto
+        self._scorer = scorer
+        self.pool = Pool(config.frontier_type)
+
+    def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
+        """Return the score of each rollout."""
+        return [self._scorer.score(record) for record in records]
+
+    def join(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> int:
+        """Take in a candidate with its rollouts on D_pareto, and return its position.
+
+        Without rollouts it is unscored.
+        """
+        if not records:
+            nothing = [None] * len(self._pareto)
+            return self.pool.add(candidate, nothing, nothing)
+        scores = self.scores(records)
+        objectives = [self._scorer.objectives(record) for record in records]
+        eligible = not len(self.pool) or self._is_eligible(scores, objectives)
+        return self.pool.add(candidate, scores, objectives, eligible=eligible)
+
+    def _is_eligible(self, scores: Sequence[Score], objectives: Sequence[Objectives]) -> bool:
+        """Tell whether a candidate may win: no critical example is lost, all that must pass do."""
+        if critical_loss(self.pool.scores_of(0), scores, self._pareto) is not None:
+            return False
+        names = tuple(self._required)
+        means = zip(names, means_of(objectives, names), strict=True)
+        return all(mean is not None and mean >= self._required[name] for name, mean in means)

@@ -1,0 +1,117 @@
+"""What a rollout is worth: one score, and one number for each objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from promptgraft.errors import FeedbackError
+from promptgraft.optimizers.gepa.frontier import Objectives
+from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.optimizers.ledger import Role
+from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.serde import did_you_mean
+
+SCORE = "score"
+"""The objective that is the score of the feedback function itself."""
+
+
+def _tokens(record: RolloutRecord) -> float:
+    return sum(spent.charge.tokens for spent in record.spent if spent.role is Role.TASK)
+
+
+def _dollars(record: RolloutRecord) -> float | None:
+    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
+    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+
+
+def _seconds(record: RolloutRecord) -> float:
+    return sum(spent.microseconds for spent in record.spent if spent.role is Role.TASK) / 1e6
+
+
+AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
+    "tokens": _tokens,
+    "cost": _dollars,
+    "seconds": _seconds,
+}
+"""Objectives of which less is better; the ledger knows them of every rollout."""
+
+
+class Scorer:
+    """Gives rollouts their scores.
+
+    Without weights the score is the feedback function's. With weights it is the weighted mean
+    of objectives. An amount ``a`` counts as ``b / (a + b)``, where ``b`` is the baseline's mean:
+    one half for what the baseline uses, more for less.
+
+    Args:
+        weights: by objective; ``score`` is the feedback's own, ``tokens``, ``cost`` and
+            ``seconds`` are what the task's calls took, others are those of the feedback.
+    """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._total = sum(weights.values())
+        self._usual: dict[str, float] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether scores are the feedback function's."""
+        return not self._weights
+
+    def learn(self, records: Sequence[RolloutRecord]) -> None:
+        """Take the amounts of the baseline as the usual ones.
+
+        Raises:
+            FeedbackError: an amount with a weight is not known.
+        """
+        for name in self._weights.keys() & AMOUNTS.keys():
+            scored = [record for record in records if record.feedback is not None]
+            mean = mean_score([_amount(name, record) for record in scored])
+            self._usual[name] = mean or 0.0
+
+    def score(self, record: RolloutRecord) -> Score:
+        """Return the score of a rollout; None when it is unscored.
+
+        Raises:
+            FeedbackError: an objective with a weight is missing.
+        """
+        if record.feedback is None or not self._weights:
+            return record.score
+        found = self._all(record)
+        return (
+            sum(weight * self._one(name, record, found) for name, weight in self._weights.items())
+            / self._total
+        )
+
+    def objectives(self, record: RolloutRecord) -> Objectives:
+        """Return what a rollout has in each objective, the more the better."""
+        return None if record.feedback is None else self._all(record)
+
+    def _all(self, record: RolloutRecord) -> dict[str, float]:
+        feedback = record.feedback
+        assert feedback is not None  # noqa: S101 - callers have looked
+        found = {SCORE: feedback.score, **feedback.objectives}
+        for name, usual in self._usual.items():
+            amount = _amount(name, record)
+            found[name] = usual / (amount + usual) if amount + usual else 0.5
+        return found
+
+    def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
+        if name in found:
+            return found[name]
+        if record.fault:
+            return 0.0  # an answer that could not be judged has no objectives
+        raise FeedbackError(
+            f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
+            f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+        )
+
+
+def _amount(name: str, record: RolloutRecord) -> float:
+    amount = AMOUNTS[name](record)
+    if amount is None:
+        raise FeedbackError(
+            f"weights: the {name} of example `{record.example_id}` is not known; give the adapter "
+            "its prices or leave it out"
+        )
+    return amount

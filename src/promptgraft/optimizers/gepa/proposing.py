@@ -1,0 +1,113 @@
+"""From a step to a child that may be tried: reflection, strict reading, one repair."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from promptgraft.optimizers.gepa.copying import AnswerGuard
+from promptgraft.optimizers.gepa.events import GepaMutationProposed
+from promptgraft.optimizers.gepa.history import History
+from promptgraft.optimizers.gepa.mutation import parse_reply
+from promptgraft.optimizers.gepa.patience import Patience
+from promptgraft.optimizers.gepa.prompts import reply_tag
+from promptgraft.optimizers.gepa.reflection import Reflector
+from promptgraft.optimizers.gepa.steps import Proposed, Step
+from promptgraft.optimizers.gepa.telling import Rejections
+from promptgraft.optimizers.gepa.trials import Emit
+from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
+
+_ATTEMPTS = 2
+
+
+class Proposer:
+    """Asks for a new text of a step's module until there is one that can be used, or none.
+
+    Args:
+        target: what is improved.
+        reflector: writes texts.
+        guard: refuses answers of training examples.
+        history: earlier answers that the reflector is shown.
+        tried: digests of every candidate tried.
+        patience: counts steps without a usable reply.
+        rejections: takes refused replies.
+        emit: is told of every proposal.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        reflector: Reflector,
+        guard: AnswerGuard,
+        history: History,
+        tried: AbstractSet[str],
+        patience: Patience,
+        rejections: Rejections,
+        emit: Emit,
+    ) -> None:
+        self._target = target
+        self._reflector = reflector
+        self._guard = guard
+        self._history = history
+        self._tried = tried
+        self._patience = patience
+        self._rejections = rejections
+        self._emit = emit
+
+    def propose(self, step: Step) -> Proposed | None:
+        """Return a usable child, after one repair if need be; None when there is none.
+
+        Raises:
+            RunStoppedError: too many steps gave none.
+            PermanentProviderError, LimitReachedError: the run cannot go on.
+        """
+        refused: tuple[str, str] | None = None
+        for attempt in range(_ATTEMPTS):
+            text = ""
+            try:
+                reply = self._reflector.reflect(
+                    f"step/{step.number}/reflect/{attempt}",
+                    step.description,
+                    step.records,
+                    earlier=self._history.better_than(step.records),
+                    refused=refused,
+                )
+                text = reply.text
+                tag = reply_tag(step.description.meta_prompt)
+                return self._graft(
+                    step, parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
+                )
+            except InvalidProposalError as error:
+                failed = error.reason is RejectionReason.REFLECTION_FAILED
+                final = failed or attempt == _ATTEMPTS - 1
+                self._rejections.add(step, error.reason, error.detail, text=text, final=final)
+                if final:
+                    break
+                refused = (error.detail, text)
+        last = self._rejections.all[-1]
+        self._patience.refused(last.reason, last.detail)
+        return None
+
+    def _graft(self, step: Step, text: str) -> Proposed:
+        self._guard.check(step.module, step.description, text)
+        child = self._target.graft(
+            step.candidate,
+            step.module,
+            text,
+            parents=(step.parent,),
+            examples=step.minibatch,
+        )
+        if child.digest in self._tried:
+            raise InvalidProposalError(
+                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
+            )
+        self._emit(
+            GepaMutationProposed(
+                step=step.number,
+                parent=step.parent,
+                module=step.module.name,
+                before=step.description.text,
+                after=text,
+            )
+        )
+        return Proposed(candidate=child, text=text)

@@ -1,0 +1,29 @@
+"""Scores with gaps: a rollout that the provider failed has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Score = float | None
+"""A score on one example; None when the rollout stayed unscored."""
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """Return the mean of the scores that there are; None when there are none."""
+    scored = [score for score in scores if score is not None]
+    return sum(scored) / len(scored) if scored else None
+
+
+def higher(one: Score, other: Score) -> bool:
+    """Tell whether ``one`` is more than ``other``; unscored is the least."""
+    return one is not None and (other is None or one > other)
+
+
+def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
+    """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
+    pairs = [
+        (score, other)
+        for score, other in zip(scores, others, strict=True)
+        if score is not None and other is not None
+    ]
+    return higher(mean_score([pair[0] for pair in pairs]), mean_score([pair[1] for pair in pairs]))

@@ -1,0 +1,160 @@
+"""Jobs that the tests of the command line run: a file as its users write it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SOURCE = """
+from __future__ import annotations
+
+import signal
+
+import attrs
+
+from optimizers.worlds import PROMPT, answer, config, failing, propose
+from promptgraft import (
+    Cancellation,
+    InMemoryPromptOverridesStore,
+    LocalPromptOverridesStore,
+    MemoryJournal,
+    OptimizationContext,
+    OptimizationJob,
+    ScriptedAdapter,
+)
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.errors import PermanentProviderError, StoreError
+
+
+def made(task=answer, *, reflection=propose, store=None, **changes):
+    context = OptimizationContext(
+        ScriptedAdapter(task, identity="task"),
+        reflection_adapter=ScriptedAdapter(reflection, identity="writer"),
+        overrides_store=store or LocalPromptOverridesStore(),
+        overrides_tag="toy",
+    )
+    return OptimizationJob(PROMPT, context, config(**{"rollout_budget": 60, **changes}))
+
+
+def good():
+    print("a job may print")
+    return made()
+
+
+JOB = made()
+
+
+def hopeless():
+    return made(reflection=lambda rendered: "```instruction\\nMore.\\n```", max_idle_steps=2)
+
+
+def refused():
+    left = iter(range(30))
+    return made(failing(PermanentProviderError("401: no key"), lambda _: next(left, None) is None))
+
+
+def interrupted():
+    return made(after(30, lambda: signal.raise_signal(signal.SIGINT)))
+
+
+def too_few():
+    return made(rollout_budget=20)
+
+
+def few_reflections():
+    return made(max_reflections=3)
+
+
+def unstored():
+    return made(persist=False)
+
+
+def in_memory():
+    return made(store=InMemoryPromptOverridesStore())
+
+
+class FullStore(LocalPromptOverridesStore):
+    def mutate(self, *arguments, **options):
+        raise StoreError("the disk is full; make space")
+
+
+def full():
+    return made(store=FullStore())
+
+
+def lazy(example=None):
+    import neighbour
+
+    return attrs.evolve(made(), config=config(rollout_budget=60, feedback_fn=neighbour.judge))
+
+
+def waiting():
+    return attrs.evolve(made(), context=attrs.evolve(made().context, adapter=Slow()))
+
+
+class Slow:
+    identity = "slow"
+
+    def evaluate(self, prompt, *, session, deadline=None):
+        session.notify(CallWaiting(model="slow", seconds=30.0, reason="rate limited"))
+        return ScriptedAdapter(answer).evaluate(prompt, session=session, deadline=deadline)
+
+
+STOP, JOURNAL = Cancellation(), MemoryJournal()
+
+
+def owned():
+    def stop():
+        STOP.set("the owner came home")
+
+    job = made(after(30, stop))
+    return attrs.evolve(job, context=attrs.evolve(job.context, cancellation=STOP))
+
+
+def journaled():
+    job = made(after(60, lambda: 1 / 0), rollout_budget=40)
+    return attrs.evolve(job, context=attrs.evolve(job.context, journal=JOURNAL))
+
+
+def wrong():
+    return made(rollout_budget=1)
+
+
+def odd():
+    return "no job"
+
+
+def raising():
+    raise KeyError("token")
+
+
+def needing(seed):
+    return made(seed=seed)
+
+
+def after(calls, act):
+    left = iter(range(calls))
+
+    def reply(rendered):
+        if next(left, None) is None:
+            act()
+        return answer(rendered)
+
+    return reply
+"""
+
+NEIGHBOUR = """
+def judge(example, response, session):
+    from optimizers import worlds
+
+    print("judging")
+    import lateneighbour
+
+    return worlds.judge(example, response, session)
+"""
+
+
+def write_jobs(folder: Path) -> None:
+    """Write the jobs, and what they import, into ``folder``."""
+    (folder / "toy_jobs.py").write_text(SOURCE, "utf-8")
+    (folder / "neighbour.py").write_text(NEIGHBOUR, "utf-8")
+    (folder / "lateneighbour.py").write_text("", "utf-8")

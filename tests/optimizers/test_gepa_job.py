@@ -1,0 +1,66 @@
+"""Everything that a run needs in one value, and the same for a dry run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizers.worlds import PROMPT, PlainAdapter, answer, config, propose
+from promptgraft import (
+    GepaOptimizer,
+    InMemoryPromptOverridesStore,
+    MemoryJournal,
+    OptimizationContext,
+    OptimizationJob,
+    ScriptedAdapter,
+)
+from promptgraft.errors import ConfigError
+
+
+def surroundings(**changes: Any) -> OptimizationContext:
+    return OptimizationContext(
+        ScriptedAdapter(answer),
+        reflection_adapter=ScriptedAdapter(propose),
+        overrides_store=InMemoryPromptOverridesStore(),
+        overrides_tag="canary",
+        journal=MemoryJournal(),
+        **changes,
+    )
+
+
+def test_a_job_runs_and_plans_as_its_optimizer_does() -> None:
+    job = OptimizationJob(PROMPT, surroundings(), config())
+    optimizer = GepaOptimizer(surroundings(), config())
+    assert job.plan() == optimizer.plan(PROMPT)
+    assert job.run() == optimizer.optimize(PROMPT)
+
+
+def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_money() -> None:
+    job = OptimizationJob(
+        PROMPT, surroundings(), config(max_cost=1, max_tokens=10, max_reflections=7, seed=3)
+    )
+    dry = job.dry()
+    assert {role.model for role in dry.plan().roles} == {"offline/1"}
+    assert dry.context.journal is None
+    assert (dry.context.overrides_store, dry.context.overrides_tag) == (
+        job.context.overrides_store,
+        "canary",
+    )
+    assert dry.config == config(persist=False, max_reflections=7, seed=3)
+    assert job.config.persist
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("prompt", PROMPT.template, "prompt: expected a Prompt, found "),
+        ("context", PlainAdapter(), "context: expected an OptimizationContext, found "),
+        ("config", Path(), "config: expected a GepaConfig, found "),
+    ],
+)
+def test_a_job_of_other_things_is_refused(field: str, value: Any, message: str) -> None:
+    fields = {"prompt": PROMPT, "context": surroundings(), "config": config()}
+    with pytest.raises(ConfigError, match=message):
+        OptimizationJob(**{**fields, field: value})

@@ -1,0 +1,375 @@
+"""A plan says before the first call what a run can use, and the run keeps to it."""
+
+from __future__ import annotations
+
+import json
+import random
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import attrs
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import (
+    PROMPT,
+    RULES,
+    Run,
+    answer,
+    config,
+    current_text,
+    instruction,
+    numbered,
+    propose,
+    scored,
+    twins,
+)
+from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage, answered
+from promptgraft.adapters.scripted import Reply
+from promptgraft.errors import ConfigError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import OptimizationContext, StopReason
+from promptgraft.optimizers.gepa import (
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    RolloutFeedback,
+    RunPlan,
+)
+from promptgraft.optimizers.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
+from promptgraft.optimizers.gepa.estimates import FEEDBACK_CHARS
+from promptgraft.optimizers.ledger import Role
+from promptgraft.optimizers.target import RejectionReason
+from promptgraft.prompt import Prompt, RenderedPrompt
+from promptgraft.runtime import Deadline, SessionProtocol
+
+OutputT = TypeVar("OutputT")
+
+PATIENT = {"max_idle_steps": 10_000, "max_failed_reflections": 10_000, "max_part_chars": 50_000}
+
+
+def echo(rendered: RenderedPrompt[object]) -> str:
+    return rendered.text
+
+
+def one_word_more() -> Reply:
+    """Propose the present text with a word that nobody has proposed before."""
+    return numbered(lambda number, rendered: instruction(f"{current_text(rendered)} word{number}"))
+
+
+def longer_is_better(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    words = len(response.text.split())
+    return RolloutFeedback(score=1 - 1 / (words + 1), feedback="more words, please")
+
+
+def by_chance(salt: int) -> Any:
+    def give(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        score = random.Random(f"{salt}/{example.id}/{response.text}").random() * 0.99
+        return RolloutFeedback(score=score, feedback="so so")
+
+    return give
+
+
+def tried(result: GepaResult) -> int:
+    """Return how many proposals were tried against their parents."""
+    refused = [rejection.reason for rejection in result.rejections]
+    return result.accepted_mutations + refused.count(RejectionReason.NOT_BETTER)
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> dict[str, Any]:
+    pareto, learning = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    minibatch = draw(st.integers(1, 8))
+    least = 2 * pareto + 2 * min(minibatch, learning)
+    return {
+        "rollout_budget": least + draw(st.integers(0, 120)),
+        "minibatch_size": minibatch,
+        "pareto_set_size": pareto,
+        "training_examples": twins(6)[: pareto + learning],
+        **PATIENT,
+    }
+
+
+@given(sizes(), st.integers(0, 2**32), st.integers(0, 4))
+@settings(max_examples=40, deadline=None)
+def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
+    chosen: dict[str, Any], salt: int, merges: int
+) -> None:
+    run = Run(
+        config(
+            **chosen,
+            feedback_fn=by_chance(salt),
+            seed=salt,
+            enable_merge=merges > 0,
+            max_merge_invocations=merges,
+        ),
+        task=echo,
+        reflection=one_word_more(),
+    )
+    plan = run.plan()
+    result = run.start()
+    event(f"merged: {result.accepted_merges}")
+
+    assert result.stop_reason is StopReason.BUDGET
+    assert plan.proposals.if_accepted <= tried(result) <= plan.proposals.if_refused
+    assert result.total_rollouts <= plan.rollouts
+    assert result.total_reflections <= plan.reflections
+
+
+@given(sizes())
+@settings(max_examples=15, deadline=None)
+def test_a_run_that_accepts_all_or_none_tries_exactly_as_many_as_its_plan_says(
+    chosen: dict[str, Any],
+) -> None:
+    only = {"target_section_paths": (RULES,)}
+    good = Run(
+        config(**chosen, **only, feedback_fn=longer_is_better),
+        task=echo,
+        reflection=one_word_more(),
+    )
+    assert good.start().accepted_mutations == good.plan().proposals.if_accepted
+
+    bad = Run(config(**chosen, feedback_fn=scored(0.5)), task=echo, reflection=one_word_more())
+    result = bad.start()
+    assert result.accepted_mutations == 0
+    assert tried(result) == bad.plan().proposals.if_refused
+
+
+@given(sizes())
+@settings(max_examples=15, deadline=None)
+def test_replies_that_nobody_can_use_take_exactly_the_reflections_of_the_plan(
+    chosen: dict[str, Any],
+) -> None:
+    run = Run(config(**chosen, feedback_fn=scored(0.5)), reflection=lambda _: "no block")
+    result = run.start()
+    assert result.stop_reason is StopReason.BUDGET
+    assert result.total_reflections == run.plan().reflections
+
+
+@pytest.mark.parametrize("size", list(Auto))
+def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: Auto) -> None:
+    settings = config(
+        rollout_budget=0,
+        auto=size.value,
+        target_section_paths=(RULES,),
+        feedback_fn=longer_is_better,
+        **PATIENT,
+    )
+    run = Run(settings, task=echo, reflection=one_word_more())
+    assert run.start().accepted_mutations == ACCEPTED[size]
+    assert run.plan().proposals.if_accepted == ACCEPTED[size]
+    assert affordable(settings.rollout_budget - 1, settings).if_accepted == ACCEPTED[size] - 1
+
+
+def test_a_size_pays_for_merges_where_they_are_on() -> None:
+    plain, merging = (
+        config(rollout_budget=0, auto="light", enable_merge=on) for on in (False, True)
+    )
+    assert merging.rollout_budget - plain.rollout_budget == 4 * merging.pareto_set_size
+    assert affordable(merging.rollout_budget, merging).if_accepted == ACCEPTED[Auto.LIGHT]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"auto": "light"}, "rollout_budget: 200 is given, but auto='light' makes it 78; leave "),
+        (
+            {"rollout_budget": 0},
+            "expected an integer of at least 1, found 0; or give auto='light', ",
+        ),
+        (
+            {"auto": "huge", "rollout_budget": 0},
+            "auto: expected 'light', 'medium' or 'heavy', found 'huge'",
+        ),
+        ({"auto": 3, "rollout_budget": 0}, "auto: expected 'light', 'medium' or 'heavy', found 3"),
+        (
+            {"auto": "light", "rollout_budget": 0, "minibatch_size": "3"},
+            "minibatch_size: expected an integer of at least 1, found '3'",
+        ),
+    ],
+)
+def test_a_budget_is_given_once_and_by_a_known_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+def test_a_configuration_with_a_size_can_be_changed_in_other_fields() -> None:
+    settings = config(rollout_budget=0, auto="light")
+    assert attrs.evolve(settings, seed=9).rollout_budget == settings.rollout_budget
+
+
+@pytest.mark.parametrize("merges", [0, 1, 5])
+def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: int) -> None:
+    changes = {"enable_merge": merges > 0, "max_merge_invocations": merges}
+    enough = rollouts_for(3, config(**changes))
+    (warning,) = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
+    assert warning.startswith(
+        f"rollout_budget: {enough - 1} rollouts pay for only 2 accepted proposals; "
+        f"raise it to {enough} for 3, "
+    )
+    assert Run(config(rollout_budget=enough, **changes)).plan().warnings == ()
+
+
+def test_a_plan_warns_of_too_few_reflections() -> None:
+    plan = Run(config(max_reflections=2)).plan()
+    assert plan.warnings == (
+        "max_reflections: 2 reflections give at most 2 proposals; raise it to 3 or more",
+    )
+    assert (plan.reflections, plan.proposals.if_accepted, plan.proposals.if_refused) == (2, 2, 2)
+    assert Run(config(max_reflections=3)).plan().warnings == ()
+
+
+@attrs.frozen(kw_only=True)
+class Metered:
+    """Counts four characters as a token, and charges what its prices say."""
+
+    reply: Reply
+    identity: str = "metered"
+    longest_answer: int | None = 1_000
+    known: bool = True
+    calls: list[str] = attrs.field(factory=list)
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        if not self.known:
+            return None
+        return (usage.input_tokens + 5 * usage.output_tokens) * Decimal("0.000001")
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        rendered = prompt.render(session)
+        self.calls.append(rendered.text)
+        text = self.reply(rendered)
+        usage = Usage(input_tokens=-(-len(rendered.text) // 4), output_tokens=-(-len(text) // 4))
+        session.dispatch(
+            ModelCalled(
+                model=self.identity, requests=1, usage=usage, cost=self.price_of(usage), seconds=0.0
+            )
+        )
+        return answered(rendered, text, session=session, usage=usage)
+
+
+def optimizer(
+    settings: GepaConfig, task: Metered, reflection: Metered, **context: Any
+) -> GepaOptimizer:
+    surroundings = OptimizationContext(task, reflection_adapter=reflection, **context)
+    return GepaOptimizer(surroundings, settings)
+
+
+def test_a_run_uses_no_more_calls_tokens_and_money_than_its_plan_says() -> None:
+    longest = numbered(
+        lambda number, rendered: (
+            "no block " * 440
+            if number % 3 == 0
+            else instruction(f"{current_text(rendered)} {'long ' * 60}{number}")
+        )
+    )
+    settings = config(
+        feedback_fn=longer_is_better,
+        **PATIENT | {"max_part_chars": 3_000, "max_example_chars": 400, "rollout_budget": 120},
+    )
+    runner = optimizer(settings, Metered(reply=echo), Metered(reply=longest, identity="writer"))
+    plan = runner.plan(PROMPT)
+    result = runner.optimize(PROMPT)
+
+    assert result.accepted_mutations > 3
+    spent = {entry.role: entry for entry in result.ledger}
+    for role in plan.roles:
+        used = spent[role.role]
+        assert used.calls <= role.calls
+        assert used.usage.input_tokens <= used.calls * role.input_tokens
+        assert role.cost is not None
+        assert used.cost <= role.cost
+    assert plan.tokens is not None
+    assert plan.cost is not None
+    assert result.total_cost is not None
+    assert result.total_cost <= plan.cost
+    assert sum(e.usage.input_tokens + e.usage.output_tokens for e in result.ledger) <= plan.tokens
+
+
+def test_the_longest_question_shows_a_refused_reply_and_long_feedback() -> None:
+    def wordy(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        return RolloutFeedback(score=0.5, feedback="x" * FEEDBACK_CHARS)
+
+    settings = config(feedback_fn=wordy, **PATIENT | {"max_part_chars": 60, "rollout_budget": 20})
+    task = Metered(reply=answer, longest_answer=1)
+    reflection = Metered(reply=lambda _: "no block " * 300)
+    runner = optimizer(settings, task, reflection)
+    longest = runner.plan(PROMPT).roles[1].input_tokens
+    runner.optimize(PROMPT)
+    assert longest / 5 < max(len(asked) for asked in reflection.calls) / 4 <= longest
+
+
+def plan_of(task: Metered, **changes: Any) -> RunPlan:
+    return optimizer(config(**changes), task, Metered(reply=propose)).plan(PROMPT)
+
+
+def test_a_plan_makes_no_call_and_touches_no_journal() -> None:
+    task, reflection, journal = Metered(reply=answer), Metered(reply=propose), MemoryJournal()
+    first = optimizer(config(), task, reflection, journal=journal)
+    assert first.plan(PROMPT) == first.plan(PROMPT)
+    assert task.calls == reflection.calls == []
+    # A journal belongs to the run that began it: this one is still free for another.
+    assert optimizer(config(seed=9), task, reflection, journal=journal).optimize(PROMPT).improved
+
+
+def test_what_is_not_known_is_none_and_never_nothing() -> None:
+    unpriced = plan_of(Metered(reply=answer, known=False))
+    assert unpriced.cost is None
+    assert unpriced.roles[0].cost is None
+    assert unpriced.roles[1].cost is not None
+    assert ", of unknown price; " in unpriced.line
+
+    endless = plan_of(Metered(reply=answer, longest_answer=None))
+    assert endless.tokens is None
+    assert endless.cost is None
+    assert " and an unknown number of tokens, " in endless.line
+    document = json.loads(json.dumps(endless.as_json()))
+    assert document["cost"] is document["tokens"] is document["roles"][0]["output_tokens"] is None
+
+
+def test_limits_in_money_and_tokens_cap_the_plan() -> None:
+    plan = plan_of(Metered(reply=answer), max_cost="0.25", max_tokens=5_000)
+    assert (plan.cost, plan.tokens) == (Decimal("0.25"), 5_000)
+    assert plan.as_json()["max_cost"] == plan.as_json()["cost"] == "0.25"
+    whole = plan_of(Metered(reply=answer))
+    assert whole.cost is not None
+    assert plan_of(Metered(reply=answer), max_cost="1e6").cost == whole.cost
+    endless = Metered(reply=answer, longest_answer=None)
+    assert plan_of(endless, max_cost=3).cost == 3
+
+
+def test_money_that_cannot_be_counted_is_refused_before_the_first_call() -> None:
+    task, journal = Metered(reply=answer, known=False), MemoryJournal()
+    runner = optimizer(config(max_cost=1), task, Metered(reply=propose), journal=journal)
+    for refused in (runner.plan, runner.optimize):
+        with pytest.raises(ConfigError, match="max_cost: the price of `metered` is not known"):
+            refused(PROMPT)
+    assert task.calls == []
+    assert not list(journal.records())
+
+
+def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
+    plan = plan_of(Metered(reply=answer), rollout_budget=60)
+    document = plan.as_json()
+    assert document["rollouts"] == 60
+    assert document["proposals"] == {"if_accepted": 4, "if_refused": 8}
+    assert document["reflections"] == plan.reflections == 30
+    assert document["warnings"] == []
+    roles = [role.as_json() for role in plan.roles]
+    assert document["roles"] == roles
+    assert [role["role"] for role in roles] == [Role.TASK, Role.REFLECTION]
+    assert plan.line.startswith("plan: at most 60 rollouts, 30 reflections and ")
+    assert plan.line.endswith(" US dollars; 4 to 8 proposals")

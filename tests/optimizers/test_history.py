@@ -1,0 +1,72 @@
+"""Better answers of earlier candidates are shown to the reflector, and only those."""
+
+from __future__ import annotations
+
+import re
+
+from optimizers.worlds import RULES, Run, bound, config, instruction, optimize
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.optimizers.gepa.history import History
+from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.prompt import RenderedPrompt
+
+
+def record(score: float | None, output: str, example: str = "e1") -> RolloutRecord:
+    return RolloutRecord(
+        example_id=example,
+        inputs_repr="",
+        output_repr=output,
+        tool_trace_repr="",
+        feedback=None if score is None else RolloutFeedback(score=score, feedback=""),
+    )
+
+
+def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
+    history = History(2, Scorer({}))
+    for score, output in [(0.2, "a"), (0.9, "b"), (0.9, "b"), (None, "c"), (0.5, "d"), (0.9, "e")]:
+        history.add([record(score, output)])
+    shown = history.better_than([record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")])
+    assert [one.output_repr for one in history.better_than([record(0.5, "x")])["e1"]] == ["b", "e"]
+    assert shown["e2"] == ()
+
+
+def test_an_unscored_answer_has_no_better_ones() -> None:
+    history = History(2, Scorer({}))
+    history.add([record(1.0, "a")])
+    assert history.better_than([record(None, "z")])["e1"] == ()
+
+
+def one_word_only(rendered: RenderedPrompt[object]) -> str:
+    """Propose rules that know the missing word and forget all others."""
+    missing = re.search(r"missing (\w+)", bound(rendered, "examples"))
+    return instruction(f"Known words: {missing[1] if missing else 'nothing'}")
+
+
+def questions(top_k: int) -> list[str]:
+    settings = config(
+        target_section_paths=(RULES,), history_top_k=top_k, minibatch_size=5, rollout_budget=400
+    )
+    run = Run(settings, reflection=one_word_only)
+    run.start()
+    return [bound(request, "examples") for request in run.reflection.requests]
+
+
+def test_reflectors_see_better_answers_to_training_examples_only() -> None:
+    shown = questions(1)
+    better = "**A better answer of another version** (score 1):\n\n```\nok\n```"
+    assert better not in shown[0]
+    assert better in "".join(shown)
+    ids = set(re.findall(r"### Example (\S+)", "".join(shown)))
+    assert all(name.endswith("-again") for name in ids)
+    assert "A better answer" not in "".join(questions(0))
+
+
+def test_a_run_with_a_history_is_resumed() -> None:
+    settings = config(history_top_k=2)
+    journal = MemoryJournal()
+    whole = optimize(settings)
+    assert Run(settings, journal=journal).start() == whole
+    again = Run(settings, journal=journal)
+    assert again.start() == whole
+    assert again.task.calls == again.reflection.calls == 0
