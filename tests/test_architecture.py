@@ -32,13 +32,17 @@ FACES = {"__init__", "__main__"}
 TESTING = "testing"
 
 # Library: where it may be imported at all, and whether only when it is needed.
-HEAVY = {
+HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "click": ("cli/", False),
     "filelock": ("", True),
     "hypothesis": ("testing/", False),
-    "jinja2": ("prompt/syntax.py", True),
+    "jinja2": (("prompt/syntax.py", "evals/metrics/expressions.py"), True),
+    "jsonschema": ("evals/metrics/", True),
     "pytest": ("testing/", False),
+    "rapidfuzz": ("evals/metrics/", True),
+    "numpy": ("evals/statistics.py", True),
     "rich": ("cli/", False),
+    "scipy": ("evals/statistics.py", True),
 }
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
@@ -146,7 +150,8 @@ def library_faults(module: Module) -> Iterator[str]:
         home, lazily = HEAVY[library]
         where = f"{module.path}:{found.line}: `{library}`"
         if not module.path.startswith(home):
-            yield f"{where} is imported only in {home}"
+            homes = home if isinstance(home, str) else " and ".join(home)
+            yield f"{where} is imported only in {homes}"
         elif lazily and not found.lazy:
             yield f"{where} is imported inside the functions that need it"
 

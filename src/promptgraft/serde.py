@@ -135,12 +135,9 @@ class MismatchError(ValueError):
 
 def _loads(text: str | bytes) -> Json:
     decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-    parsed: Json = json.loads(
-        decoded,
-        object_pairs_hook=_unique_keys,
-        parse_constant=_refuse_constant,
-        parse_float=_finite,
-    )
+    if decoded.startswith("\ufeff"):
+        raise json.JSONDecodeError("Unexpected byte order mark", decoded, 0)
+    parsed: Json = STRICT_JSON.decode(decoded)
     return parsed
 
 
@@ -160,6 +157,12 @@ def _refuse_constant(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refuse_constant(text)
+
+
+STRICT_JSON = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite
+)
+"""Reads what :func:`parse_json` reads; raises ``ValueError`` and ``RecursionError``."""
 
 
 def _plain(value: object, path: str) -> Json:

@@ -75,6 +75,15 @@ def test_policies_that_make_no_sense_are_refused(make: Any, message: str) -> Non
         make()
 
 
+def test_a_test_that_no_comparison_can_pass_is_refused() -> None:
+    message = (
+        r"^acceptance: with 3 answers a comparison cannot reach level 0.05: the least p is 0.12"
+    )
+    with pytest.raises(ConfigError, match=message):
+        config(acceptance=Paired(max_repeats=0))
+    config(acceptance=Paired(max_repeats=1))
+
+
 def test_a_gain_below_the_least_one_is_refused() -> None:
     assert not optimize(config(acceptance=MinGain(0.99))).improved
     assert optimize(config(acceptance=MinGain(0.3))).improved
@@ -187,6 +196,6 @@ def test_a_finished_run_confirms_anew_when_a_larger_budget_finds_another_winner(
 
 
 def test_an_undecided_comparison_says_so() -> None:
-    result = optimize(paired(acceptance=Paired(level=0.001, max_repeats=1)))
+    result = optimize(paired(acceptance=Paired(level=0.02, max_repeats=1)))
     reasons = [found for found in result.rejections if found.reason is RejectionReason.NOT_BETTER]
     assert any(found.detail.endswith("that may be chance") for found in reasons)

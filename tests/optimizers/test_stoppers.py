@@ -62,7 +62,7 @@ from promptgraft import (
     TargetScore,
 )
 from promptgraft.clock import FakeClock
-from promptgraft.errors import ConfigError, StopperError
+from promptgraft.errors import ConfigError, FeedbackError, StopperError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa import GepaConfig, GepaStopFileRemoved
 from promptgraft.prompt import RenderedPrompt
@@ -328,7 +328,6 @@ def objectives(
         ({"known": 0.5}, 3),
         ({"known": 0.5, "polite": 0.9}, 3),
         ({"known": 0.5, "polite": 0.91}, 8),
-        ({"known": 0.5, "unknown": 0.0}, 8),
     ],
 )
 def test_required_objectives_must_all_be_reached(
@@ -338,6 +337,17 @@ def test_required_objectives_must_all_be_reached(
     result = optimize(config(feedback_fn=objectives, stoppers=stoppers))
     assert result.steps == step
     assert (result.stop_reason is StopReason.OBJECTIVES) == (step < 8)
+
+
+@pytest.mark.parametrize("wrong", ["stoppers", "required_objectives"])
+def test_an_objective_that_no_feedback_has_is_found_with_the_baseline(wrong: str) -> None:
+    settings: dict[str, Any] = {"required_objectives": {"polit": 0.5}}
+    if wrong == "stoppers":
+        settings = {"stoppers": (RequiredObjectives({"polit": 0.5}),)}
+    run = Run(config(feedback_fn=objectives, **settings))
+    with pytest.raises(FeedbackError, match=r"`polit`: no feedback has it.*did you mean `polite`"):
+        run.start()
+    assert run.task.calls == 6
 
 
 def test_a_run_in_which_nothing_is_scored_has_no_best_mean() -> None:

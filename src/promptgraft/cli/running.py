@@ -26,6 +26,9 @@ _WENT_TO_ITS_END = {
     StopReason.OBJECTIVES,
     StopReason.NO_PROGRESS,
     StopReason.NO_IMPROVEMENT,
+    StopReason.PROPOSALS,
+    StopReason.CANDIDATES,
+    StopReason.STOPPER,
 }
 
 

@@ -12,7 +12,20 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
+
+_NO_JSON: FrozenMap[str, Json] = FrozenMap()
+_NO_TEXTS: FrozenMap[str, str] = FrozenMap()
+
+
+# Most cases say nothing here, and there may be hundreds of thousands: they share what is empty.
+def _json_map(items: Mapping[str, Json]) -> FrozenMap[str, Json]:
+    return FrozenMap(items) if items else _NO_JSON
+
+
+def _text_map(items: Mapping[str, str]) -> FrozenMap[str, str]:
+    return FrozenMap(items) if items else _NO_TEXTS
 
 
 class Speaker(StrEnum):
@@ -42,7 +55,7 @@ class ToolUse:
     """
 
     name: str
-    arguments: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    arguments: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
     result: Json = None
 
 
@@ -109,11 +122,11 @@ class Case:
     tools: tuple[ToolUse, ...] | None = None
     turns: tuple[Turn, ...] = ()
     context: tuple[Message, ...] = ()
-    state: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    state: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
     recorded: Answer | None = None
-    hints: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
+    hints: Mapping[str, str] = attrs.field(default=_NO_TEXTS, converter=_text_map)
     critical: bool = False
-    fields: Mapping[str, Json] = attrs.field(factory=dict, converter=FrozenMap[str, Json])
+    fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)
     origin: str = attrs.field(default="", eq=False)
 
 
@@ -127,6 +140,8 @@ class Verdict:
         passed: whether the score reaches the metric's threshold; None when there is no score.
         reason: what was expected, what was found, where they differ, in words that help a
             writer to improve a prompt; for an unscored answer what went wrong.
+        amount: what was measured, in its own unit (US dollars, tokens, seconds), for objectives
+            that want less of it; None for metrics that measure nothing.
 
     Raises:
         ConfigError: the score is outside 0 to 1, or ``passed`` stands without a score.
@@ -136,6 +151,7 @@ class Verdict:
     score: float | None
     passed: bool | None
     reason: str
+    amount: float | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.score is not None and not 0 <= self.score <= 1:
@@ -159,11 +175,22 @@ class Metric(Protocol):
         """The least score that passes, 0 to 1."""
         ...
 
-    def judge(self, case: Case, answer: Answer) -> Verdict:
+    def judge(
+        self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
+    ) -> Verdict:
         """Judge one answer.
+
+        Args:
+            case: what was asked.
+            answer: what is judged.
+            session: of the evaluation that is judged. A metric that asks models pays from its
+                budget, ends at its deadline and dispatches a ``ModelCalled`` for every call
+                to it, and nothing else. None without a run.
 
         Raises:
             ConfigError: the case lacks what the metric needs, such as ``expected``; found
                 before the first call by ``promptgraft.evals`` where that is possible.
+            PermanentProviderError: a model that the metric asks refuses for good.
+            LimitReachedError: the evaluation has no time or money left.
         """
         ...

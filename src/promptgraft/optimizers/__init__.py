@@ -5,6 +5,7 @@ from promptgraft.optimizers.base import (
     OptimizationContext,
     PersistenceScope,
 )
+from promptgraft.optimizers.judging import MetricFeedback, examples_from, feedback_from
 from promptgraft.optimizers.stoppers import (
     MaxCandidates,
     MaxProposals,
@@ -22,6 +23,7 @@ __all__ = [
     "BasePromptOptimizer",
     "MaxCandidates",
     "MaxProposals",
+    "MetricFeedback",
     "NoImprovement",
     "OptimizationContext",
     "PersistenceScope",
@@ -32,4 +34,6 @@ __all__ = [
     "StopReason",
     "Stopper",
     "TargetScore",
+    "examples_from",
+    "feedback_from",
 ]

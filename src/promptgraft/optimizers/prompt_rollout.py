@@ -148,7 +148,9 @@ class PromptRollout:
             raise
         except ProviderError as error:
             zero = RolloutFeedback(score=0.0, feedback=f"The model's provider failed: {error}")
-            scored = zero if self.scoring.on_error == "zero" else None
+            # A judge that fails says nothing of the answer: that is never a zero.
+            answered = session.latest(FeedbackStarted) is not None
+            scored = zero if self.scoring.on_error == "zero" and not answered else None
             return self._record(
                 example, _last_response(session), session, feedback=scored, fault=str(error)
             )

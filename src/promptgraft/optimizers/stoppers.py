@@ -149,8 +149,8 @@ def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
 class RequiredObjectives:
     """Stops when the best candidate has enough in every objective that is named.
 
-    The baseline counts too: where it has enough there is nothing to do. An objective that the
-    feedback does not have is never reached.
+    The baseline counts too: where it has enough there is nothing to do. An objective that no
+    feedback has is found when the baseline is evaluated.
 
     Attributes:
         thresholds: the least mean on D_pareto, by objective; at least one.

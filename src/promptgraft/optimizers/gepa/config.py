@@ -40,7 +40,7 @@ from promptgraft.optimizers.modules import (
     ToolModule,
 )
 from promptgraft.optimizers.prompt_rollout import OnError, Scoring
-from promptgraft.optimizers.stoppers import StopFile, Stopper
+from promptgraft.optimizers.stoppers import RequiredObjectives, StopFile, Stopper
 from promptgraft.optimizers.types import (
     ExampleFormatter,
     FeedbackFn,
@@ -113,7 +113,7 @@ class GepaConfig:
         max_trace_chars: longest trace or evaluation log that the reflector is shown.
         max_part_chars: longest text that a part may get.
         on_error: what a rollout becomes whose provider failed: ``"unscored"`` (kept out of
-            every mean) or ``"zero"``.
+            every mean) or ``"zero"``. When a judge fails it is unscored.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
             stops when, in some stretch of it, more than this share and 4 more are unscored:
             with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops.
@@ -191,6 +191,12 @@ class GepaConfig:
     def batch_size(self) -> int:
         """Number of examples that a mutation is tried on."""
         return min(self.minibatch_size, self.feedback_size)
+
+    @property
+    def objectives_asked_for(self) -> tuple[str, ...]:
+        """Objectives that the baseline must show to exist."""
+        stopping = (one.thresholds for one in self.stoppers if isinstance(one, RequiredObjectives))
+        return tuple(name for names in (self.required_objectives, *stopping) for name in names)
 
     @property
     def merges(self) -> int:

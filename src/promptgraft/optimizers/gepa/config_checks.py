@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import check_installed
 from promptgraft.optimizers.base import PersistenceScope
+from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.budgets import auto_budget
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
 from promptgraft.optimizers.types import GepaExample, is_finite
@@ -52,6 +54,7 @@ def check_config(config: GepaConfig) -> None:
     _check_numbers(config)
     _check_limits(config)
     _check_objectives(config)
+    _check_power(config)
     _check_choices(config)
     _check_targets(config)
     _check_budget(config)
@@ -112,6 +115,20 @@ def _check_objectives(config: GepaConfig) -> None:
         raise ConfigError(
             "acceptance: expected a policy such as Strict(), MinGain(0.05) or Paired(), "
             f"found {shown(policy)}"
+        )
+
+
+def _check_power(config: GepaConfig) -> None:
+    """Refuse a test that cannot be made, or that no comparison can pass."""
+    policy = config.acceptance
+    if not isinstance(policy, Paired):
+        return
+    check_installed()
+    answers = config.batch_size * (1 + policy.max_repeats)
+    if 2.0**-answers > policy.level:
+        raise ConfigError(
+            f"acceptance: with {answers} answers a comparison cannot reach level {policy.level:g}: "
+            f"the least p is {2.0**-answers:g}; raise minibatch_size or max_repeats"
         )
 
 

@@ -11,6 +11,7 @@ from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.optimizer import GepaOptimizer
 from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.optimizers.stoppers import StopFile
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import shown
 
@@ -56,10 +57,14 @@ class OptimizationJob:
         function are called as they are, and a judge that this asks is a real one.
         """
         offline = OfflineAdapter()
+        # A stop file may be meant for the real run, and a run removes the one that it finds.
+        stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
         return OptimizationJob(
             self.prompt,
             attrs.evolve(self.context, adapter=offline, reflection_adapter=offline, journal=None),
-            attrs.evolve(self.config, persist=False, max_cost=None, max_tokens=None),
+            attrs.evolve(
+                self.config, persist=False, max_cost=None, max_tokens=None, stoppers=stoppers
+            ),
         )
 
     def plan(self) -> RunPlan:

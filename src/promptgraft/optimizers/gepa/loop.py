@@ -198,6 +198,7 @@ class GepaLoop:
         try:
             made = self._trials.make("baseline", baseline, self._pareto)
             self._scorer.learn(made)
+            self._scorer.require(self._config.objectives_asked_for, made)
             records = made
         finally:
             # A run that stops this early still has a best candidate.

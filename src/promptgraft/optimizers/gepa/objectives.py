@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from promptgraft.errors import FeedbackError
 from promptgraft.optimizers.gepa.frontier import Objectives
@@ -68,6 +68,21 @@ class Scorer:
             scored = [record for record in records if record.feedback is not None]
             mean = mean_score([_amount(name, record) for record in scored])
             self._usual[name] = mean or 0.0
+
+    def require(self, names: Iterable[str], records: Sequence[RolloutRecord]) -> None:
+        """Find out from the baseline's rollouts that an objective does not exist.
+
+        Raises:
+            FeedbackError: no rollout has it, though some were judged.
+        """
+        judged = [self._all(one) for one in records if one.feedback is not None and not one.fault]
+        known = {name for found in judged for name in found}
+        for name in names if judged else ():
+            if name not in known:
+                raise FeedbackError(
+                    f"required objective `{name}`: no feedback has it"
+                    f"{did_you_mean(name, list(known))}; there are {', '.join(sorted(known))}"
+                )
 
     def score(self, record: RolloutRecord) -> Score:
         """Return the score of a rollout; None when it is unscored.

@@ -18,6 +18,7 @@ from promptgraft.optimizers.gepa.estimates import (
 )
 from promptgraft.optimizers.ledger import Role
 from promptgraft.optimizers.prompt_target import PromptTarget
+from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.optimizers.types import MetaPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json
@@ -152,6 +153,9 @@ def plan_run(
     if limit is not None:
         reflections = min(reflections, limit)
         proposals = proposals.limited(limit)
+    for stopper in config.stoppers:
+        if isinstance(stopper, MaxProposals):
+            proposals = proposals.limited(stopper.proposals)
     question = longest_question(target, config, meta_prompts, answer=longest_answer(task))
     return RunPlan(
         rollouts=config.rollout_budget,

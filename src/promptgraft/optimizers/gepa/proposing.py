@@ -89,7 +89,6 @@ class Proposer:
         return None
 
     def _graft(self, step: Step, text: str) -> Proposed:
-        self._guard.check(step.module, step.description, text)
         child = self._target.graft(
             step.candidate,
             step.module,
@@ -97,6 +96,8 @@ class Proposer:
             parents=(step.parent,),
             examples=step.minibatch,
         )
+        # After the target has looked at it: by then the text has a bounded length.
+        self._guard.check(step.module, step.description, text)
         if child.digest in self._tried:
             raise InvalidProposalError(
                 RejectionReason.DUPLICATE, "this text has been tried before; propose another"

@@ -1,0 +1,209 @@
+"""From verdicts to figures: cases that pass, a pass rate, a mean score, and what has no score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.aggregation import Aggregation, WeightedMean
+from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
+from promptgraft.evals.types import Metric, Verdict
+from promptgraft.serde import Json, unstructure
+
+
+class CaseStatus(StrEnum):
+    """What became of one case."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    UNSCORED = "unscored"
+
+
+@attrs.frozen(kw_only=True)
+class CaseOutcome:
+    """What became of one case.
+
+    Attributes:
+        case_id: which.
+        status: ``crashed`` when there is no answer for a reason that counts against the
+            candidate; it scores 0.
+        score: 0 to 1; None for an unscored case.
+        verdicts: of every metric in their order; empty when there was no answer.
+        error: why there is no answer, or no score; empty otherwise.
+    """
+
+    case_id: str
+    status: CaseStatus
+    score: float | None
+    verdicts: tuple[Verdict, ...] = ()
+    error: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class MetricSummary:
+    """One metric over all cases. Crashed cases count as 0 and failed.
+
+    Attributes:
+        name: which.
+        threshold: the least score that passes.
+        required: whether a case has to pass it to pass.
+        mean_score: over scored and crashed cases; None when there is none.
+        passed: cases that pass it.
+        failed: cases that do not, crashed ones included.
+        unscored: cases that it could not judge.
+        mean_amount: of the cases where an amount is known; None when there is none.
+    """
+
+    name: str
+    threshold: float
+    required: bool
+    mean_score: float | None
+    passed: int
+    failed: int
+    unscored: int
+    mean_amount: float | None
+
+
+@attrs.frozen(kw_only=True)
+class EvaluationReport:
+    """What an evaluation came to. Unscored cases are in no mean and in no rate.
+
+    Attributes:
+        cases: in their order.
+        metrics: in their order.
+        pass_rate: the share of passing cases among the passed, failed and crashed ones; None
+            when there is none of them.
+        mean_score: the mean of the scores of the same cases; None when there is none.
+        passed: how many cases pass.
+        failed: how many do not, without the crashed ones.
+        crashed: the ids of cases without an answer, which score 0.
+        unscored: the ids of cases without a score.
+    """
+
+    cases: tuple[CaseOutcome, ...]
+    metrics: tuple[MetricSummary, ...]
+    pass_rate: float | None
+    mean_score: float | None
+    passed: int
+    failed: int
+    crashed: tuple[str, ...]
+    unscored: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """Return the report as plain data."""
+        return {"version": 1, **_members(unstructure(self))}
+
+
+def _members(plain: Json) -> dict[str, Json]:
+    return plain if isinstance(plain, dict) else {}
+
+
+def judged(
+    case_id: str,
+    verdicts: Sequence[Verdict],
+    metrics: Sequence[Metric],
+    aggregation: Aggregation | None = None,
+) -> CaseOutcome:
+    """Return what the verdicts on one answer come to.
+
+    A case passes when it passes every required metric; without a required one, all of them. Its
+    score is the aggregation of its metrics; without one, the plain mean of the required metrics.
+    It is unscored when a metric is that is required or has a part in the score, and it scores 0
+    when a metric that ends cases fails.
+
+    Raises:
+        ConfigError: the verdicts are not those of the metrics, or two metrics have one name.
+    """
+    check_metrics(metrics)
+    if [verdict.metric for verdict in verdicts] != [metric.name for metric in metrics]:
+        raise ConfigError(
+            f"case `{case_id}`: expected one verdict of each of "
+            f"{[metric.name for metric in metrics]}, in this order, found "
+            f"{[verdict.metric for verdict in verdicts]}"
+        )
+    kept = tuple(verdicts)
+    asked = dict(zip((metric.name for metric in metrics), kept, strict=True))
+    if any(ends_case(metric) and asked[metric.name].passed is False for metric in metrics):
+        return CaseOutcome(case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=kept)
+    required = {metric.name for metric in metrics if is_required(metric)} or set(asked)
+    chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
+    chosen.check(asked)
+    missing = [asked[name] for name in asked if name in required or name in chosen.names]
+    missing = [verdict for verdict in missing if verdict.score is None]
+    if missing:
+        why = "; ".join(f"{verdict.metric}: {verdict.reason}" for verdict in missing)
+        return unscored(case_id, why, kept)
+    scores = {name: verdict.score for name, verdict in asked.items() if verdict.score is not None}
+    passes = all(asked[name].passed for name in required)
+    return CaseOutcome(
+        case_id=case_id,
+        status=CaseStatus.PASSED if passes else CaseStatus.FAILED,
+        score=chosen.score(scores),
+        verdicts=kept,
+    )
+
+
+def crashed(case_id: str, error: str) -> CaseOutcome:
+    """Return that a case has no answer, and that this counts as 0."""
+    return CaseOutcome(case_id=case_id, status=CaseStatus.CRASHED, score=0.0, error=error)
+
+
+def unscored(case_id: str, error: str, verdicts: tuple[Verdict, ...] = ()) -> CaseOutcome:
+    """Return that a case has no score, and why."""
+    return CaseOutcome(
+        case_id=case_id, status=CaseStatus.UNSCORED, score=None, verdicts=verdicts, error=error
+    )
+
+
+def summarize(outcomes: Iterable[CaseOutcome], metrics: Sequence[Metric]) -> EvaluationReport:
+    """Return the figures of an evaluation.
+
+    Raises:
+        ConfigError: there is no metric, or two have one name.
+    """
+    check_metrics(metrics)
+    cases = tuple(outcomes)
+    scores = [case.score for case in cases if case.score is not None]
+    passed = sum(case.status is CaseStatus.PASSED for case in cases)
+    return EvaluationReport(
+        cases=cases,
+        metrics=tuple(_summary(metric, cases) for metric in metrics),
+        pass_rate=passed / len(scores) if scores else None,
+        mean_score=mean(scores),
+        passed=passed,
+        failed=sum(case.status is CaseStatus.FAILED for case in cases),
+        crashed=_ids(cases, CaseStatus.CRASHED),
+        unscored=_ids(cases, CaseStatus.UNSCORED),
+    )
+
+
+def _ids(cases: Sequence[CaseOutcome], status: CaseStatus) -> tuple[str, ...]:
+    return tuple(case.case_id for case in cases if case.status is status)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the mean, the same in every order of the values; None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
+    verdicts = [v for case in cases for v in case.verdicts if v.metric == metric.name]
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    crashes = sum(case.status is CaseStatus.CRASHED for case in cases)
+    passed = sum(verdict.passed is True for verdict in verdicts)
+    amounts = [verdict.amount for verdict in verdicts if verdict.amount is not None]
+    return MetricSummary(
+        name=metric.name,
+        threshold=metric.threshold,
+        required=is_required(metric),
+        mean_score=mean(scores + [0.0] * crashes),
+        passed=passed,
+        failed=len(scores) + crashes - passed,
+        unscored=len(cases) - len(scores) - crashes,
+        mean_amount=mean(amounts),
+    )

@@ -1,0 +1,190 @@
+"""One case answered once, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.adapters.base import (
+    ModelCalled,
+    PromptExecuted,
+    PromptResponse,
+    ProviderAdapter,
+    ToolInvoked,
+    Usage,
+)
+from promptgraft.errors import (
+    CandidateError,
+    DataFormatError,
+    LimitReachedError,
+    PermanentProviderError,
+    ProviderError,
+)
+from promptgraft.evals.aggregate import CaseOutcome, crashed, judged, unscored
+from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.aside import AsideSession
+from promptgraft.evals.metrics.base import judge_case
+from promptgraft.evals.types import Answer, Case, Metric, ToolUse
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.serde import Json, shown, unstructure
+
+
+@attrs.frozen(kw_only=True)
+class Attempt:
+    """One answer to a case, and what was said of it.
+
+    Attributes:
+        case_id: which case.
+        run: which of the runs, from 0.
+        outcome: what it comes to.
+        answer: the answer; None when there is none.
+        task_calls: what was called for the answer.
+        judge_calls: what was called to judge it.
+        stopped: which limit ended it; empty when none did.
+    """
+
+    case_id: str
+    run: int
+    outcome: CaseOutcome
+    answer: Answer | None = None
+    task_calls: tuple[ModelCalled, ...] = ()
+    judge_calls: tuple[ModelCalled, ...] = ()
+    stopped: str = ""
+
+
+@attrs.frozen
+class _Ended:
+    outcome: CaseOutcome
+    answer: Answer | None = None
+    stopped: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Attempting:
+    """Answers and judges cases; called from several threads at once.
+
+    Attributes:
+        adapter: answers.
+        metrics: judge.
+        aggregation: makes one score of the metrics; None for their mean.
+        session: of the evaluation; pays, and is told of every call. None for none.
+        deadline: when the evaluation ends; that of ``session`` when it is None.
+    """
+
+    adapter: ProviderAdapter
+    metrics: tuple[Metric, ...]
+    aggregation: Aggregation | None = None
+    session: SessionProtocol | None = None
+    deadline: Deadline | None = None
+
+    def __call__(self, case: Case, prompt: Prompt[object], run: int) -> Attempt:
+        """Answer a case once, unless its answer is recorded, and judge.
+
+        Raises:
+            PermanentProviderError: a model or a judge refuses for good.
+            CallerError: a metric cannot judge the case.
+        """
+        tags = {"scope": "case", "case": case.id}
+        session = AsideSession(self.session, tags=tags, deadline=self.deadline)
+        given = self._given(case, prompt, session)
+        asked = len(session.select_all(ModelCalled))
+        found = self._judged(case, given, session) if isinstance(given, Answer) else given
+        calls = session.select_all(ModelCalled)
+        return Attempt(
+            case_id=case.id,
+            run=run,
+            outcome=found.outcome,
+            answer=given if isinstance(given, Answer) else given.answer,
+            task_calls=calls[:asked],
+            judge_calls=calls[asked:],
+            stopped=found.stopped,
+        )
+
+    @property
+    def ends(self) -> Deadline | None:
+        """When the evaluation ends."""
+        if self.deadline is None and self.session is not None:
+            return self.session.deadline
+        return self.deadline
+
+    def _given(self, case: Case, prompt: Prompt[object], session: Session) -> Answer | _Ended:
+        try:
+            return self._answer(case, prompt, session)
+        except PermanentProviderError:
+            raise
+        except CandidateError as error:
+            outcome = crashed(case.id, f"the answer could not be used: {error}")
+            return _Ended(outcome, answer=_last_answer(session))
+        except ProviderError as error:
+            return _Ended(unscored(case.id, f"the model's provider failed: {error}"))
+        except LimitReachedError as error:
+            return _Ended(unscored(case.id, f"not answered: {error}"), stopped=str(error))
+
+    def _judged(self, case: Case, answer: Answer, session: Session) -> _Ended:
+        try:
+            verdicts = judge_case(self.metrics, case, answer, session=session)
+        except LimitReachedError as error:
+            return _Ended(unscored(case.id, f"not judged: {error}"), stopped=str(error))
+        return _Ended(judged(case.id, verdicts, self.metrics, self.aggregation))
+
+    def _answer(self, case: Case, prompt: Prompt[object], session: Session) -> Answer:
+        if case.recorded is not None:
+            return case.recorded
+        deadline = session.deadline
+        if deadline is not None:
+            deadline.check()
+        response = self.adapter.evaluate(prompt, session=session, deadline=deadline)
+        return answer_of(response, session)
+
+
+def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Answer:
+    """Return the answer as metrics see it: with the tools that the session saw, and the bill."""
+    calls = session.select_all(ModelCalled)
+    output = response.output
+    costs = [call.cost for call in calls]
+    return Answer(
+        text=response.text,
+        output=None if output is None or type(output) is str else _plain(output),
+        tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
+        usage=_total([call.usage for call in calls]) if calls else response.usage,
+        cost=_sum(costs) if costs else None,
+        seconds=sum(call.seconds for call in calls) if calls else None,
+    )
+
+
+def _last_answer(session: Session) -> Answer | None:
+    executed = session.latest(PromptExecuted)
+    return None if executed is None else answer_of(executed.response, session)
+
+
+def _tool_use(call: ToolInvoked) -> ToolUse:
+    arguments = _plain(call.params)
+    return ToolUse(
+        name=call.name,
+        arguments=arguments if isinstance(arguments, dict) else {"value": arguments},
+        result={"error": call.error} if call.error else _plain(call.result),
+    )
+
+
+def _plain(value: object) -> Json:
+    try:
+        return unstructure(value)
+    except DataFormatError:
+        return shown(value)
+
+
+def _total(usages: Sequence[Usage]) -> Usage:
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        cached_tokens=sum(usage.cached_tokens for usage in usages),
+    )
+
+
+def _sum(costs: Sequence[Decimal | None]) -> Decimal | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if len(known) == len(costs) else None

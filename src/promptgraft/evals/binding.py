@@ -1,0 +1,119 @@
+"""The input of a case as the parameters of a prompt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from promptgraft.errors import BindingError, CandidateError, ConfigError
+from promptgraft.evals.types import Case
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.prompt.binding import values_of
+from promptgraft.prompt.template import Prompt
+from promptgraft.serde import did_you_mean, shown
+
+ParamsOf = Callable[[Case], object]
+"""Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
+
+_SHOWN_FAULTS = 10
+
+
+class _CaseInput(FrozenMap[str, object]):
+    """A class of its own: of each class a prompt keeps only the last parameter."""
+
+
+def bind_cases(
+    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
+) -> dict[str, Prompt[object]]:
+    """Return the prompt with the input of each case, by the id of the case.
+
+    Args:
+        prompt: with what is bound for every case.
+        cases: those that are asked; to a recorded answer nothing is bound.
+        params: makes the parameters; without it a text goes to the one placeholder that is
+            open, and an object to the placeholders of its names.
+
+    Raises:
+        ConfigError: cases do not fit the prompt: the first ten, in one line, and how many more.
+    """
+    chosen = tuple(cases)
+    made = params_of_cases(prompt, chosen, params)
+    return {case.id: prompt.bind(*made[case.id]) for case in chosen}
+
+
+def params_of_cases(
+    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
+) -> dict[str, tuple[object, ...]]:
+    """Return what the prompt is bound to for each case, by the id of the case.
+
+    Arguments and errors are those of :func:`bind_cases`.
+    """
+    made: dict[str, tuple[object, ...]] = {}
+    faults: list[str] = []
+    open_names = _open_placeholders(prompt)
+    for case in cases:
+        try:
+            made[case.id] = _params(prompt, case, open_names, params)
+        except (BindingError, ConfigError) as error:
+            place = f"{case.origin}: " if case.origin else ""
+            faults.append(f"{place}case `{case.id}`: {error}")
+    if faults:
+        more = len(faults) - _SHOWN_FAULTS
+        tail = f"; and {more} more" if more > 0 else ""
+        raise ConfigError("; ".join(faults[:_SHOWN_FAULTS]) + tail)
+    return made
+
+
+def _params(
+    prompt: Prompt[object], case: Case, open_names: tuple[str, ...], params: ParamsOf | None
+) -> tuple[object, ...]:
+    if case.recorded is not None:
+        return ()
+    if params is None:
+        found: object = _by_name(case, open_names)
+    else:
+        found = params(case)
+    made = found if isinstance(found, tuple) else (found,)
+    # A block that does not render with these values is the prompt's fault, not the case's.
+    with contextlib.suppress(CandidateError):
+        # Whoever overrides the prompt can use no other placeholders than the source.
+        attrs.evolve(prompt.bind(*made), overrides_store=None).render()
+    return made
+
+
+def _by_name(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
+    if case.turns or case.context:
+        raise ConfigError(
+            "a case with several turns or a context needs `params` that say where they go"
+        )
+    listed = ", ".join(f"`{name}`" for name in open_names) or "none"
+    if isinstance(case.input, dict):
+        for name in case.input:
+            if name not in open_names:
+                raise ConfigError(
+                    f"input: the prompt has no placeholder `{name}`"
+                    f"{did_you_mean(name, list(open_names))}; open placeholders: {listed}"
+                )
+        missing = [f"`{name}`" for name in open_names if name not in case.input]
+        if missing:
+            raise ConfigError(f"input: expected a value for {', '.join(missing)}, found none")
+        return _CaseInput(case.input)
+    if not isinstance(case.input, str):
+        raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
+    if len(open_names) != 1:
+        raise ConfigError(
+            f"input: a text needs one open placeholder, found {listed}; give an object with "
+            "values by name, or `params`"
+        )
+    return _CaseInput({open_names[0]: case.input})
+
+
+def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
+    """Return the names that the prompt looks up and that are not bound yet."""
+    known = {name for param in prompt.params for name in values_of(param)}
+    reads = dict.fromkeys(
+        name for _, section in prompt.template.walked for name in section.source.reads
+    )
+    return tuple(name for name in reads if name not in known)

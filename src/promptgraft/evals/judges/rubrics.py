@@ -1,0 +1,161 @@
+"""The judges that answer rubrics one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import attrs
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import ConfigError
+from promptgraft.evals.judges.asking import Judgement, ask
+from promptgraft.evals.judges.material import material_of
+from promptgraft.evals.judges.panel import LONGEST_JUDGE_REASON, JudgeMetric
+from promptgraft.evals.judges.prompts import KNOWLEDGE_RECALL, RUBRIC_RESPONSE
+from promptgraft.evals.judges.replies import (
+    Met,
+    RubricReply,
+    RubricsReply,
+    VoidReplyError,
+    checked_reason,
+)
+from promptgraft.evals.judges.voting import weighted_share
+from promptgraft.evals.metrics.base import filled
+from promptgraft.evals.metrics.reasons import clipped
+from promptgraft.evals.types import Answer, Case
+from promptgraft.prompt.fences import fenced
+from promptgraft.prompt.template import PromptTemplate
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
+
+
+def _above_zero(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{attribute.name}: expected a number above 0, found {shown(value)}")
+
+
+@attrs.frozen(kw_only=True)
+class Rubric:
+    """Something that has to hold of an answer.
+
+    Attributes:
+        id: unique among the rubrics of a metric, without white space.
+        text: what has to hold.
+        weight: how much it counts beside the others, above 0.
+
+    Raises:
+        ConfigError: an attribute is empty or out of range.
+    """
+
+    id: str = attrs.field(validator=filled)
+    text: str = attrs.field(validator=filled)
+    weight: float = attrs.field(default=1.0, validator=_above_zero)
+
+    def __attrs_post_init__(self) -> None:
+        if self.id.split() != [self.id]:
+            raise ConfigError(f"id: expected one word, found {shown(self.id)}")
+
+
+def _as_rubrics(rubrics: Iterable[Rubric]) -> tuple[Rubric, ...]:
+    return tuple(rubrics)
+
+
+def _distinct(
+    _: object, attribute: attrs.Attribute[tuple[Rubric, ...]], rubrics: tuple[Rubric, ...]
+) -> None:
+    if not rubrics:
+        raise ConfigError(f"{attribute.name}: expected at least one rubric, found none")
+    twice = [
+        found for found, count in Counter(rubric.id for rubric in rubrics).items() if count > 1
+    ]
+    if twice:
+        raise ConfigError(f"{attribute.name}: two rubrics have the id `{twice[0]}`; rename one")
+
+
+@attrs.frozen(kw_only=True)
+class LlmRubricResponse(JudgeMetric):
+    """The share, by weight, of the rubrics that judges find to be met by the answer.
+
+    The reference is shown to the judges when the case has one.
+
+    Attributes:
+        rubrics: what has to hold, each judged by itself.
+    """
+
+    kind: ClassVar[str] = "llm_rubric_response"
+    question: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
+    shows_tools: ClassVar[bool] = False
+
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
+
+    def ask(
+        self,
+        judge: ProviderAdapter,
+        case: Case,
+        answer: Answer,
+        session: SessionProtocol | None,
+    ) -> Judgement:
+        material = material_of(case, answer, tools=self.shows_tools, rubrics=_shown(self.rubrics))
+        prompt = self.prompt_of(self.question).bind(material)
+        return ask(judge, prompt, self._judgement, session=session)
+
+    def _judgement(self, reply: RubricsReply) -> Judgement:
+        replies = _in_order(self.rubrics, reply.rubrics)
+        parts = [float(found.met is Met.YES) for found in replies]
+        lines = sorted(
+            (
+                (found.met is Met.YES, place, _said(rubric, found))
+                for place, (rubric, found) in enumerate(zip(self.rubrics, replies, strict=True))
+            ),
+        )
+        head = f"{sum(map(int, parts))} of {len(parts)} rubrics are met"
+        return Judgement(
+            score=weighted_share(parts, [rubric.weight for rubric in self.rubrics]),
+            reason="\n".join([head, *(line for _, _, line in lines)]),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class LlmRubricKnowledgeRecall(LlmRubricResponse):
+    """The share, by weight, of the rubrics that judges find to be met by what tools returned."""
+
+    kind: ClassVar[str] = "llm_rubric_knowledge_recall"
+    question: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
+    shows_tools: ClassVar[bool] = True
+
+
+def _shown(rubrics: Sequence[Rubric]) -> str:
+    return "\n\n".join(f"Rubric `{rubric.id}`:\n\n{fenced(rubric.text)}" for rubric in rubrics)
+
+
+def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
+    """Return the one reply to each rubric.
+
+    Raises:
+        VoidReplyError: a rubric is answered twice or not at all, or one that does not exist is.
+    """
+    given = [(reply.id.strip().strip("`"), reply) for reply in replies]
+    counts = Counter(name for name, _ in given)
+    known = [rubric.id for rubric in rubrics]
+    faults = [
+        *(f"rubric `{name}` is not answered" for name in known if not counts[name]),
+        *(
+            f"rubric `{name}` is answered {counts[name]} times"
+            for name in known
+            if counts[name] > 1
+        ),
+        *(f"there is no rubric {shown(name)}" for name in counts if name not in known),
+    ]
+    if faults:
+        raise VoidReplyError("; ".join(faults) + "; answer every rubric exactly once")
+    found = dict(given)
+    for name in known:
+        checked_reason(found[name].reason, f"rubric `{name}`")
+    return [found[name] for name in known]
+
+
+def _said(rubric: Rubric, reply: RubricReply) -> str:
+    verdict = "met" if reply.met is Met.YES else "not met"
+    return f"rubric `{rubric.id}` {verdict}: {clipped(reply.reason.strip(), LONGEST_JUDGE_REASON)}"

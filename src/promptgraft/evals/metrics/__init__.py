@@ -1,0 +1,98 @@
+"""Metrics: what is asked of an answer, with a score, a pass or fail, and a reason."""
+
+from promptgraft.evals.metrics.base import (
+    BaseMetric,
+    UnusableAnswerError,
+    check_cases,
+    check_metrics,
+    judge_case,
+)
+from promptgraft.evals.metrics.combining import AllOf
+from promptgraft.evals.metrics.comparing import JsonRules
+from promptgraft.evals.metrics.expressions import Assertion, Check
+from promptgraft.evals.metrics.functions import Python
+from promptgraft.evals.metrics.json_values import JsonMatch, JsonSchema
+from promptgraft.evals.metrics.labels import Classification
+from promptgraft.evals.metrics.loading import MetricConfig, load_metric_config, load_metrics
+from promptgraft.evals.metrics.numbers import Number
+from promptgraft.evals.metrics.options import Options, Place, read_options
+from promptgraft.evals.metrics.registry import METRICS, MetricKind, Registry
+from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
+from promptgraft.evals.metrics.spending import Cost, Latency, Tokens
+from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex
+from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
+
+__all__ = [
+    "METRICS",
+    "AllOf",
+    "Assertion",
+    "BaseMetric",
+    "Check",
+    "Classification",
+    "Contains",
+    "Cost",
+    "EditSimilarity",
+    "Exact",
+    "JsonMatch",
+    "JsonRules",
+    "JsonSchema",
+    "Latency",
+    "Length",
+    "MetricConfig",
+    "MetricKind",
+    "Number",
+    "Options",
+    "Place",
+    "Python",
+    "Regex",
+    "Registry",
+    "Rouge",
+    "Tokens",
+    "ToolRule",
+    "ToolTrajectory",
+    "UnusableAnswerError",
+    "all_of",
+    "assertion",
+    "check",
+    "check_cases",
+    "check_metrics",
+    "classification",
+    "contains",
+    "cost",
+    "edit_similarity",
+    "exact",
+    "json_match",
+    "json_schema",
+    "judge_case",
+    "latency",
+    "length",
+    "load_metric_config",
+    "load_metrics",
+    "number",
+    "python",
+    "read_options",
+    "regex",
+    "rouge",
+    "tokens",
+    "tool_trajectory",
+]
+
+# By the names that metric files use, for `metrics.exact(ignore_case=True)`.
+all_of = AllOf
+assertion = Assertion
+check = Check
+classification = Classification
+contains = Contains
+cost = Cost
+edit_similarity = EditSimilarity
+exact = Exact
+json_match = JsonMatch
+json_schema = JsonSchema
+latency = Latency
+length = Length
+number = Number
+python = Python
+regex = Regex
+rouge = Rouge
+tokens = Tokens
+tool_trajectory = ToolTrajectory

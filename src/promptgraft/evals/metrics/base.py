@@ -1,0 +1,236 @@
+"""What all metrics share: a name, a threshold, verdicts, and cases that are checked first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.reasons import reason
+from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import did_you_mean, shown
+
+Number = TypeVar("Number", int, float)
+
+_SHOWN_FAULTS = 10
+
+
+class UnusableAnswerError(ValueError):
+    """An answer has not the form that a metric judges: it scores 0, for the reason given here."""
+
+
+def share(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    """Hold a number of 0 to 1."""
+    if not 0 <= value <= 1:
+        raise ConfigError(f"{attribute.name}: expected a number from 0 to 1, found {shown(value)}")
+
+
+def not_negative(_: object, attribute: attrs.Attribute[Number], value: Number) -> None:
+    """Hold a finite number of at least 0."""
+    if not 0 <= value < float("inf"):
+        raise ConfigError(
+            f"{attribute.name}: expected a finite number of at least 0, found {shown(value)}"
+        )
+
+
+def filled(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """Hold a text that is not empty."""
+    if not value.strip():
+        raise ConfigError(f"{attribute.name}: expected a text, found an empty one")
+
+
+def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
+    """Hold every item, and name all that do not hold.
+
+    Raises:
+        ConfigError: what is wrong with each of them, in one line.
+    """
+    faults: list[str] = []
+    for item in items:
+        try:
+            hold(item)
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+def among(*allowed: str) -> Callable[[object, attrs.Attribute[str], str], None]:
+    """Hold one of some words."""
+
+    def hold(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        if value not in allowed:
+            words = ", ".join(repr(word) for word in allowed)
+            raise ConfigError(f"{attribute.name}: expected one of {words}, found {shown(value)}")
+
+    return hold
+
+
+def _kind_of(metric: BaseMetric) -> str:
+    return metric.kind
+
+
+@attrs.frozen(kw_only=True)
+class BaseMetric(ABC):
+    """A metric with the options that all of ours have.
+
+    Attributes:
+        name: how it is called in reports; the name of its kind unless it is given.
+        threshold: the least score that passes, 0 to 1.
+        required: whether a case has to pass it to pass.
+
+    Raises:
+        ConfigError: an option is out of range or contradicts another one.
+    """
+
+    kind: ClassVar[str]
+    ends_case: ClassVar[bool] = False
+
+    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=filled)
+    threshold: float = attrs.field(default=1.0, validator=share)
+    required: bool = True
+
+    def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
+        """Refuse a case that cannot be judged, before anything is paid for it.
+
+        Raises:
+            ConfigError: what is missing, naming the case.
+        """
+
+    def judge(
+        self,
+        case: Case,
+        answer: Answer,
+        *,
+        session: SessionProtocol | None = None,  # noqa: ARG002 - for metrics that ask models
+    ) -> Verdict:
+        try:
+            return self.assess(case, answer)
+        except UnusableAnswerError as error:
+            return self.verdict(0.0, str(error))
+
+    @abstractmethod
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        """Judge one answer.
+
+        Raises:
+            ConfigError: as ``check``.
+            UnusableAnswerError: the answer has not the form that this metric judges.
+        """
+
+    def verdict(self, score: float, why: str, amount: float | None = None) -> Verdict:
+        """Return a score with its reason, as one paragraph within limits."""
+        passed = score >= self.threshold
+        return Verdict(
+            metric=self.name, score=score, passed=passed, reason=reason(why), amount=amount
+        )
+
+    def unscored(self, why: str) -> Verdict:
+        """Return that this answer could not be judged."""
+        return Verdict(metric=self.name, score=None, passed=None, reason=reason(why))
+
+    def lacking(self, case: Case, what: str) -> ConfigError:
+        """Return that a case lacks something, naming it."""
+        place = f"{case.origin}: " if case.origin else ""
+        return ConfigError(f"{place}case `{case.id}`: metric `{self.name}` {what}")
+
+
+@runtime_checkable
+class ChecksCases(Protocol):
+    """A metric that can tell beforehand whether a case can be judged."""
+
+    def check(self, case: Case) -> None:
+        """Refuse a case that cannot be judged."""
+        ...
+
+
+def is_required(metric: Metric) -> bool:
+    """Return whether a case has to pass the metric; so it is unless the metric says otherwise."""
+    return bool(getattr(metric, "required", True))
+
+
+def ends_case(metric: Metric) -> bool:
+    """Return whether a case that fails the metric ends there, with a score of 0."""
+    return bool(getattr(metric, "ends_case", False))
+
+
+def asks_models(metric: Metric) -> bool:
+    """Return whether the metric asks models, which may judge one answer differently each time."""
+    return bool(getattr(metric, "asks_models", False))
+
+
+def check_metrics(metrics: Sequence[Metric]) -> None:
+    """Refuse metrics that cannot stand in one evaluation.
+
+    Raises:
+        ConfigError: there is none, or two have the same name.
+    """
+    if not metrics:
+        raise ConfigError("metrics: expected at least one metric, found none")
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"metrics: two metrics have the name `{name}`; give one of them another `name`"
+            )
+
+
+def check_cases(metrics: Sequence[Metric], cases: Iterable[Case]) -> None:
+    """Refuse cases that the metrics cannot judge, before the first call.
+
+    Raises:
+        ConfigError: the first ten faults in one line, and how many more there are.
+    """
+    faults: list[str] = []
+    checking = [metric for metric in metrics if isinstance(metric, ChecksCases)]
+    for case in cases:
+        for metric in checking:
+            try:
+                metric.check(case)
+            except ConfigError as error:
+                faults.append(str(error))
+    if faults:
+        more = len(faults) - _SHOWN_FAULTS
+        tail = f"; and {more} more" if more > 0 else ""
+        raise ConfigError("; ".join(faults[:_SHOWN_FAULTS]) + tail)
+
+
+def judge_case(
+    metrics: Sequence[Metric],
+    case: Case,
+    answer: Answer,
+    *,
+    session: SessionProtocol | None = None,
+) -> tuple[Verdict, ...]:
+    """Judge one answer with every metric, in their order.
+
+    Metrics that end a case are asked first. When one fails, no other is asked (and paid for):
+    each of them scores 0 with the same reason.
+
+    Raises:
+        ConfigError: a metric cannot judge this case.
+    """
+    verdicts: dict[str, Verdict] = {}
+    for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
+        verdict = metric.judge(case, answer, session=session)
+        verdicts[metric.name] = verdict
+        if ends_case(metric) and verdict.passed is False:
+            ended = f"not judged: `{metric.name}` ended the case; {verdict.reason}"
+            verdicts = {**{other.name: _ended(other, ended) for other in metrics}, **verdicts}
+            break
+    return tuple(verdicts[metric.name] for metric in metrics)
+
+
+def _ended(metric: Metric, why: str) -> Verdict:
+    return Verdict(metric=metric.name, score=0.0, passed=False, reason=reason(why))
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return that ``name`` is not known, with the nearest known one."""
+    names = sorted(known)
+    near = did_you_mean(name, names)
+    return f"unknown {what} `{name}`{near or ': there are ' + ', '.join(f'`{n}`' for n in names)}"

@@ -1,0 +1,238 @@
+"""Metrics that users write as Jinja2 expressions: ``assert`` and ``check``.
+
+An expression sees ``this`` (the answer: its output, or its text, read as JSON when it holds an
+object or a list), ``input``, ``expected`` and ``usage``. It is written by a user, never by a
+model; what a model writes is only ever a value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, hold_each
+from promptgraft.evals.metrics.reading import answer_data
+from promptgraft.evals.metrics.reasons import LONGEST_QUOTE, brief
+from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.serde import Json, did_you_mean, shown
+
+if TYPE_CHECKING:
+    from jinja2.environment import TemplateExpression
+    from jinja2.sandbox import SandboxedEnvironment
+
+NAMES = ("this", "input", "expected", "usage")
+"""What an expression sees."""
+
+# What evaluating an expression over an answer of another shape raises.
+_UNFIT = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
+
+
+class _UnknownAmountError(Exception):
+    """The expression asks for an amount that is not known."""
+
+
+class _Amounts(Mapping[str, object]):
+    """Tokens, cost and seconds by name; asking for one that is not known is said."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._known = usage_of(answer)
+
+    def __getitem__(self, key: str) -> object:
+        if self._known[key] is None:
+            raise _UnknownAmountError(f"`usage.{key}` of this answer is not known")
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def usage_of(answer: Answer) -> dict[str, float | int | None]:
+    """Return the amounts of an answer by name; None for what is not known."""
+    usage = answer.usage
+    known = usage.input_tokens + usage.output_tokens > 0
+    return {
+        "input_tokens": usage.input_tokens if known else None,
+        "output_tokens": usage.output_tokens if known else None,
+        "cached_tokens": usage.cached_tokens if known else None,
+        "tokens": usage.input_tokens + usage.output_tokens if known else None,
+        "cost": None if answer.cost is None else float(answer.cost),
+        "seconds": answer.seconds,
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Environment(SandboxedEnvironment):
+        def getattr(self, obj: object, attribute: str) -> object:
+            # The key `items` of an answer is meant, not the method of dictionaries.
+            if isinstance(obj, Mapping):
+                return self.getitem(obj, attribute)
+            return super().getattr(obj, attribute)
+
+        def getitem(self, obj: object, argument: object) -> object:
+            if isinstance(obj, Mapping):
+                if argument in obj:
+                    return obj[argument]
+                return self.undefined(obj=obj, name=str(argument))
+            return super().getitem(obj, argument)
+
+    return Environment(undefined=StrictUndefined)
+
+
+@functools.lru_cache(maxsize=256)
+def _compile(expression: str) -> TemplateExpression:
+    return _environment().compile_expression(_bare(expression), undefined_to_none=False)
+
+
+def _bare(expression: str) -> str:
+    text = expression.strip()
+    inside = text.startswith("{{") and text.endswith("}}")
+    return text[2:-2].strip() if inside else text
+
+
+def _expression(_: object, __: attrs.Attribute[str], value: str) -> None:
+    _hold(value)
+
+
+def _hold(value: str) -> None:
+    """Hold an expression that compiles and uses known names only."""
+    from jinja2 import TemplateSyntaxError, meta
+
+    where = f"the expression {shown(value)}"
+    if not value.strip():
+        raise ConfigError("expected an expression, found an empty one")
+    try:
+        _compile(value)
+        tree = _environment().parse(f"{{{{ {_bare(value)} }}}}")
+    except TemplateSyntaxError as error:
+        raise ConfigError(f"{where} does not parse: {error.message}") from None
+    for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *_environment().globals}):
+        raise ConfigError(
+            f"{where} uses `{name}`, which does not exist{did_you_mean(name, list(NAMES))}; "
+            f"there are {', '.join(f'`{known}`' for known in NAMES)}"
+        )
+
+
+def _expressions(
+    _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
+) -> None:
+    if not value or isinstance(value, str):
+        raise ConfigError(f"{attribute.name}: expected a list of expressions, found {shown(value)}")
+    hold_each(value, _hold)
+
+
+def this_of(answer: Answer) -> Json:
+    """Return what expressions see as the answer."""
+    if answer.output is not None or not answer.text.lstrip().startswith(("{", "[")):
+        return answer.text if answer.output is None else answer.output
+    try:
+        return answer_data(answer)
+    except UnusableAnswerError:
+        return answer.text
+
+
+@attrs.frozen(kw_only=True)
+class _ExpressionMetric(BaseMetric):
+    def _value(self, expression: str, case: Case, answer: Answer) -> object:
+        """Return what an expression comes to.
+
+        Raises:
+            ConfigError: the expression does what expressions may not do.
+            _UnknownAmountError: it asks for a cost or a time that is not known.
+            _DoesNotApplyError: it cannot be evaluated over this answer.
+        """
+        from jinja2 import UndefinedError
+        from jinja2.exceptions import SecurityError
+
+        seen = {"this": this_of(answer), "input": case.input, "expected": case.expected}
+        try:
+            value: object = _compile(expression)(**seen, usage=_Amounts(answer))
+            bool(value)
+        except SecurityError as error:
+            raise ConfigError(f"metric `{self.name}`: `{_bare(expression)}`: {error}") from None
+        except (UndefinedError, *_UNFIT) as error:
+            raise _DoesNotApplyError(
+                f"`{_bare(expression)}` cannot be evaluated: {error}; the answer is {_this(answer)}"
+            ) from None
+        return value
+
+
+class _DoesNotApplyError(ValueError):
+    """An expression cannot be evaluated over an answer."""
+
+
+def _this(answer: Answer) -> str:
+    return brief(this_of(answer), LONGEST_QUOTE)
+
+
+@attrs.frozen(kw_only=True)
+class Assertion(_ExpressionMetric):
+    """1 when every expression is true; the first that is not ends the case with a score of 0.
+
+    Attributes:
+        expressions: what has to be true, in this order; ``{{ }}`` around them is allowed.
+    """
+
+    kind: ClassVar[str] = "assert"
+    ends_case: ClassVar[bool] = True
+
+    expressions: tuple[str, ...] = attrs.field(validator=_expressions)
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        for expression in self.expressions:
+            try:
+                holds = self._value(expression, case, answer)
+            except _UnknownAmountError as error:
+                return self.unscored(f"`{_bare(expression)}`: {error}")
+            except _DoesNotApplyError as error:
+                return self.verdict(0.0, str(error))
+            if not holds:
+                return self.verdict(
+                    0.0,
+                    f"expected `{_bare(expression)}`, which is false; "
+                    f"the answer is {_this(answer)}",
+                )
+        return self.verdict(1.0, f"all {len(self.expressions)} assertions hold")
+
+
+@attrs.frozen(kw_only=True)
+class Check(_ExpressionMetric):
+    """What an expression comes to: 1 for true, 0 for false, or a number from 0 to 1.
+
+    Attributes:
+        expression: what is evaluated; ``{{ }}`` around it is allowed.
+    """
+
+    kind: ClassVar[str] = "check"
+
+    expression: str = attrs.field(validator=_expression)
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        source = _bare(self.expression)
+        try:
+            value = self._value(self.expression, case, answer)
+        except _UnknownAmountError as error:
+            return self.unscored(f"`{source}`: {error}")
+        except _DoesNotApplyError as error:
+            return self.verdict(0.0, str(error))
+        if not isinstance(value, (bool, int, float)) or not 0 <= value <= 1:
+            raise self.lacking(
+                case,
+                f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
+            )
+        if isinstance(value, bool):
+            said = f"`{source}` is {'true' if value else 'false'}"
+        else:
+            said = f"`{source}` is {value:g}"
+        shown_answer = "" if value == 1 else f"; the answer is {_this(answer)}"
+        return self.verdict(float(value), said + shown_answer)

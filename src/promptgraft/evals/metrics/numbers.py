@@ -1,0 +1,107 @@
+"""The metric of numbers, and what it means that two numbers are the same."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import ClassVar, Literal
+
+import attrs
+
+from promptgraft.evals.metrics.base import UnusableAnswerError, among, not_negative
+from promptgraft.evals.metrics.reading import ReferenceMetric
+from promptgraft.evals.metrics.reasons import quoted
+from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.serde import shown
+
+# An exponent of more than three digits is no number: arithmetic with it would not end.
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?:[eE][-+]?\d{1,3})?(?![\d])"
+)
+
+
+# Without slots, so that metrics can inherit it beside their own base.
+@attrs.frozen(kw_only=True, slots=False)
+class Tolerance:
+    """How far apart two equal numbers may be: as far as the wider of both limits.
+
+    Attributes:
+        tolerance: absolute.
+        relative_tolerance: as a share of the greater magnitude.
+    """
+
+    tolerance: float = attrs.field(default=0.0, validator=not_negative)
+    relative_tolerance: float = attrs.field(default=0.0, validator=not_negative)
+
+    def close(self, one: Decimal, other: Decimal) -> bool:
+        """Return whether two numbers are the same; it does not matter which is which."""
+        relative = Decimal(repr(self.relative_tolerance)) * max(abs(one), abs(other))
+        return abs(one - other) <= max(Decimal(repr(self.tolerance)), relative)
+
+
+def decimal(number: float) -> Decimal:
+    """Return a finite number as it is written: 0.1 is a tenth."""
+    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
+
+
+def numbers_in(text: str) -> list[Decimal]:
+    """Return the numbers in a text: ``1,234.5``, ``-3``, ``.5``, ``6e23``."""
+    return [
+        Decimal(found[0].replace(",", "").replace("−", "-")) for found in _NUMBER.finditer(text)
+    ]
+
+
+@attrs.frozen(kw_only=True)
+class Number(ReferenceMetric, Tolerance):
+    """1 when the number in the answer is the expected one, within a tolerance; else 0.
+
+    Attributes:
+        which: which number of the answer is judged; with ``only`` it must have just one.
+    """
+
+    kind: ClassVar[str] = "number"
+
+    which: Literal["only", "first", "last"] = attrs.field(
+        default="only", validator=among("only", "first", "last")
+    )
+
+    def reference(self, case: Case) -> Decimal:
+        value = self.expected(case)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return decimal(value)
+        found = numbers_in(value) if isinstance(value, str) else []
+        if len(found) != 1:
+            raise self.lacking(case, f"needs one number as `expected`, found {shown(value)}")
+        return found[0]
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        wanted = self.reference(case)
+        found = self._number(self.found_text(answer), wanted)
+        if self.close(wanted, found):
+            return self.verdict(1.0, f"expected {wanted}{self._limits()}, found {found}")
+        return self.verdict(
+            0.0, f"expected {wanted}{self._limits()}, found {found}: {_apart(wanted, found)}"
+        )
+
+    def _number(self, text: str, wanted: Decimal) -> Decimal:
+        found = numbers_in(text)
+        if not found:
+            raise UnusableAnswerError(f"expected the number {wanted}, found none in {quoted(text)}")
+        if len(found) > 1 and self.which == "only":
+            listed = ", ".join(str(number) for number in found[:5])
+            raise UnusableAnswerError(
+                f"expected {wanted} as the only number, found {len(found)} numbers ({listed}) "
+                f"in {quoted(text)}"
+            )
+        return found[0] if self.which == "first" else found[-1]
+
+    def _limits(self) -> str:
+        limits = [f"{self.tolerance:g}"] if self.tolerance else []
+        limits += [f"{self.relative_tolerance:.6g} of it"] if self.relative_tolerance else []
+        return f" (give or take {' or '.join(limits)})" if limits else ""
+
+
+def _apart(wanted: Decimal, found: Decimal) -> str:
+    way = "too much" if found > wanted else "too little"
+    return f"{abs(found - wanted)} {way}"

@@ -1,0 +1,153 @@
+"""What metrics read out of cases and answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError
+from promptgraft.evals.metrics.paths import Path, parse_path, places, spelled
+from promptgraft.evals.metrics.reasons import brief, quoted
+from promptgraft.evals.reading import DEEPEST
+from promptgraft.evals.types import Answer, Case
+from promptgraft.serde import Json, canonical_json, parse_json, shown
+
+_FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
+
+
+def one_path(_: object, __: attrs.Attribute[str], value: str) -> None:
+    """Hold the text of a path."""
+    parse_path(value)
+
+
+@attrs.frozen(kw_only=True)
+class ReferenceMetric(BaseMetric):
+    """A metric that compares the answer with the ``expected`` of its case.
+
+    Attributes:
+        expected_path: where in ``expected`` the reference stands; empty for all of it.
+        answer_path: where in the data of the answer to look; empty for all of it.
+    """
+
+    expected_path: str = attrs.field(default="", validator=one_path)
+    answer_path: str = attrs.field(default="", validator=one_path)
+
+    def check(self, case: Case) -> None:
+        self.reference(case)
+
+    def reference(self, case: Case) -> object:
+        """Return what the answer is compared with.
+
+        Raises:
+            ConfigError: the case has none that this metric can use.
+        """
+        return self.expected(case)
+
+    def expected(self, case: Case) -> Json:
+        """Return the chosen part of ``expected``.
+
+        Raises:
+            ConfigError: there is none; a missing reference never passes.
+        """
+        if case.expected is None:
+            raise self.lacking(case, "needs `expected`, found none")
+        found = list(places(case.expected, parse_path(self.expected_path)))
+        if len(found) != 1 or found[0][1] is None:
+            raise self.lacking(
+                case,
+                f"needs one value at `{self.expected_path}` of `expected`, "
+                f"found {shown(case.expected)}",
+            )
+        return found[0][1]
+
+    def expected_texts(self, case: Case) -> tuple[str, ...]:
+        """Return the chosen part of ``expected`` as texts, at least one and none of them empty.
+
+        Raises:
+            ConfigError: it is neither a scalar nor a list of scalars, or a text is empty.
+        """
+        value = self.expected(case)
+        items = value if isinstance(value, list) else [value]
+        if not items or any(isinstance(item, (list, dict)) or item in (None, "") for item in items):
+            raise self.lacking(
+                case,
+                f"needs a text or a list of texts as `expected`, none of them empty, "
+                f"found {shown(value)}",
+            )
+        return tuple(as_text(item) for item in items)
+
+    def found_text(self, answer: Answer) -> str:
+        """Return the chosen part of the answer as a text.
+
+        Raises:
+            UnusableAnswerError: there is no such part.
+        """
+        return as_text(self.found(answer)) if self.answer_path else answer.text
+
+    def found(self, answer: Answer) -> Json:
+        """Return the chosen part of the answer as data.
+
+        Raises:
+            UnusableAnswerError: the answer is not JSON, or has no such part.
+        """
+        return only(answer_data(answer), parse_path(self.answer_path))
+
+
+def as_text(value: Json) -> str:
+    """Return a text as it is, other data as JSON."""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def answer_data(answer: Answer, *, fenced: bool = False) -> Json:
+    """Return the answer as data: its output, or its text read as JSON.
+
+    ``fenced`` says whether the JSON may stand in a block between back-ticks.
+
+    Raises:
+        UnusableAnswerError: the text is not JSON.
+    """
+    if answer.output is not None:
+        return _shallow(answer.output)
+    block = _FENCE.fullmatch(answer.text) if fenced else None
+    try:
+        return _shallow(parse_json(block[2] if block else answer.text, where="answer"))
+    except DataFormatError as error:
+        hint = "; it stands in a code fence" if _FENCE.fullmatch(answer.text) else ""
+        raise UnusableAnswerError(
+            f"expected an answer in JSON, found {quoted(answer.text)} ({error}){hint}"
+        ) from None
+
+
+def _shallow(value: Json) -> Json:
+    level: list[Json] = [value]
+    for _ in range(DEEPEST):
+        level = [item for one in level for item in _items(one) if isinstance(item, (list, dict))]
+        if not level:
+            return value
+    raise UnusableAnswerError(
+        f"expected JSON with at most {DEEPEST} lists and objects inside each other, found more"
+    )
+
+
+def _items(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def only(value: Json, path: Path) -> Json:
+    """Return the one value that a path leads to.
+
+    Raises:
+        UnusableAnswerError: there is none, or there are several.
+    """
+    found = [item for _, item in places(value, path)]
+    if len(found) != 1:
+        raise UnusableAnswerError(
+            f"expected one value at `{spelled(path)}` of the answer, found {len(found)} in "
+            f"{brief(value)}"
+        )
+    return found[0]

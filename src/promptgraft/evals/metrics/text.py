@@ -1,0 +1,193 @@
+"""Metrics of texts: the same, part of it, a pattern, a length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.base import BaseMetric, among, not_negative
+from promptgraft.evals.metrics.folding import Folding
+from promptgraft.evals.metrics.reading import ReferenceMetric
+from promptgraft.evals.metrics.reasons import difference, quoted
+from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.serde import shown
+
+
+@attrs.frozen(kw_only=True)
+class Exact(ReferenceMetric, Folding):
+    """1 when the answer is the expected text (or one of several), else 0."""
+
+    kind: ClassVar[str] = "exact"
+
+    def reference(self, case: Case) -> tuple[str, ...]:
+        return self.expected_texts(case)
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        wanted = [self.fold(text) for text in self.reference(case)]
+        found = self.fold(self.found_text(answer))
+        if found in wanted:
+            return self.verdict(1.0, f"found the expected {quoted(found)}")
+        others = f" ({len(wanted) - 1} more would be right)" if len(wanted) > 1 else ""
+        return self.verdict(0.0, difference(wanted[0], found) + others)
+
+
+def _texts(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]) -> None:
+    if isinstance(value, str):
+        raise ConfigError(f"{attribute.name}: expected a list of texts, found {shown(value)}")
+    if "" in value:
+        raise ConfigError(f"{attribute.name}: expected texts, found an empty one")
+
+
+@attrs.frozen(kw_only=True)
+class Contains(ReferenceMetric, Folding):
+    """The share of the expected texts that occur in the answer.
+
+    Attributes:
+        texts: what has to occur; empty for the ``expected`` of each case.
+        any_of: one of them is enough for a score of 1; without it the score is 0.
+    """
+
+    kind: ClassVar[str] = "contains"
+
+    texts: tuple[str, ...] = attrs.field(default=(), validator=_texts)
+    any_of: bool = False
+
+    def reference(self, case: Case) -> tuple[str, ...]:
+        return self.texts or self.expected_texts(case)
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        wanted = self.reference(case)
+        found = self.found_text(answer)
+        folded = self.fold(found)
+        missing = [text for text in wanted if self.fold(text) not in folded]
+        if not missing or (self.any_of and len(missing) < len(wanted)):
+            return self.verdict(1.0, f"found {_listed(sorted(set(wanted) - set(missing)))}")
+        score = 0.0 if self.any_of else (len(wanted) - len(missing)) / len(wanted)
+        near = [text for text in missing if text.casefold() in found.casefold()]
+        hint = f"; {_listed(near)} occurs in other upper and lower case" if near else ""
+        what = "one of " if self.any_of and len(wanted) > 1 else ""
+        return self.verdict(
+            score, f"expected {what}{_listed(missing)} in the answer, found {quoted(found)}{hint}"
+        )
+
+
+def _listed(texts: list[str]) -> str:
+    return ", ".join(quoted(text) for text in texts)
+
+
+def _pattern(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ConfigError(
+            f"{attribute.name}: expected a regular expression, found {shown(value)}: {error}"
+        ) from None
+
+
+@attrs.frozen(kw_only=True)
+class Regex(ReferenceMetric):
+    """1 when a regular expression (Python's) matches, else 0.
+
+    Attributes:
+        pattern: the expression; empty for the ``expected`` of each case.
+        ignore_case: upper and lower case are the same; the pattern itself is never changed.
+        multiline: ``^`` and ``$`` match at every line.
+        dot_all: ``.`` matches line ends too.
+        whole: the whole answer has to match, not a part of it.
+    """
+
+    kind: ClassVar[str] = "regex"
+
+    pattern: str = attrs.field(default="", validator=_pattern)
+    ignore_case: bool = False
+    multiline: bool = False
+    dot_all: bool = False
+    whole: bool = False
+
+    def reference(self, case: Case) -> re.Pattern[str]:
+        source = self.pattern or self.expected(case)
+        if not isinstance(source, str) or not source:
+            raise self.lacking(case, f"needs a pattern as `expected`, found {shown(source)}")
+        try:
+            return re.compile(source, self._flags())
+        except re.error as error:
+            raise self.lacking(
+                case, f"needs a pattern as `expected`, found {shown(source)}: {error}"
+            ) from None
+
+    def _flags(self) -> re.RegexFlag:
+        flags = re.NOFLAG
+        chosen = {
+            re.IGNORECASE: self.ignore_case,
+            re.MULTILINE: self.multiline,
+            re.DOTALL: self.dot_all,
+        }
+        for flag, on in chosen.items():
+            flags |= flag if on else re.NOFLAG
+        return flags
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        pattern = self.reference(case)
+        text = self.found_text(answer)
+        found = pattern.fullmatch(text) if self.whole else pattern.search(text)
+        shape = quoted(pattern.pattern)
+        if found:
+            return self.verdict(
+                1.0,
+                f"found {quoted(found[0])} at character {found.start() + 1}, which {shape} matches",
+            )
+        part = "the whole answer" if self.whole else "a part of the answer"
+        return self.verdict(0.0, f"expected {part} to match {shape}, found {quoted(text)}")
+
+
+def _limit(_: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and value < 0:
+        raise ConfigError(f"{attribute.name}: expected at least 0, found {shown(value)}")
+
+
+@attrs.frozen(kw_only=True)
+class Length(BaseMetric):
+    """1 when the answer is neither too short nor too long; outside it falls with the distance.
+
+    Attributes:
+        min: the least length.
+        max: the greatest length; None for no limit.
+        unit: what is counted: characters, words (between white space) or lines.
+    """
+
+    kind: ClassVar[str] = "length"
+
+    min: int = attrs.field(default=0, validator=not_negative)
+    max: int | None = attrs.field(default=None, validator=_limit)
+    unit: Literal["characters", "words", "lines"] = attrs.field(
+        default="characters", validator=among("characters", "words", "lines")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.max is None and self.min == 0:
+            raise ConfigError("expected `min` or `max`, found neither")
+        if self.max is not None and self.max < self.min:
+            raise ConfigError(f"max: expected at least min={self.min}, found {self.max}")
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
+        count = self._count(answer.text)
+        said = f"expected {self._limits()} {self.unit}, found {count}"
+        if count < self.min:
+            return self.verdict(count / self.min, f"{said}: {self.min - count} too few")
+        if self.max is not None and count > self.max:
+            return self.verdict(self.max / count, f"{said}: {count - self.max} too many")
+        return self.verdict(1.0, said)
+
+    def _limits(self) -> str:
+        if self.max is None:
+            return f"at least {self.min}"
+        return f"{self.min} to {self.max}" if self.min else f"at most {self.max}"
+
+    def _count(self, text: str) -> int:
+        if self.unit == "words":
+            return len(text.split())
+        return len(text.splitlines()) if self.unit == "lines" else len(text)

@@ -1,0 +1,193 @@
+"""Cases in JSON: one object on each line, a list of objects, or an EvalSet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from promptgraft.evals.faults import Faults
+from promptgraft.evals.reading import (
+    DEEPEST,
+    Row,
+    container_keys,
+    is_cases,
+    read_lines,
+    read_text,
+    too_long,
+    unfit,
+)
+from promptgraft.serde import STRICT_JSON, Json, MismatchError
+
+_LENIENT = json.JSONDecoder()
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+
+
+def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """Yield the objects of a JSONL file, one for each line that is not blank.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    for number, line in read_lines(path, faults):
+        text = line.strip()
+        if text:
+            yield from _line_row(text, number, faults)
+
+
+def json_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """Yield the cases of a JSON file: a list, an EvalSet, or one case of an EvalSet.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    text = read_text(path, faults)
+    if text is None or not text.strip():
+        return
+    scanner = _Scanner(text, faults)
+    try:
+        yield from scanner.document()
+    except json.JSONDecodeError as error:
+        faults.add(error.lineno, f"not JSON: {error.msg} in column {error.colno}")
+    except RecursionError:
+        faults.add(scanner.line(), _TOO_DEEP)
+    except ValueError:
+        faults.add(scanner.line(), too_long())
+
+
+def _line_row(text: str, number: int, faults: Faults) -> Iterator[Row]:
+    try:
+        value: Json = STRICT_JSON.decode(text)
+    except json.JSONDecodeError as error:
+        faults.add(number, f"not JSON: {error.msg} in column {error.pos + 1}")
+    except RecursionError:
+        faults.add(number, _TOO_DEEP)
+    except MismatchError as error:
+        faults.add(number, str(error))
+    except ValueError:
+        faults.add(number, too_long())
+    else:
+        if reason := _unfit(value, text):
+            faults.add(number, reason)
+        else:
+            yield Row(number, value)
+
+
+def _unfit(value: Json, text: str) -> str:
+    """Walk through a value only if its text can be at fault at all."""
+    if text.count("[") + text.count("{") > DEEPEST or "\\ud" in text or "\\uD" in text:
+        return unfit(value)
+    return ""
+
+
+class _Scanner:
+    """Reads a JSON document element by element, and knows the line it is at."""
+
+    def __init__(self, text: str, faults: Faults) -> None:
+        self._text = text
+        self._faults = faults
+        self._at = 0
+        self._counted = 0
+        self._line = 1
+
+    def document(self) -> Iterator[Row]:
+        """Yield the cases of the whole text."""
+        if self._next() == "[":
+            yield from self._items(in_eval_set=False)
+        elif self._next() == "{":
+            yield from self._members()
+        else:
+            self._faults.add(self.line(), "expected a list of cases or an EvalSet")
+            return
+        if self._next():
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+
+    def line(self) -> int:
+        """Return the line of the present place, counted from 1."""
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def _items(self, *, in_eval_set: bool) -> Iterator[Row]:
+        self._take("[")
+        if self._next() == "]":
+            self._take("]")
+            return
+        while True:
+            self._next()
+            line = self.line()
+            for value in self._value(line):
+                yield Row(line, value, in_eval_set)
+            if self._take(",]") == "]":
+                return
+
+    def _members(self) -> Iterator[Row]:
+        start = self.line()
+        found: dict[str, Json] = {}
+        self._take("{")
+        while self._next() != "}":
+            line = self._key_line()
+            key = self._key()
+            if key in found:
+                self._faults.add(line, f"the key {key!r} occurs twice in one object")
+            if is_cases(key) and self._next() == "[":
+                yield from self._items(in_eval_set=True)
+                found[key] = None
+            else:
+                found[key] = next(self._value(line), None)
+            if self._take(",}") == "}":
+                yield from self._closed(found, start)
+                return
+        self._take("}")
+        yield from self._closed(found, start)
+
+    def _closed(self, found: dict[str, Json], start: int) -> Iterator[Row]:
+        yield from eval_set_rows(found, start, self._faults)
+
+    def _key_line(self) -> int:
+        self._next()
+        return self.line()
+
+    def _key(self) -> str:
+        if self._next() != '"':
+            raise json.JSONDecodeError("Expecting a key", self._text, self._at)
+        key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
+        self._take(":")
+        return str(key)
+
+    def _value(self, line: int) -> Iterator[Json]:
+        self._next()
+        start = self._at
+        try:
+            value, self._at = STRICT_JSON.raw_decode(self._text, start)
+        except MismatchError as error:  # it is JSON all the same: go on behind it
+            self._faults.add(line, str(error))
+            _, self._at = _LENIENT.raw_decode(self._text, start)
+            return
+        if reason := _unfit(value, self._text[start : self._at]):
+            self._faults.add(line, reason)
+        else:
+            yield value
+
+    def _next(self) -> str:
+        while self._text[self._at : self._at + 1] in {" ", "\t", "\r", "\n"}:
+            self._at += 1
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, chars: str) -> str:
+        found = self._next()
+        if not found or found not in chars:
+            wanted = " or ".join(f"'{char}'" for char in chars)
+            raise json.JSONDecodeError(f"Expecting {wanted}", self._text, self._at)
+        self._at += 1
+        return found
+
+
+def eval_set_rows(found: dict[str, Json], line: int, faults: Faults) -> Iterator[Row]:
+    """Check the object around the cases of an EvalSet, or yield it when it is one case."""
+    if any(is_cases(key) for key in found):
+        container_keys(found, line, faults)
+    elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
+        yield Row(line, found, in_eval_set=True)
+    else:
+        faults.add(line, "expected a list of cases or an EvalSet, found another object")

@@ -1,0 +1,285 @@
+"""Train, validation and test: three sets that share nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.dataset import Dataset, Source, source_of
+from promptgraft.evals.faults import Faults
+from promptgraft.evals.plain import Names
+from promptgraft.evals.types import Case
+from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown, unstructure
+
+NAMES = ("train", "validation", "test")
+USUAL_NAMES: Mapping[str, str] = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+_EVEN = 0.5
+
+
+@attrs.frozen
+class Splits:
+    """What a search learns from, what it is steered by, and what it never sees.
+
+    Whoever holds a value of this class knows that no case stands in two of the sets.
+
+    Attributes:
+        train: shown to reflectors.
+        validation: decides which candidates live; never shown.
+        test: judged once, at the end; None when there is none, and then a run cannot say
+            what its gain on unseen cases is.
+
+    Raises:
+        DataFormatError: two sets come from the same file, or share an id or a question; with
+            all faults.
+    """
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset | None = None
+
+    def __attrs_post_init__(self) -> None:
+        faults = Faults("splits")
+        _check_sources({name: part.source for name, part in self.parts().items()}, faults)
+        if not faults:
+            _check_cases(self.parts(), faults)
+        faults.raise_all()
+
+    def parts(self) -> dict[str, Dataset]:
+        """Return the sets by name."""
+        parts = {"train": self.train, "validation": self.validation}
+        return parts if self.test is None else {**parts, "test": self.test}
+
+    @classmethod
+    def load(
+        cls,
+        train: str | Path,
+        validation: str | Path,
+        test: str | Path | None = None,
+        *,
+        fields: Names | None = None,
+        keep: Collection[str] = (),
+    ) -> Splits:
+        """Read the sets from files of their own; the same file twice is refused unread.
+
+        Raises:
+            ConfigError: an argument is unusable.
+            DataFormatError: a file is at fault, or two sets share something.
+        """
+        paths = {"train": train, "validation": validation}
+        paths |= {} if test is None else {"test": test}
+        faults = Faults("splits")
+        _check_sources({name: _source(Path(path)) for name, path in paths.items()}, faults)
+        faults.raise_all()
+        sets = {n: Dataset.load(path, fields=fields, keep=keep) for n, path in paths.items()}
+        return cls(sets["train"], sets["validation"], sets.get("test"))
+
+    @classmethod
+    def by_field(
+        cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = USUAL_NAMES
+    ) -> Splits:
+        """Part a set by what each case says in ``Case.fields[field]``.
+
+        Args:
+            dataset: the whole.
+            field: one of those that were kept when the file was loaded.
+            names: the split that each value of the field means.
+
+        Raises:
+            ConfigError: ``names`` has a split other than train, validation and test.
+            DataFormatError: a case without the field or with another value; an empty train or
+                validation set; overlap.
+        """
+        if strange := sorted(set(names.values()) - set(NAMES)):
+            raise ConfigError(f"names: expected splits among {NAMES}, found {shown(strange[0])}")
+        faults = Faults(dataset.name)
+        chosen = {case.id: _named_split(case, field, names, faults) for case in dataset}
+        faults.raise_all()
+        return _parted(dataset, chosen)
+
+    @classmethod
+    def by_ratio(
+        cls,
+        dataset: Dataset,
+        *,
+        train: float = 0.6,
+        validation: float = 0.2,
+        test: float = 0.2,
+        seed: int = 0,
+        stratify: str | None = None,
+    ) -> Splits:
+        """Part a set by shares, at random but always in the same way.
+
+        The place of a case depends on its id, the seed and how many others stand before it in
+        the order of their hashes: not on the order of the file. A new case moves at most one
+        other case over each border. Cases that ask the same stay together.
+
+        Args:
+            dataset: the whole.
+            train: its share; the three sum to 1.
+            validation: its share.
+            test: its share; 0 for no test set.
+            seed: another one gives another split.
+            stratify: a field in ``Case.fields`` whose values are spread over the sets in the
+                same shares, up to one question (cases that ask the same count as one).
+
+        Raises:
+            ConfigError: the shares are not between 0 and 1 or do not sum to 1.
+            DataFormatError: a set would be empty, or a case lacks the field.
+        """
+        borders = _borders(train, validation, test)
+        faults = Faults(dataset.name)
+        chosen: dict[str, str] = {}
+        for stratum, groups in _strata(dataset, stratify, faults).items():
+            offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
+            ordered = sorted(groups, key=lambda ids: _unit(seed, "case", ids[0]))
+            for rank, ids in enumerate(ordered):
+                name = _split_at((rank + offset) / len(ordered), borders)
+                chosen.update(dict.fromkeys(ids, name))
+        faults.raise_all()
+        return _parted(dataset, chosen, wanted=[n for n, share in borders.items() if share])
+
+
+def question_digest(case: Case) -> HexDigest:
+    """Return the same digest for cases that ask the same, up to case and white space."""
+    asked: Json = [
+        case.input if not case.turns else [turn.user for turn in case.turns],
+        [[message.speaker.value, message.text] for message in case.context],
+        unstructure(case.state),
+    ]
+    return digest(_folded(asked))
+
+
+def _folded(value: Json) -> Json:
+    if isinstance(value, str):
+        return " ".join(value.split()).casefold()
+    if isinstance(value, list):
+        return [_folded(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _folded(item) for key, item in value.items()}
+    return value
+
+
+def _source(path: Path) -> Source | None:
+    try:
+        return source_of(path)
+    except OSError:  # loading says it better
+        return None
+
+
+def _check_sources(sources: Mapping[str, Source | None], faults: Faults) -> None:
+    for one, other in _pairs(sources):
+        first, second = sources[one], sources[other]
+        if first is None or second is None:
+            continue
+        if first.file == second.file or first.path == second.path:
+            faults.add(0, f"{one} and {other} are the same file {second.path}")
+
+
+def _check_cases(parts: Mapping[str, Dataset], faults: Faults) -> None:
+    by_id = {name: {case.id: case for case in part} for name, part in parts.items()}
+    digests = {n: {case.id: question_digest(case) for case in part} for n, part in parts.items()}
+    asked = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
+    for one, other in _pairs(parts):
+        for case in parts[other]:
+            if twin := by_id[one].get(case.id):
+                faults.add(0, f"{one} and {other} share the id{_places(twin, case)}", case.id)
+            elif twin := asked[one].get(digests[other][case.id]):
+                told = f"`{twin.id}` in {one} asks the same as `{case.id}` in {other}"
+                faults.add(0, f"{told}{_places(twin, case)}")
+
+
+def _places(one: Case, other: Case) -> str:
+    return f" ({one.origin}, {other.origin})" if one.origin and other.origin else ""
+
+
+def _pairs(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    present = list(names)
+    for index, one in enumerate(present):
+        for other in present[index + 1 :]:
+            yield one, other
+
+
+def _named_split(case: Case, field: str, names: Mapping[str, str], faults: Faults) -> str:
+    value = _field(case, field, faults)
+    if isinstance(value, str) and value in names:
+        return names[value]
+    if value is not None:
+        known = ", ".join(f"`{name}`" for name in names)
+        faults.add_line(f"{_at(case)}{field}: expected one of {known}, found {shown(value)}")
+    return ""
+
+
+def _field(case: Case, field: str, faults: Faults) -> Json:
+    value = case.fields.get(field)
+    if value is None:
+        faults.add_line(f"{_at(case)}lacks the field `{field}`; name it in `keep` when loading")
+    return value
+
+
+def _at(case: Case) -> str:
+    return f"{case.origin}: case `{case.id}`: " if case.origin else f"case `{case.id}`: "
+
+
+def _parted(dataset: Dataset, chosen: Mapping[str, str], wanted: Collection[str] = ()) -> Splits:
+    ids: dict[str, set[str]] = {name: set() for name in NAMES}
+    for case_id, name in chosen.items():
+        ids[name].add(case_id)
+    needed = {"train", "validation", *wanted}
+    if empty := [name for name in NAMES if name in needed and not ids[name]]:
+        counts = ", ".join(f"{name} {len(ids[name])}" for name in NAMES)
+        raise DataFormatError(f"{dataset.name}: no cases for {' and '.join(empty)} ({counts})")
+    sets = {n: dataset.subset(ids[n], f"{dataset.name}[{n}]") for n in NAMES if ids[n]}
+    return Splits(sets["train"], sets["validation"], sets.get("test"))
+
+
+def _borders(train: float, validation: float, test: float) -> dict[str, float]:
+    """Return the shares by name, once they are known to be shares."""
+    shares = dict(zip(NAMES, (train, validation, test), strict=True))
+    for name, share in shares.items():
+        if not 0 <= share < 1 or (share == 0 and name != "test"):
+            raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
+    if not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
+        raise ConfigError(f"expected shares that sum to 1, found {sum(shares.values()):g}")
+    return shares
+
+
+def _split_at(place: float, shares: Mapping[str, float]) -> str:
+    if place < shares["train"]:
+        return "train"
+    # With no share for test, rounding must not leave a case for it.
+    border = shares["train"] + shares["validation"]
+    return "validation" if place < border or not shares["test"] else "test"
+
+
+def _strata(
+    dataset: Dataset, stratify: str | None, faults: Faults
+) -> dict[str, list[tuple[str, ...]]]:
+    """Return the ids of cases that ask the same, by the stratum of the least of them."""
+    alike: dict[HexDigest, list[Case]] = {}
+    for case in dataset:
+        alike.setdefault(question_digest(case), []).append(case)
+    strata: dict[str, list[tuple[str, ...]]] = {}
+    for cases in alike.values():
+        values = {c.id: None if stratify is None else _field(c, stratify, faults) for c in cases}
+        ids = tuple(sorted(values))
+        strata.setdefault(canonical_json(values[ids[0]]), []).append(ids)
+    return strata
+
+
+def _unit(seed: int, kind: str, text: str) -> float:
+    """Return a number from 0 up to 1 that only these decide."""
+    data = f"{seed}/{kind}/{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(data).digest()[:8]) / 2**64

@@ -1,0 +1,193 @@
+"""Judges in metric files, in our own form and in those of other tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from evals.judging import judge
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.judges import (
+    JudgeMetric,
+    LlmFinalResponse,
+    LlmRubricKnowledgeRecall,
+    LlmRubricResponse,
+    Rubric,
+    Voting,
+    judge_kinds,
+)
+from promptgraft.evals.metrics import METRICS, load_metrics
+from promptgraft.serde import Json, canonical_json
+
+
+def model(said: Json) -> ProviderAdapter:
+    """Return a judge that is named by what a file says of its model."""
+    if said == "nobody":
+        raise ConfigError("unknown model 'nobody'")
+    return judge(identity=said if isinstance(said, str) else canonical_json(said))
+
+
+REGISTRY = METRICS.plus(*judge_kinds(model))
+
+
+def loaded(entry: Json) -> JudgeMetric:
+    (metric,) = load_metrics([entry], registry=REGISTRY)
+    assert isinstance(metric, JudgeMetric)
+    return metric
+
+
+def test_our_own_form_says_everything() -> None:
+    metric = loaded(
+        {
+            "name": "tone",
+            "kind": "llm_rubric_response",
+            "threshold": 0.75,
+            "required": False,
+            "judges": ["a", {"model": "b"}],
+            "voting": "weighted",
+            "weights": [1, 2],
+            "samples": 3,
+            "rubrics": [{"id": "kind", "text": "It is kind.", "weight": 2}],
+        }
+    )
+    assert isinstance(metric, LlmRubricResponse)
+    assert (metric.name, metric.threshold, metric.required) == ("tone", 0.75, False)
+    assert [found.identity for found in metric.judges] == ["a", '{"model":"b"}']
+    assert (metric.voting, metric.weights, metric.samples) == (Voting.WEIGHTED, (1, 2), 3)
+    assert metric.rubrics == (Rubric(id="kind", text="It is kind.", weight=2.0),)
+
+
+SNAKE: Json = {
+    "metric_name": "llm_rubric_response",
+    "threshold": 0.66,
+    "criterion": {
+        "llm_judge": {
+            "judge_model": {"model_name": "m", "num_samples": 3, "weight": 1.0},
+            "rubrics": [
+                {"id": "units", "content": {"text": "It has units."}, "type": "QUALITY"},
+                {"id": "kind", "description": "It is kind.", "content": None},
+            ],
+        }
+    },
+}
+CAMEL: Json = {
+    "metricName": "llm_rubric_critic",
+    "threshold": 0.66,
+    "criterion": {
+        "llmJudge": {
+            "judgeModel": {"model_name": "m", "numSamples": 3},
+            "rubrics": [
+                {"id": "units", "description": "Units.", "content": {"text": "It has units."}},
+                {"id": "kind", "content": {"text": "It is kind."}},
+            ],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"), [(SNAKE, "llm_rubric_response"), (CAMEL, "llm_rubric_critic")]
+)
+def test_files_of_other_tools_say_the_same_in_both_spellings(entry: Json, name: str) -> None:
+    metric = loaded(entry)
+    assert type(metric) is LlmRubricResponse
+    assert (metric.name, metric.threshold, metric.samples) == (name, 0.66, 3)
+    assert [found.identity for found in metric.judges] == ['{"model_name":"m"}']
+    assert [(rubric.id, rubric.text) for rubric in metric.rubrics] == [
+        ("units", "It has units."),
+        ("kind", "It is kind."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "voting", "weights"),
+    [
+        (None, Voting.ALL, ()),
+        ("all_pass", Voting.ALL, ()),
+        ("any_pass", Voting.ANY, ()),
+        ("majority_pass", Voting.MAJORITY, ()),
+        ("avg", Voting.MEAN, ()),
+        ("weighted_avg", Voting.WEIGHTED, (2, 1.0)),
+    ],
+)
+def test_their_ways_to_vote_have_our_names(
+    aggregator: str | None, voting: Voting, weights: tuple[float, ...]
+) -> None:
+    panel: dict[str, Json] = {
+        "judge_models": [{"model_name": "a", "weight": 2}, {"model_name": "b"}]
+    }
+    if aggregator is not None:
+        panel["models_aggregator"] = aggregator
+    metric = loaded({"metric_name": "llm_final_response", "criterion": {"llm_judge": panel}})
+    assert isinstance(metric, LlmFinalResponse)
+    assert (metric.voting, metric.weights) == (voting, weights)
+
+
+def test_recall_has_its_own_kind() -> None:
+    metric = loaded(
+        {
+            "name": "llm_rubric_knowledge_recall",
+            "judges": ["a"],
+            "rubrics": [{"id": "x", "text": "Found."}],
+        }
+    )
+    assert type(metric) is LlmRubricKnowledgeRecall
+
+
+FAULTS: dict[str, tuple[Json, str]] = {
+    "no judges": (
+        {"name": "llm_final_response"},
+        "expected a list of models as `judges`, found None",
+    ),
+    "unknown model": (
+        {"name": "llm_final_response", "judges": ["a", "nobody"]},
+        "unknown model 'nobody' @ $[0].judges[1]",
+    ),
+    "rubrics where none belong": (
+        {"name": "llm_final_response", "judges": ["a"], "rubrics": []},
+        "this metric compares with `expected` and takes no rubrics @ $[0].rubrics",
+    ),
+    "no rubrics": (
+        {"name": "llm_rubric_response", "judges": ["a"]},
+        "rubrics: expected at least one rubric, found none",
+    ),
+    "rubric without text": (
+        {"name": "llm_rubric_response", "judges": ["a"], "rubrics": [{"id": "x"}]},
+        "required option `text` missing @ $[0].rubrics[0]",
+    ),
+    "typo": (
+        {"name": "llm_final_response", "judges": ["a"], "sampels": 2},
+        "did you mean `samples`",
+    ),
+    "unknown voting": (
+        {"name": "llm_final_response", "judges": ["a"], "voting": "most"},
+        "@ $[0].voting",
+    ),
+    "unknown aggregator": (
+        {
+            "name": "llm_final_response",
+            "criterion": {
+                "llm_judge": {"judge_model": {}, "models_aggregator": "weighted_majority"}
+            },
+        },
+        "found 'weighted_majority' @ $[0].criterion.llm_judge.models_aggregator",
+    ),
+    "different samples": (
+        {
+            "name": "llm_final_response",
+            "criterion": {"llm_judge": {"judge_models": [{"num_samples": 2}, {}]}},
+        },
+        "`num_samples` differs",
+    ),
+    "another criterion": (
+        {"name": "llm_final_response", "judges": ["a"], "criterion": {"rouge": {}}},
+        "unknown key `rouge`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "fault"), FAULTS.values(), ids=FAULTS)
+def test_faults_stand_at_their_place(entry: Json, fault: str) -> None:
+    with pytest.raises(DataFormatError) as caught:
+        loaded(entry)
+    assert fault in str(caught.value)

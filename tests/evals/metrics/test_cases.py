@@ -1,0 +1,252 @@
+"""Cases that cannot be judged, cases that end, users' functions, and what reasons look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+
+from promptgraft.adapters.base import Usage
+from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
+from promptgraft.evals import metrics
+from promptgraft.evals.metrics import check_cases, check_metrics, judge_case
+from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
+from promptgraft.serde import Json
+
+
+def case(expected: Json = None) -> Case:
+    return Case(id="a", input="question", expected=expected, origin="cases.jsonl:4")
+
+
+LABELS = metrics.classification(labels=("yes", "no"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected", "fault"),
+    [
+        (metrics.exact(), None, "needs `expected`, found none"),
+        (metrics.exact(), "", "none of them empty, found ''"),
+        (metrics.exact(), {"a": 1}, r"needs a text or a list of texts as `expected`"),
+        (metrics.exact(expected_path="b"), {"a": 1}, "needs one value at `b` of `expected`"),
+        (metrics.contains(), [], r"none of them empty, found \[\]"),
+        (metrics.contains(), None, "needs `expected`, found none"),
+        (metrics.regex(), "([", r"found '\(\[': unterminated character set"),
+        (metrics.number(), "seven", "needs one number as `expected`, found 'seven'"),
+        (metrics.number(), True, "needs one number as `expected`, found True"),
+        (metrics.json_match(), "not JSON", "needs JSON as `expected`"),
+        (metrics.json_match(paths=("b",)), {"a": 1}, "compares `b`, which `expected` has not"),
+        (metrics.rouge(), "?!", "needs words for rougeL"),
+        (metrics.rouge(variant="rouge2"), "one", "needs words for rouge2"),
+        (metrics.edit_similarity(), None, "needs `expected`, found none"),
+        (LABELS, "maybe", "has an unknown label as `expected`"),
+        (LABELS, ["yes", "no"], "needs one label as `expected`"),
+        (metrics.tool_trajectory(), "x", "needs the expected `tools`, found none"),
+        (metrics.all_of(metrics=(metrics.exact(),)), None, "needs `expected`, found none"),
+    ],
+)
+def test_a_case_without_a_usable_reference_is_refused_and_never_passes(
+    metric: metrics.BaseMetric, expected: Json, fault: str
+) -> None:
+    judge: list[Callable[[], object]] = [
+        lambda: check_cases([metric], [case(expected)]),
+        lambda: metric.judge(case(expected), Answer(text="")),
+        lambda: metric.judge(case(expected), Answer(text="not JSON")),
+    ]
+    for attempt in judge:
+        with pytest.raises(ConfigError, match=rf"^cases.jsonl:4: case `a`: metric `\w+` .*{fault}"):
+            attempt()
+
+
+def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
+    cases = [Case(id=str(number), input="") for number in range(25)]
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metrics.exact()], cases)
+    assert str(caught.value).count("needs `expected`") == 10
+    assert str(caught.value).endswith("; and 15 more")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: metrics.exact(threshold=1.1),
+        lambda: metrics.exact(threshold=float("nan")),
+        lambda: metrics.exact(name=" "),
+        lambda: metrics.contains(texts="abc"),  # type: ignore[arg-type]
+        lambda: metrics.contains(texts=("",)),
+        lambda: metrics.regex(pattern="("),
+        metrics.length,
+        lambda: metrics.length(max=-1),
+        lambda: metrics.length(min=1, unit="letters"),  # type: ignore[arg-type]
+        lambda: metrics.number(tolerance=float("inf")),
+        lambda: metrics.json_match(paths=("a[",)),
+        lambda: metrics.json_schema(schema={"type": "objekt"}),
+        lambda: metrics.classification(labels=("a", " A ")),
+        lambda: metrics.assertion(expressions=()),
+        lambda: metrics.check(expression="this >"),
+        lambda: metrics.check(expression="answer == 1"),
+        lambda: metrics.python(function="nowhere:f"),
+        lambda: metrics.cost(limit=0),
+        lambda: metrics.all_of(metrics=()),
+        lambda: check_metrics([]),
+        lambda: check_metrics([metrics.exact(), metrics.exact()]),
+    ],
+)
+def test_unusable_options_are_refused_when_the_metric_is_made(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError):
+        make()
+
+
+def test_a_failed_assertion_ends_the_case_before_any_other_metric_is_asked() -> None:
+    asked: list[str] = []
+
+    def judge(case: Case, answer: Answer) -> float:
+        asked.append(case.id)
+        return 1.0
+
+    chosen = (
+        metrics.python(function=judge),
+        metrics.assertion(name="positive", expressions=("this.total > 0",)),
+    )
+    failed = judge_case(chosen, case(), Answer(text="", output={"total": -1}))
+    assert asked == []
+    assert [(v.metric, v.score, v.passed) for v in failed] == [
+        ("judge", 0.0, False),
+        ("positive", 0.0, False),
+    ]
+    assert "`this.total > 0`, which is false" in failed[1].reason
+    assert failed[0].reason.startswith("not judged: `positive` ended the case; expected")
+
+    held = judge_case(chosen, case(), Answer(text="", output={"total": 1}))
+    assert asked == ["a"]
+    assert [verdict.passed for verdict in held] == [True, True]
+
+
+def test_expressions_cannot_reach_what_the_sandbox_hides() -> None:
+    metric = metrics.check(expression="this.__class__.__mro__|length > 0")
+    verdict = None
+    with pytest.raises(ConfigError, match="unsafe"):
+        verdict = metric.judge(case(), Answer(text="x"))
+    assert verdict is None
+
+
+def test_a_text_that_looks_like_a_template_stays_a_text() -> None:
+    metric = metrics.check(expression="this == '{{ 6 * 7 }}'")
+    assert metric.judge(case(), Answer(text="{{ 6 * 7 }}")).score == 1
+
+
+@pytest.mark.parametrize("value", ["this|length", "'yes'", "-0.5"])
+def test_a_check_that_gives_no_score_is_the_users_fault(value: str) -> None:
+    with pytest.raises(ConfigError, match="case `a`: metric `check` expected true, false"):
+        metrics.check(expression=value).judge(case(), Answer(text="long"))
+
+
+def test_expressions_see_input_expected_and_usage() -> None:
+    metric = metrics.assertion(
+        expressions=(
+            "input == 'question'",
+            "expected == 3",
+            "usage.tokens == 12 and usage.cost < 0.1 and usage.seconds == 2",
+        )
+    )
+    answer = Answer(
+        text="x",
+        usage=Usage(input_tokens=10, output_tokens=2),
+        cost=Decimal("0.05"),
+        seconds=2.0,
+    )
+    assert metric.judge(case(3), answer).passed
+
+
+@pytest.mark.parametrize(
+    ("outcome", "score", "reason"),
+    [
+        (True, 1.0, "`f` returned 1"),
+        (0.25, 0.25, "`f` returned 0.25"),
+        ((0, "bad"), 0.0, "bad"),
+        (Verdict(metric="x", score=None, passed=None, reason="dead"), None, "dead"),
+    ],
+)
+def test_a_function_returns_a_score_or_a_pair_or_a_verdict(
+    outcome: object, score: float | None, reason: str
+) -> None:
+    def f(case: Case, answer: Answer) -> object:
+        return outcome
+
+    verdict = metrics.python(function=f).judge(case(), Answer(text=""))  # type: ignore[arg-type]
+    assert (verdict.metric, verdict.score, verdict.reason) == ("f", score, reason)
+
+
+@pytest.mark.parametrize("outcome", [2, -0.1, float("nan"), "good", None, (1, 2), (1, "a", "b")])
+def test_a_function_that_returns_something_else_is_a_feedback_error(outcome: object) -> None:
+    def f(case: Case, answer: Answer) -> object:
+        return outcome
+
+    with pytest.raises(FeedbackError, match="metric `f`, case `a`: expected a score from 0 to 1"):
+        metrics.python(function=f).judge(case(), Answer(text=""))  # type: ignore[arg-type]
+
+
+def test_a_function_that_raises_is_a_feedback_error_unless_it_says_whose_fault_it_is() -> None:
+    def broken(case: Case, answer: Answer) -> float:
+        raise KeyError("city")
+
+    def dead(case: Case, answer: Answer) -> float:
+        raise TransientProviderError("no answer")
+
+    with pytest.raises(FeedbackError, match="metric `broken`, case `a`: KeyError: 'city'"):
+        metrics.python(function=broken).judge(case(), Answer(text=""))
+    with pytest.raises(TransientProviderError):
+        metrics.python(function=dead).judge(case(), Answer(text=""))
+
+
+def test_what_an_answer_took_is_there_as_an_amount_beside_the_score() -> None:
+    answer = Answer(
+        text="", usage=Usage(input_tokens=90, output_tokens=30), cost=Decimal("0.5"), seconds=3.0
+    )
+    chosen: list[Metric] = [
+        metrics.cost(limit=1),
+        metrics.tokens(limit=100),
+        metrics.latency(limit=2),
+        metrics.length(max=3),
+    ]
+    amounts = [verdict.amount for verdict in judge_case(chosen, case(), answer)]
+    assert amounts == [0.5, 120, 3.0, None]
+
+
+def test_all_of_several_metrics_is_the_least_score_and_unscored_when_one_is() -> None:
+    parts = (metrics.exact(), metrics.latency(limit=1))
+    metric = metrics.all_of(name="both", metrics=parts, threshold=0.5)
+    slow = metric.judge(case("x"), Answer(text="x", seconds=2.0))
+    assert (slow.score, slow.passed) == (0.5, True)
+    assert slow.reason == "expected at most 1 seconds, found 2: 1 over the limit"
+    assert metric.judge(case("x"), Answer(text="x")).score is None
+
+
+def test_long_answers_are_quoted_around_the_first_difference_within_limits() -> None:
+    expected, found = "a" * 5000 + "X" + "b" * 5000, "a" * 5000 + "Y" + "c" * 90_000
+    reason = metrics.exact().judge(case(expected), Answer(text=found)).reason
+    assert "the first difference is at character 5001" in reason
+    assert "aaaXbbb" in reason
+    assert "aaaYccc" in reason
+    assert len(reason) < 400
+
+    calls = tuple(ToolUse(name="t" * 300, arguments={"n": n}) for n in range(50))
+    lost = Case(id="a", input="", tools=calls)
+    assert len(metrics.tool_trajectory().judge(lost, Answer(text="")).reason) <= 1000
+
+
+def test_deep_answers_score_zero_and_exhaust_nothing() -> None:
+    for depth in (101, 900, 990, 100_000):
+        answer = Answer(text="[" * depth + "]" * depth)
+        verdict = metrics.json_match().judge(case([1]), answer)
+        assert verdict.score == 0
+        assert "at most 100 lists" in verdict.reason or "nested too deeply" in verdict.reason
+        assert metrics.check(expression="this == 1").judge(case(), answer).score == 0
+    deepest = Answer(text="[" * 100 + "]" * 100)
+    assert "1 of 1 values differ" in metrics.json_match().judge(case([1]), deepest).reason
+
+
+def test_a_schema_that_refers_to_another_document_is_refused() -> None:
+    metric = metrics.json_schema(schema={"$ref": "https://example.org/other.json"})
+    with pytest.raises(ConfigError, match="the schema refers to"):
+        metric.judge(case(), Answer(text="{}"))

@@ -1,0 +1,298 @@
+"""Metrics from plain data: our own form, files of other tools, and files that are wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals import metrics
+from promptgraft.evals.metrics import METRICS, MetricKind, load_metric_config, load_metrics
+from promptgraft.evals.types import Answer, Case, Metric, ToolUse
+from promptgraft.serde import Json
+
+BROKEN = Path(__file__).parents[1] / "broken_metrics"
+FILES = sorted(path for path in BROKEN.iterdir() if path.suffix != ".errors")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_broken_metric_file_gives_exactly_its_faults_all_at_once(path: Path) -> None:
+    with pytest.raises(DataFormatError) as caught:
+        load_metrics(path)
+
+    lines = [fault.replace(str(path), path.name) for fault in caught.value.faults]
+    assert "\n".join(lines) + "\n" == (BROKEN / f"{path.name}.errors").read_text("utf-8")
+    assert all(len(line.splitlines()) == 1 for line in lines)
+
+
+def test_there_are_enough_broken_metric_files() -> None:
+    assert len(FILES) >= 15
+
+
+def passes(metric: Metric, answer: str, expected: Json = None) -> bool | None:
+    case = Case(id="c", input="", expected=expected)
+    return metric.judge(case, Answer(text=answer)).passed
+
+
+SNAKE: Json = {
+    "evaluate": {
+        "metrics": [
+            {
+                "metric_name": "final_response_avg_score",
+                "threshold": 1.0,
+                "criterion": {
+                    "final_response": {"text": {"match": "contains", "case_insensitive": True}}
+                },
+            }
+        ],
+        "num_runs": 2,
+    },
+    "optimize": {"stop": {"required_metrics": "all"}},
+}
+CAMEL: Json = [
+    {
+        "metricName": "final_response_avg_score",
+        "threshold": 1.0,
+        "criterion": {
+            "finalResponse": {"text": {"length": {"min": 3, "max": 8}, "matchStrategy": "skip"}}
+        },
+    }
+]
+
+
+def test_a_snake_case_metric_file_loads_with_its_number_of_runs(tmp_path: Path) -> None:
+    path = tmp_path / "optimizer.json"
+    path.write_text(json.dumps(SNAKE), "utf-8")
+
+    config = load_metric_config(path)
+
+    (metric,) = config.metrics
+    assert config.num_runs == 2
+    assert (metric.name, metric.threshold) == ("final_response_avg_score", 1.0)
+    assert passes(metric, "The answer is PARIS.", "Paris")
+    assert passes(metric, "The answer is Rome.", "Paris") is False
+
+
+def test_a_camel_case_metric_file_loads_with_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "sports.metrics.json"
+    path.write_text(json.dumps(CAMEL), "utf-8-sig")
+
+    (metric,) = load_metrics(str(path))
+
+    assert metric.name == "final_response_avg_score"
+    assert [passes(metric, "x" * size) for size in (2, 3, 8, 9)] == [False, True, True, False]
+
+
+def test_text_and_json_and_length_of_one_criterion_must_all_hold() -> None:
+    text: Json = {"length": {"max": 20}, "matchStrategy": "regex", "caseInsensitive": True}
+    tree: Json = {"at": True, "meta": {"id": True}}
+    (metric,) = load_metrics(
+        [
+            {
+                "metricName": "final_response_avg_score",
+                "threshold": 0.5,
+                "criterion": {"finalResponse": {"text": text, "json": {"ignoreTree": tree}}},
+            }
+        ]
+    )
+    assert metric.name == "final_response_avg_score"
+    assert metric.threshold == 0.5
+    assert passes(metric, '{"a":1.0,"at":2}', '{"a":1,"at":[23]}') is False  # no such pattern
+    (of_json,) = load_metrics(
+        [
+            {
+                "metric_name": "final_response_avg_score",
+                "criterion": {"final_response": {"json": {"ignore_tree": tree}}},
+            }
+        ]
+    )
+    expected: Json = {"a": 1, "at": 3, "meta": {"id": 7, "k": 1}}
+    assert passes(of_json, '{"a": 1.0000001, "at": 2, "meta": {"id": 8, "k": 1}}', expected)
+    assert passes(of_json, '{"a": 1, "at": 2, "meta": {"id": 8, "k": 2}}', expected) is False
+
+
+def test_the_old_shorthand_gives_thresholds_or_criteria_by_name() -> None:
+    loaded = load_metrics(
+        {
+            "criteria": {
+                "tool_trajectory_avg_score": 1.0,
+                "response_match_score": 0.8,
+                "final_response_avg_score": {
+                    "threshold": 0.25,
+                    "criterion": {"final_response": {"text": {"match": "exact"}}},
+                },
+            }
+        }
+    )
+    assert {metric.name: metric.threshold for metric in loaded} == {
+        "tool_trajectory_avg_score": 1.0,
+        "response_match_score": 0.8,
+        "final_response_avg_score": 0.25,
+    }
+
+
+def called(metric: Metric, expected: list[ToolUse], found: list[ToolUse]) -> bool | None:
+    case = Case(id="c", input="", tools=tuple(expected))
+    return metric.judge(case, Answer(text="", tools=tuple(found))).passed
+
+
+def find(**arguments: Json) -> ToolUse:
+    return ToolUse(name="find", arguments=arguments)
+
+
+def test_a_tool_trajectory_of_another_tool_keeps_its_strategies() -> None:
+    (metric,) = load_metrics(
+        [
+            {
+                "metricName": "tool_trajectory_avg_score",
+                "threshold": 1,
+                "criterion": {
+                    "toolTrajectory": {
+                        "orderSensitive": True,
+                        "subsetMatching": True,
+                        "defaultStrategy": {"arguments": {"numberTolerance": 0.5}},
+                        "toolStrategy": {
+                            "log": {"arguments": {"ignore": True}, "result": {"ignore": True}}
+                        },
+                    }
+                },
+            }
+        ]
+    )
+    log, other = ToolUse(name="log", arguments={"a": 1}), ToolUse(name="log", arguments={"a": 2})
+    assert called(metric, [find(n=1), log], [find(n=1.4), find(n=9), other])
+    assert called(metric, [find(n=1), log], [other, find(n=1.4)]) is False
+    assert called(metric, [find(n=1)], [find(n=1.6)]) is False
+
+
+def test_without_a_criterion_tools_and_answers_are_compared_exactly() -> None:
+    tools, answer = load_metrics(
+        {"criteria": {"tool_trajectory_avg_score": 1.0, "final_response_avg_score": 1}}
+    )
+    assert called(tools, [find(n=1), find(n=2)], [find(n=2), find(n=1.0)])
+    assert called(tools, [find(n=1)], [find(n=1), find(n=2)]) is False
+    assert passes(answer, "Paris", "Paris")
+    assert passes(answer, "paris", "Paris") is False
+
+
+@pytest.mark.parametrize("threshold", [0, 0.0])
+def test_a_threshold_of_zero_stays_zero(threshold: float) -> None:
+    loaded = load_metrics(
+        [
+            {"name": "exact", "threshold": threshold},
+            {"metricName": "final_response_avg_score", "threshold": threshold},
+        ]
+    )
+    assert [metric.threshold for metric in loaded] == [0.0, 0.0]
+    assert [passes(metric, "no", "yes") for metric in loaded] == [True, True]
+
+
+def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.yaml"
+    path.write_text(
+        "num_runs: 3\nmetrics:\n"
+        "  - {name: date, kind: regex, pattern: '\\d{4}', threshold: 0.5, required: false}\n"
+        "  - name: json_schema\n    schema: {type: object}\n",
+        "utf-8",
+    )
+    config = load_metric_config(path)
+    assert config.num_runs == 3
+    assert config.metrics == (
+        metrics.regex(name="date", pattern=r"\d{4}", threshold=0.5, required=False),
+        metrics.json_schema(schema={"type": "object"}),
+    )
+
+
+def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
+        load_metrics(tmp_path / "nowhere.json")
+
+
+def test_a_caller_adds_a_kind_that_reads_the_criterion_itself() -> None:
+    def build(options: metrics.Options, place: metrics.Place) -> Metric | None:
+        if not isinstance(options.get("criterion"), dict):
+            place.at("criterion").fault("expected an object")
+            return None
+        return metrics.exact(name=str(options["name"]), threshold=0.25)
+
+    registry = METRICS.plus(MetricKind(name="my_judge", build=build, takes_criterion=True))
+    entry: Json = {"metric_name": "my_judge", "criterion": {}}
+
+    (metric,) = load_metrics([entry], registry=registry)
+    assert (metric.name, metric.threshold) == ("my_judge", 0.25)
+    with pytest.raises(DataFormatError, match=r"^metrics: expected an object @ \$\[0\].criterion$"):
+        load_metrics([{"metric_name": "my_judge"}], registry=registry)
+    with pytest.raises(DataFormatError, match="unknown metric `my_judge`"):
+        load_metrics([entry])
+
+
+def test_a_metric_that_asks_a_judge_says_how_it_is_loaded() -> None:
+    with pytest.raises(DataFormatError, match=r"`llm_rubric_response` asks a judge; load it with"):
+        load_metrics([{"metricName": "llm_rubric_response", "threshold": 0.66}])
+
+
+PACKAGE = """
+import attrs
+from promptgraft.evals.metrics import BaseMetric
+
+@attrs.frozen(kw_only=True)
+class Shouting(BaseMetric):
+    kind = "shouting"
+    marks: int = 1
+
+    def assess(self, case, answer):
+        found = answer.text.count("!")
+        return self.verdict(float(found >= self.marks), f"found {found} exclamation marks")
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[None]:
+    """Install a package that offers metrics, as pip would leave it."""
+    (tmp_path / "shouting_metrics.py").write_text(PACKAGE, "utf-8")
+    info = tmp_path / "shouting_metrics-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting-metrics\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[promptgraft.metrics]\nshouting = shouting_metrics:Shouting\n"
+        "gone = shouting_metrics:Gone\nodd = shouting_metrics:attrs\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    yield
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("shouting_metrics", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_metrics_of_other_packages_are_found_by_name_and_imported_only_then() -> None:
+    assert "shouting" in METRICS.names
+    assert "shouting_metrics" not in sys.modules
+
+    (metric,) = load_metrics([{"name": "shouting", "marks": 2, "threshold": 0.5}])
+
+    assert passes(metric, "Hello!!")
+    assert passes(metric, "Hello!") is False
+    with pytest.raises(DataFormatError, match=r"unknown option `mark`.*`marks`"):
+        load_metrics([{"name": "shouting", "mark": 2}])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_package_that_offers_no_metric_is_named_in_one_line() -> None:
+    with pytest.raises(DataFormatError) as caught:
+        load_metrics([{"name": "gone"}, {"name": "odd"}])
+    gone, odd = caught.value.faults
+    assert "metric `gone`: the entry point 'shouting_metrics:Gone' cannot be imported" in gone
+    assert "metric `odd`: the entry point 'shouting_metrics:attrs': expected a MetricKind" in odd
+
+
+def test_every_kind_of_ours_is_a_frozen_value_with_a_name_and_a_threshold() -> None:
+    for kind in (metrics.exact, metrics.json_match, metrics.tool_trajectory, metrics.rouge):
+        metric = kind()
+        assert (metric.name, metric.required) == (kind.kind, True)
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            metric.threshold = 0.0  # type: ignore[misc]

@@ -1,0 +1,113 @@
+"""Every kept broken file gives exactly the lines that stand beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft import Dataset
+from promptgraft.errors import ConfigError, DataFormatError
+
+BROKEN = Path(__file__).parent / "broken"
+FILES = sorted(path for path in BROKEN.iterdir() if path.suffix != ".expected")
+
+
+def faults_of(path: str | Path) -> tuple[str, ...]:
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path)
+    assert "\n" not in str(caught.value)
+    return caught.value.faults
+
+
+def test_there_are_forty_broken_files_each_with_what_is_expected() -> None:
+    assert len(FILES) >= 40
+    assert {f"{path.name}.expected" for path in FILES} == {
+        p.name for p in BROKEN.glob("*.expected")
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_broken_file_gives_exactly_the_expected_lines(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(BROKEN)
+    expected = Path(f"{path.name}.expected").read_text("utf-8").splitlines()
+    assert list(faults_of(path.name)) == expected
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    missing = tmp_path / "none.jsonl"
+    assert faults_of(missing) == (f"{missing}: cannot be read: No such file or directory",)
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    assert faults_of(folder) == (f"{folder}: cannot be read: Is a directory",)
+
+
+def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"id,input\n1,{'x' * 140_000}\n", "utf-8")
+    (fault,) = faults_of(path)
+    assert fault == f"{path}:2: a cell is longer than 131,072 characters; use JSONL for such texts"
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "message"),
+    [
+        ("cases.txt", Dataset.load, "expected a file that ends in .jsonl"),
+        (
+            "cases.txt",
+            lambda path: Dataset.load(path, format="xml"),
+            "format: expected one of jsonl, json, csv, yaml",
+        ),
+        ("cases.json", lambda path: Dataset.load(path, delimiter=";"), "only CSV files have one"),
+        (
+            "cases.csv",
+            lambda path: Dataset.load(path, delimiter=";;"),
+            "delimiter: expected one character",
+        ),
+        (
+            "cases.csv",
+            lambda path: Dataset.load(path, fields={"expcted": "answer"}),
+            r"'expcted' \(did you mean `expected`\?",
+        ),
+        (
+            "cases.csv",
+            lambda path: Dataset.load(path, fields={"input": "a", "expected": "a"}),
+            "'a' has two meanings",
+        ),
+        (
+            "cases.csv",
+            lambda path: Dataset.load(path, fields={"input": ["a", "b"]}, keep=["b"]),
+            "'b' has two meanings",
+        ),
+    ],
+)
+def test_an_unusable_argument_is_refused(
+    name: str, load: Callable[[Path], Dataset], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text("id,input\n1,x\n", "utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.one_of(st.binary(max_size=60), st.text("{}[]\",:;-\n #&*!|>'a1e.~%@`\t", max_size=40)),
+    kind=st.sampled_from(["jsonl", "json", "csv", "yaml"]),
+)
+def test_any_file_is_read_or_refused_with_its_name(
+    data: bytes | str, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.data"
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    faults: tuple[str, ...] = ()
+    try:
+        assert len(Dataset.load(path, format=kind)) >= 1
+    except DataFormatError as error:
+        faults = error.faults
+    assert all(fault.startswith(f"{path}:") for fault in faults)

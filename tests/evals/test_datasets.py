@@ -1,0 +1,274 @@
+"""Files that other tools wrote, and cases that go through every format unchanged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft import Case, Dataset
+from promptgraft.adapters.base import Usage
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
+from promptgraft.serde import Json
+
+FILES = Path(__file__).parent / "files"
+
+
+def cases_in(
+    name: str, *, fields: Mapping[str, str] | None = None, keep: Collection[str] = ()
+) -> dict[str, Case]:
+    return {case.id: case for case in Dataset.load(FILES / name, fields=fields, keep=keep)}
+
+
+def test_an_eval_set_in_snake_case_with_parts_is_read() -> None:
+    cases = cases_in("adk.evalset.json")
+    assert cases["lights"] == Case(
+        id="lights",
+        input="Turn on the light\nin the hall.",
+        expected="It is on.",
+        tools=(
+            ToolUse(
+                name="set_light", arguments={"deviceId": "hall", "on": True}, result={"ok": True}
+            ),
+        ),
+        state={"homeName": "North"},
+        fields={"app_name": "home", "user_id": "u1"},
+    )
+    assert cases["dialogue"].turns == (
+        Turn(user="Hello", expected="Hi!"),
+        Turn(user="Bye", expected="See you.", tools=()),
+    )
+    assert (cases["dialogue"].input, cases["dialogue"].tools) == ("Bye", ())
+    assert cases["dialogue"].origin == f"{FILES / 'adk.evalset.json'}:72"
+
+
+def test_an_eval_set_in_camel_case_with_content_is_read() -> None:
+    cases = cases_in("camel.evalset.json")
+    calculator = ToolUse(name="calculator", arguments={"a": 123, "b": 456}, result={"sum": 579})
+    assert cases["add"] == Case(
+        id="add",
+        input="add 123 456",
+        expected="579",
+        tools=(calculator,),
+        context=(Message(Speaker.SYSTEM, "Be short."), Message(Speaker.ASSISTANT, "Ready.")),
+        state={"unit": "m"},
+        fields={"app_name": "sums", "user_id": "u"},
+    )
+    call = ToolUse(name="calculator", arguments={"a": 1, "b": 2}, result=3)
+    assert cases["recorded"].recorded == Answer(text="It is 3.", tools=(call,))
+    assert cases["recorded"].expected == "3"
+    assert cases["recording_alone"].recorded == Answer(text="4")
+    assert cases["recording_alone"].expected is None
+
+
+def test_both_dialects_say_the_same() -> None:
+    snake = {
+        "eval_id": "a",
+        "conversation": [
+            {
+                "user_content": {"role": "user", "parts": [{"text": "x"}]},
+                "final_response": {"role": "model", "parts": [{"text": "y"}]},
+                "intermediate_data": {"tool_uses": [{"name": "t", "args": {"camelKey": 1}}]},
+            }
+        ],
+    }
+    camel = {
+        "evalId": "a",
+        "conversation": [
+            {
+                "userContent": {"role": "user", "content": "x"},
+                "finalResponse": {"role": "assistant", "content": "y"},
+                "tools": [{"name": "t", "arguments": {"camelKey": 1}}],
+            }
+        ],
+    }
+    assert Dataset.of([snake]).cases == Dataset.of([camel]).cases
+
+
+def test_eval_cases_and_plain_cases_may_stand_in_one_jsonl_file() -> None:
+    cases = cases_in("cases.jsonl")
+    assert cases["train_01"].input == '{"sport":"basketball"}'
+    assert cases["train_01"].expected == "Nuggets win"
+    assert (cases["2"].input, cases["2"].hints) == ({"a": 1}, {"": "short answers"})
+    assert cases["2"].fields == {"category": "x"}
+
+
+def test_a_csv_file_from_a_spreadsheet_is_read() -> None:
+    fields = {"input": "Question", "expected": "Answer"}
+    cases = cases_in("spreadsheet.csv", fields=fields, keep=["Category"])
+    assert {i: (c.input, c.expected, c.fields["Category"]) for i, c in cases.items()} == {
+        "1": ('Say "hello", please', "hello", "greeting"),
+        "2": ("Two\nlines; one cell", "lines", "text"),
+        "3": ("Grüße aus Köln", "1,50", "money"),
+    }
+    assert [c.origin.rsplit(":")[-1] for c in cases.values()] == ["2", "3", "6"]
+
+
+def test_the_delimiter_is_found_or_given(tmp_path: Path) -> None:
+    assert cases_in("separator_line.csv")["1"].input == "a, b"
+    assert cases_in("tabs.tsv")["1"].input == "Where, is it?"
+    path = tmp_path / "odd.csv"
+    path.write_text("id;input|x\n1;2|3\n", "utf-8")
+    found = Dataset.load(path, delimiter="|", fields={"input": ["id;input", "x"]})
+    assert found.cases[0].input == {"id;input": "1;2", "x": "3"}
+
+
+def test_columns_that_are_no_fields_are_parameters() -> None:
+    cases = cases_in("parameters.csv")
+    assert cases["1"].input == {"language": "de", "text": "Guten Tag"}
+    assert [c.critical for c in cases.values()] == [True, False]
+
+
+def test_structured_cells_hold_json() -> None:
+    call = ToolUse(name="weather", arguments={"city": "Oslo"})
+    assert cases_in("structured_cells.csv")["1"].tools == (call,)
+
+
+def test_yaml_values_are_what_people_mean() -> None:
+    cases = cases_in("questions.yaml")
+    assert (cases["a"].expected, cases["a"].critical) == ("no", True)
+    assert cases["b"].input == {
+        "amount": 1000.0,
+        "day": "2026-11-21",
+        "time": "12:30",
+        "code": "007",
+        "empty": None,
+        "list": ["on", 0.5, -3],
+    }
+    assert cases["b"].expected == "two\nlines\n"
+
+
+def test_everything_a_plain_case_can_say_is_read() -> None:
+    last = ToolUse(name="close")
+    assert cases_in("whole.json")["t"] == Case(
+        id="t",
+        input="Bye",
+        expected="See you",
+        tools=(last,),
+        turns=(
+            Turn(user="Hello", expected="Hi"),
+            Turn(user="Bye", expected="See you", tools=(last,)),
+        ),
+        context=(Message(Speaker.USER, "earlier"),),
+        state={"n": 1},
+        recorded=Answer(
+            text="Bye!",
+            usage=Usage(input_tokens=3, output_tokens=2),
+            cost=Decimal("0.002"),
+            seconds=1.5,
+        ),
+        hints={"exact": "no full stop"},
+        critical=True,
+    )
+
+
+def test_a_data_set_is_a_collection_of_cases() -> None:
+    dataset = Dataset.of([Case(id="a", input="x"), Case(id="b", input="y")])
+    assert [c.input for c in dataset] == ["x", "y"]
+    assert (len(dataset), dataset.ids) == (2, ("a", "b"))
+    with pytest.raises(DataFormatError, match="mine: expected at least one case, found none"):
+        Dataset.of([], name="mine")
+    with pytest.raises(DataFormatError, match="case `a`: a second case with this id"):
+        Dataset.of([*dataset, Case(id="a", input="z")])
+
+
+def test_mappings_are_read_as_if_they_stood_in_a_file() -> None:
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of([{"input": "x", "expcted": 1}, {"id": "b"}, {"input": {"x": {object}}}])
+    first, second, third = caught.value.faults
+    assert first.startswith("cases:1: case `")
+    assert "did you mean `expected`?" in first
+    assert second == "cases:2: case `b`: lacks `input`"
+    assert third.startswith("cases:3: $.input.x: expected plain data")
+
+
+def test_a_case_without_an_id_has_the_same_one_in_any_order() -> None:
+    rows = [{"input": "x"}, {"input": "y"}]
+    assert set(Dataset.of(rows).ids) == set(Dataset.of(rows[::-1]).ids)
+
+
+text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+scalar = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), text
+)
+values = st.recursive(
+    scalar,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
+)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {"id": text.filter(str.strip), "input": text | st.dictionaries(text, values, max_size=3)},
+        optional={"expected": values, "fields": st.dictionaries(text, values, max_size=2)},
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda row: str(row["id"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=rows)
+def test_cases_go_through_jsonl_json_and_yaml_unchanged(
+    rows: list[dict[str, Json]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    written = {
+        "a.jsonl": "\n".join(json.dumps(row) for row in rows),
+        "a.json": json.dumps(rows, indent=1, ensure_ascii=False),
+        "a.yaml": yaml.safe_dump(rows, allow_unicode=True),
+    }
+    for name, content in written.items():
+        path = folder / name
+        path.write_text(content, "utf-8")
+        try:
+            cases = Dataset.load(path).cases
+        except DataFormatError as error:  # the writer left a text like 0e0 without quotes
+            ambiguous = name == "a.yaml" and all("ambiguous" in f for f in error.faults)
+            if not ambiguous:
+                raise
+            continue
+        for case, row in zip(cases, rows, strict=True):
+            assert (case.id, case.input, case.expected) == (
+                row["id"],
+                row["input"],
+                row.get("expected"),
+            )
+            assert case.fields == row.get("fields", {})
+
+
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(cells.filter(str.strip), cells.filter(bool), cells),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda row: row[0],
+    ),
+    delimiter=st.sampled_from(",;\t|"),
+    bom=st.booleans(),
+)
+def test_cells_go_through_csv_unchanged(
+    rows: list[tuple[str, str, str]],
+    delimiter: str,
+    bom: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "a.csv"
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=delimiter).writerows([("id", "input", "expected"), *rows])
+    path.write_bytes(out.getvalue().encode("utf-8-sig" if bom else "utf-8"))
+    found = [(c.id, c.input, c.expected or "") for c in Dataset.load(path)]
+    assert found == rows

@@ -1,0 +1,38 @@
+"""What a reflector is told of an answer."""
+
+from __future__ import annotations
+
+from promptgraft.evals.feedback import LONGEST_FEEDBACK, feedback_text
+from promptgraft.evals.types import Case, Verdict
+
+CASE = Case(
+    id="c1",
+    input="secret input",
+    expected="secret reference",
+    hints={"": "Mind the year.", "tone": "Customers are upset.", "length": "Not asked."},
+)
+VERDICTS = (
+    Verdict(metric="exact", score=1.0, passed=True, reason="found the expected text"),
+    Verdict(metric="judge", score=None, passed=None, reason="the judge's provider failed: 503"),
+    Verdict(metric="tone", score=0.25, passed=False, reason="1 of 2\nrubric `kind` not met: rude"),
+)
+
+
+def test_failed_metrics_come_first_with_their_whole_reasons_and_hints() -> None:
+    assert feedback_text(CASE, VERDICTS).split("\n") == [
+        "[failed] tone 0.25: 1 of 2",
+        "  rubric `kind` not met: rude",
+        "  hint: Customers are upset.",
+        "[unscored] judge: the judge's provider failed: 503",
+        "[passed] exact 1: found the expected text",
+        "hint: Mind the year.",
+    ]
+
+
+def test_long_reasons_arrive_whole_within_the_stated_limit() -> None:
+    reason = "x" * 30_000
+    verdict = Verdict(metric="tone", score=0.0, passed=False, reason=reason)
+    assert reason in feedback_text(CASE, [verdict])
+    longer = feedback_text(CASE, [verdict, verdict])
+    assert len(longer) <= LONGEST_FEEDBACK
+    assert "characters left out" in longer

@@ -1,0 +1,120 @@
+"""A gain is said with its interval, its cases, and what is not known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.gain import Gain, Outcome, gain
+
+Scores = Mapping[str, Sequence[float | None]]
+
+
+def one_each(*scores: float | None) -> Scores:
+    return {f"c{number}": (score,) for number, score in enumerate(scores)}
+
+
+def sides(won: int, lost: int, tied: int) -> tuple[Scores, Scores]:
+    before = one_each(*[0.0] * won, *[1.0] * lost, *[1.0] * tied)
+    after = one_each(*[1.0] * won, *[0.0] * lost, *[1.0] * tied)
+    return before, after
+
+
+def test_a_clear_gain_is_an_improvement_and_fits_on_one_line() -> None:
+    found = gain(*sides(17, 5, 64))
+
+    assert found.verdict is Outcome.IMPROVED
+    assert found.p_value == pytest.approx(35443 / 2**22)
+    assert found.mean_before == pytest.approx(69 / 86)
+    assert found.mean_after == pytest.approx(81 / 86)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < 12 / 86 < found.high < 0.3
+    assert found.line() == (
+        f"gain +0.140 (95 % interval {found.low:+.3f} to {found.high:+.3f}) "
+        "on 86 cases, 17 won, 5 lost, 64 tied"
+    )
+
+
+def test_a_gain_that_may_be_chance_is_no_improvement() -> None:
+    found = gain(*sides(10, 6, 20))
+    assert found.mean_gain is not None
+    assert found.mean_gain > 0
+    assert found.verdict is Outcome.NO_IMPROVEMENT
+
+    touching = gain(*sides(6, 1, 0))
+    assert touching.low == 0
+    assert touching.verdict is gain(*reversed(sides(6, 1, 0))).verdict is Outcome.NO_IMPROVEMENT
+
+
+def test_a_clear_loss_is_worse_and_the_mirror_of_the_gain() -> None:
+    before, after = sides(9, 1, 2)
+    forth, back = gain(before, after), gain(after, before)
+
+    assert back.verdict is Outcome.WORSE
+    assert (back.won, back.lost, back.tied) == (forth.lost, forth.won, forth.tied)
+    assert forth.low is not None
+    assert forth.high is not None
+    assert (back.low, back.high) == (-forth.high, -forth.low)
+    assert back.mean_gain == -(forth.mean_gain or 0)
+
+
+def test_a_handful_of_cases_improves_nothing_however_well_it_went() -> None:
+    found = gain(*sides(5, 0, 0))
+    assert found.verdict is Outcome.NO_IMPROVEMENT
+    assert found.line() == (
+        "gain +1.000 (no 95 % interval: it takes 6 changed cases) on 5 cases, 5 won, 0 lost, 0 tied"
+    )
+    assert gain(*sides(5, 0, 0), level=0.9).verdict is Outcome.IMPROVED
+
+
+def test_repeated_answers_are_averaged_so_that_cases_count_and_not_answers() -> None:
+    before = {"a": (0.0, 1.0, None), "b": (0.1, 0.2, 0.3)}
+    after = {"a": (1.0, 1.0, 1.0), "b": (0.3, 0.1, 0.2)}
+    found = gain(before, after)
+
+    assert (found.won, found.tied, found.cases) == (("a",), ("b",), 2)
+    assert found.mean_gain == pytest.approx(0.25)
+    many = gain({id_: s * 50 for id_, s in before.items()}, {i: s * 50 for i, s in after.items()})
+    assert many.p_value == found.p_value == 0.5
+
+
+def test_unscored_cases_are_named_and_in_no_mean() -> None:
+    before: Scores = {"a": (0.0,), "b": (None,), "c": (1.0,), "d": ()}
+    after: Scores = {"a": (1.0,), "b": (1.0,), "e": (1.0,), "d": (1.0,)}
+    found = gain(before, after)
+
+    assert found.unscored == ("b", "c", "d", "e")
+    assert (found.mean_before, found.mean_after) == (0.0, 1.0)
+    assert found.line().endswith("on 1 case, 1 won, 0 lost, 0 tied; 4 unscored")
+
+
+@pytest.mark.parametrize("scores", [{}, {"a": (None,)}])
+def test_without_a_pair_the_gain_is_not_known(scores: Scores) -> None:
+    found = gain(scores, scores)
+    assert (found.mean_before, found.mean_gain, found.low) == (None, None, None)
+    assert found.verdict is Outcome.NO_IMPROVEMENT
+    assert found.line().startswith("gain unknown: no case has a score before and after")
+
+
+def test_the_same_scores_give_the_same_gain_whatever_the_order() -> None:
+    chance = random.Random(1)
+    before = {f"c{n}": (chance.random(),) for n in range(60)}
+    after = {f"c{n}": (chance.random() + 0.1,) for n in range(60)}
+    ids = sorted(before, key=lambda _: chance.random())
+
+    def figures(found: Gain) -> tuple[object, ...]:
+        return found.low, found.high, found.p_value
+
+    assert gain(before, after) == gain(before, after)
+    shuffled = gain({id_: before[id_] for id_ in ids}, {id_: after[id_] for id_ in ids})
+    assert figures(shuffled) == figures(gain(before, after))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+def test_a_level_is_a_share(level: float) -> None:
+    with pytest.raises(ConfigError, match="level: expected a number above 0 and below 1, found"):
+        gain({}, {}, level=level)

@@ -1,0 +1,179 @@
+"""Train, validation and test share nothing, whichever way they are made."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft import Case, Dataset, Splits
+from promptgraft.errors import ConfigError, DataFormatError
+
+KINDS = ("money", "goods", "delivery")
+RATIOS = {"train": 0.6, "validation": 0.2, "test": 0.2}
+
+
+def case(number: int, text: str = "") -> Case:
+    kind = KINDS[number % 7 % 3]
+    return Case(id=f"c{number}", input=text or f"question {number}", fields={"kind": kind})
+
+
+def places(splits: Splits) -> dict[str, str]:
+    return {i: name for name, part in splits.parts().items() for i in part.ids}
+
+
+numbers = st.lists(st.integers(0, 500), min_size=12, max_size=60, unique=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(numbers=numbers, seed=st.integers(0, 99), data=st.data())
+def test_a_split_by_ratio_is_complete_and_knows_no_order(
+    numbers: list[int], seed: int, data: st.DataObject
+) -> None:
+    whole = Dataset.of(map(case, numbers))
+    splits = Splits.by_ratio(whole, seed=seed)
+    assert places(splits).keys() == set(whole.ids)
+    for name, part in splits.parts().items():
+        assert abs(len(part) - RATIOS[name] * len(whole)) < 1.01
+
+    shuffled = Dataset.of(map(case, data.draw(st.permutations(numbers))))
+    assert places(Splits.by_ratio(shuffled, seed=seed)) == places(splits)
+
+
+@settings(max_examples=25, deadline=None)
+@given(numbers=numbers)
+def test_a_new_case_moves_at_most_one_other_over_each_border(numbers: list[int]) -> None:
+    before = places(Splits.by_ratio(Dataset.of(map(case, numbers))))
+    after = places(Splits.by_ratio(Dataset.of(map(case, [*numbers, 501]))))
+    assert sum(after[i] != place for i, place in before.items()) <= 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    numbers=st.lists(st.integers(0, 500), min_size=40, max_size=60, unique=True),
+    seed=st.integers(0, 99),
+)
+def test_a_stratified_split_gives_every_set_its_share_of_every_kind(
+    numbers: list[int], seed: int
+) -> None:
+    whole = Dataset.of(map(case, numbers))
+    splits = Splits.by_ratio(whole, seed=seed, stratify="kind")
+    kinds = Counter(c.fields["kind"] for c in whole)
+    for name, part in splits.parts().items():
+        here = Counter(c.fields["kind"] for c in part)
+        for kind, count in kinds.items():
+            assert abs(here[kind] - RATIOS[name] * count) < 1.01
+
+
+def test_another_seed_gives_another_split() -> None:
+    whole = Dataset.of(map(case, range(50)))
+    found = {tuple(Splits.by_ratio(whole, seed=seed).train.ids) for seed in range(10)}
+    assert len(found) == 10
+
+
+def test_the_split_of_a_case_is_the_same_on_every_machine() -> None:
+    splits = Splits.by_ratio(Dataset.of(map(case, range(10))), seed=7)
+    assert splits.train.ids == ("c0", "c2", "c3", "c5", "c6", "c8")
+    assert splits.validation.ids == ("c1", "c7")
+
+
+def test_cases_that_ask_the_same_stay_together() -> None:
+    twins = [case(n, f"Question  {n % 20}" if n % 2 else f"question {n % 20}") for n in range(40)]
+    found = places(Splits.by_ratio(Dataset.of(twins)))
+    assert all(found[f"c{n}"] == found[f"c{n + 20}"] for n in range(20))
+
+
+def test_without_a_share_there_is_no_test_set() -> None:
+    whole = Dataset.of(map(case, range(9)))
+    splits = Splits.by_ratio(whole, train=0.7, validation=0.3, test=0)
+    assert splits.test is None
+    assert len(splits.train) + len(splits.validation) == 9
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ((0.9, 0.2, 0.2), "sum to 1, found 1.3"),
+        ((0, 0.5, 0.5), "train: expected a share between 0 and 1, found 0"),
+        ((0.6, float("nan"), 0.2), "validation: expected a share between 0 and 1, found nan"),
+        ((0.6, 0.6, -0.2), "test: expected a share"),
+    ],
+)
+def test_shares_that_are_none_are_refused(shares: tuple[float, float, float], message: str) -> None:
+    train, validation, test = shares
+    whole = Dataset.of(map(case, range(9)))
+    with pytest.raises(ConfigError, match=message):
+        Splits.by_ratio(whole, train=train, validation=validation, test=test)
+
+
+def test_a_set_without_cases_is_refused_with_the_counts() -> None:
+    with pytest.raises(DataFormatError, match=r"no cases for validation \(train 2, .* 0, test 1\)"):
+        Splits.by_ratio(Dataset.of(map(case, range(3))))
+
+
+def test_a_field_says_where_a_case_belongs() -> None:
+    rows = [{"id": n, "input": f"x{n}", "split": s} for n, s in enumerate(["train", "dev", "test"])]
+    splits = Splits.by_field(Dataset.of(rows, keep=["split"]), "split")
+    assert places(splits) == {"0": "train", "1": "validation", "2": "test"}
+
+    named = {"train": "validation", "dev": "train", "test": "test"}
+    swapped = Splits.by_field(Dataset.of(rows, keep=["split"]), "split", names=named)
+    assert swapped.train.ids == ("1",)
+
+
+def test_all_cases_without_a_place_are_named() -> None:
+    rows = [{"id": n, "input": f"x{n}", "split": s} for n, s in enumerate(["learn", "hold", None])]
+    whole = Dataset.of(rows, keep=["split"], name="mine")
+    with pytest.raises(DataFormatError) as caught:
+        Splits.by_field(whole, "split", names={"learn": "train", "steer": "validation"})
+    assert caught.value.faults == (
+        "mine:2: case `1`: split: expected one of `learn`, `steer`, found 'hold'",
+        "mine:3: case `2`: lacks the field `split`; name it in `keep` when loading",
+    )
+
+
+def test_the_same_file_under_another_name_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text("this is never read", "utf-8")
+    (tmp_path / "folder").mkdir()
+    link, hard = tmp_path / "link.jsonl", tmp_path / "hard.jsonl"
+    link.symlink_to(path)
+    os.link(path, hard)
+    for other in (path, link, hard, tmp_path / "folder" / ".." / "cases.jsonl"):
+        with pytest.raises(DataFormatError, match="train and validation are the same file"):
+            Splits.load(path, other)
+    with pytest.raises(DataFormatError, match="train and test are the same file"):
+        Splits.load(path, tmp_path / "folder", link)
+
+
+def test_ids_and_questions_in_two_sets_are_all_named(tmp_path: Path) -> None:
+    def write(name: str, *cases: tuple[str, str]) -> Path:
+        path = tmp_path / name
+        lines = [json.dumps({"id": i, "input": text}) for i, text in cases]
+        path.write_text("\n".join(lines), "utf-8")
+        return path
+
+    train = write("train.jsonl", ("a", "Where is it?"), ("b", "My money"))
+    validation = write("val.jsonl", ("a", "Something else"), ("c", "hello"))
+    test = write("test.jsonl", ("d", "  where IS\nit?"), ("c", "hello"))
+    with pytest.raises(DataFormatError) as caught:
+        Splits.load(train, validation, test)
+    assert caught.value.faults == (
+        f"splits: case `a`: train and validation share the id ({train}:1, {validation}:1)",
+        f"splits: `a` in train asks the same as `d` in test ({train}:1, {test}:1)",
+        f"splits: case `c`: validation and test share the id ({validation}:2, {test}:2)",
+    )
+
+
+def test_what_is_asked_is_the_whole_conversation() -> None:
+    earlier = {"input": "And now?", "context": [{"role": "user", "content": "Hello"}]}
+    state = {"input": "And now?", "state": {"n": 1}}
+    sets = [Dataset.of([row]) for row in ({"input": "And now?"}, earlier, state)]
+    assert len(Splits(*sets).parts()) == 3
+    with pytest.raises(DataFormatError, match="asks the same as"):
+        Splits(sets[1], Dataset.of([{**earlier, "id": "other", "expected": "differs"}]))
