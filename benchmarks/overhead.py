@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import attrs
 
-from figures import Figure
+from figures import Figure, unit_seconds
 from promptgraft import (
     Deadline,
     EventBus,
@@ -167,13 +167,17 @@ def measure(folder: Path) -> list[Figure]:
     again = run(journal, new_steps=0)
     if again.result != first.result:
         raise SystemExit("the replay did not give the result of the run")
+    rollout, replay, unit = statistics.median(between), again.seconds / answers, unit_seconds()
     return [
-        Figure("rollout, median", statistics.median(between) * 1e6, "µs", 150),
+        Figure("JSON there and back of a small record: the unit", unit * 1e6, "µs", None),
+        Figure("rollout, median", rollout * 1e6, "µs", None),
+        Figure("rollout, median, in units", rollout / unit, "x", 20),
         Figure("last 10 % of the rollouts against the first", growth, "x", 1.2),
         Figure("last 10 % of the steps against the first", slowdown, "x", 1.2),
         Figure("run, whole", first.seconds, "s", None),
         Figure("journaled answers of the run", answers, "", None),
-        Figure("replay, µs an answer", again.seconds / answers * 1e6, "µs", 50),
+        Figure("replay of an answer", replay * 1e6, "µs", None),
+        Figure("replay of an answer, in units", replay / unit, "x", 10),
     ]
 
 

@@ -104,6 +104,22 @@ def test_the_winner_goes_to_the_tag_that_is_asked_for(console: Console, project:
     assert stored(project) is None
 
 
+def test_the_winner_can_be_picked_by_other_weights(console: Console, project: Path) -> None:
+    # Whoever uses most tokens is the last to win by tokens: the baseline has the fewest words.
+    ended = console("optimize", f"{FILE}:good", "--pick", "tokens=1", "--quiet")
+    assert ended.code == 1
+    assert stored(project) is None
+    assert console("optimize", f"{FILE}:good", "--pick", "score=1", "--quiet").code == 0
+    assert stored(project) is not None
+
+
+@pytest.mark.parametrize("weights", ["score", "score=-1", "="])
+def test_weights_that_make_no_sense_are_2(console: Console, weights: str) -> None:
+    ended = console("optimize", f"{FILE}:good", "--pick", weights)
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith("promptgraft: pick: ")
+
+
 def test_nothing_better_is_1(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:hopeless", "--quiet")
 

@@ -192,7 +192,10 @@ def test_weights_are_normalised_and_orders_compare_one_after_the_other() -> None
     assert order == Lexicographic(("accuracy", "tokens"))
     assert order.key({"accuracy": 0.5, "tokens": 1}) < order.key({"accuracy": 0.6, "tokens": 0})
     assert order.key({"accuracy": 0.5, "tokens": 1}) > order.key({"accuracy": 0.5, "tokens": 0})
-    assert order.score({"accuracy": 0.5, "tokens": 1}) == 0.5
+    worse = order.score({"accuracy": 0.5, "tokens": 1})
+    assert worse == pytest.approx(0.5, abs=0.001)
+    assert order.score({"accuracy": 0.502, "tokens": 0}) > worse
+    assert order.score({"accuracy": 0.5, "tokens": 0.9}) < worse
     assert parse_aggregation("accuracy") == Lexicographic(("accuracy",))
 
 

@@ -36,6 +36,7 @@ from promptgraft.optimizers.gepa import (
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.frontier import Frontier, FrontierType, cells_of
 from promptgraft.optimizers.gepa.scores import Score, mean_score
 from promptgraft.prompt import RenderedPrompt
@@ -90,6 +91,24 @@ def test_either_weight_picks_the_right_candidate() -> None:
         assert result.objectives[best][name] == max(found[name] for found in result.objectives)
     with pytest.raises(ConfigError, match=r"^pick: the run has no objective `knwon`.*`known`"):
         result.pick("knwon=1")
+
+
+@pytest.mark.parametrize("name", ["known", "brief"])
+def test_the_winner_can_be_picked_by_either_objective(name: str) -> None:
+    plain = conflict(weights="known=1")
+    result = conflict(weights="known=1", pick=f"{name}=1")
+    assert result.scores_matrix == plain.scores_matrix  # it searches the same
+    assert result.best_index == plain.pick(f"{name}=1")
+    assert result.improved == (name == "known")
+
+
+def test_what_is_picked_by_exists_and_suits_the_policy() -> None:
+    with pytest.raises(FeedbackError, match=r"required objective `knwon`.*did you mean `known`"):
+        conflict(pick="knwon=1")
+    with pytest.raises(ConfigError, match=r"^pick: expected none with a policy that confirms"):
+        config(pick="score=1", acceptance=Paired(), rollout_budget=500)
+    tokens = conflict(pick="tokens=1")
+    assert tokens.objectives[0]["tokens"] == 0.5
 
 
 def test_weights_make_the_score_from_the_first_step_on() -> None:

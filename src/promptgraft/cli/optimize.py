@@ -53,6 +53,12 @@ from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
     callback=read_tag,
     help="The tag that gets the winner; by default the job's.",
 )
+@click.option(
+    "--pick",
+    metavar="WEIGHTS",
+    help="Let the candidate win that is best by these weights of objectives, such as "
+    "`score=0.8,tokens=0.2`; by default the one with the highest score.",
+)
 @json_option
 @quiet_option
 def command(
@@ -62,6 +68,7 @@ def command(
     journal: str | None,
     workers: int | None,
     tag: str | None,
+    pick: str | None,
     as_json: bool,
     quiet: bool,
 ) -> ExitCode:
@@ -75,6 +82,8 @@ def command(
         raise click.UsageError("--dry-run stores nothing, so it takes no --journal; leave one out")
     with loaded_job(job) as found:
         chosen = found if tag is None else _with_tag(found, tag)
+        if pick is not None:
+            chosen = attrs.evolve(chosen, config=attrs.evolve(chosen.config, pick=pick))
         title = f"promptgraft optimize {job}{f', dry run on the {MODEL}' if dry else ''}"
         outcome = _run(
             chosen,

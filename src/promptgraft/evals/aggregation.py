@@ -13,6 +13,9 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import did_you_mean, shown
 
 
+_STEP = 0.001
+
+
 class Aggregation(Protocol):
     """Makes one figure of the scores of several metrics."""
 
@@ -94,7 +97,8 @@ def _order(_: object, __: object, value: tuple[str, ...]) -> None:
 class Lexicographic:
     """The first metric decides; the next one where the first is equal, and so on.
 
-    As one score it is that of the first metric.
+    As one score, for a search, each metric counts a thousandth of the one before it: whoever is
+    ahead by a thousandth in an earlier metric stays ahead.
 
     Attributes:
         order: the metrics, the most important first.
@@ -113,7 +117,9 @@ class Lexicographic:
         _check(self.order, known)
 
     def score(self, scores: Mapping[str, float]) -> float:
-        return scores[self.order[0]]
+        shares = [_STEP**place for place in range(len(self.order))]
+        parts = (share * scores[name] for share, name in zip(shares, self.order, strict=True))
+        return min(1.0, math.fsum(parts) / math.fsum(shares))
 
     def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
         return tuple(scores[name] for name in self.order)

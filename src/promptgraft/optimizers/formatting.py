@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
 from promptgraft.optimizers.types import GepaExample
@@ -64,6 +66,13 @@ def _line(text: str) -> str:
 def show_value(value: object, *, indent: int | None = 2) -> str:
     """Return a value as JSON, or as its ``repr`` where JSON has no form for it."""
     try:
-        return json.dumps(unstructure(value), indent=indent, ensure_ascii=False)
+        text = json.dumps(unstructure(value), ensure_ascii=False)
     except DataFormatError:
         return repr(value)
+    if indent is None:
+        return text
+    try:
+        # Much faster than `indent` of json, which does not use C; half characters it refuses.
+        return msgspec.json.format(text, indent=indent)
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)

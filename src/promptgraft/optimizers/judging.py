@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -18,7 +20,9 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.optimizers.types import GepaExample, RolloutFeedback
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
+from promptgraft.serde import digest_text, shown
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def examples_from(
@@ -33,7 +37,8 @@ def examples_from(
     Args:
         prompt: with what is bound for every case.
         cases: a ``Dataset``, or any cases with different ids.
-        metrics: those that will judge; what they need of a case is checked here.
+        metrics: those that will judge; what they need of a case is checked here, nothing
+            where none are named.
         params: makes the parameters of the prompt of a case; without it a text goes to the one
             placeholder that is open, and an object to the placeholders of its names.
 
@@ -41,13 +46,17 @@ def examples_from(
         ConfigError: cases, metrics and prompt do not fit together; names the cases.
     """
     chosen = tuple(cases)
-    check_metrics(metrics)
+    if metrics:
+        check_metrics(metrics)
     check_cases(metrics, chosen)
+    twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
+    if twice:
+        raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
     for case in chosen:
         if case.recorded is not None:
             raise ConfigError(
-                f"{case.origin or 'cases'}: case `{case.id}` has a recorded answer, which no prompt "
-                "changes; leave it out of a search"
+                f"{case.origin or 'cases'}: case `{case.id}` has a recorded answer, which no "
+                "prompt changes; leave it out of a search"
             )
     bound = params_of_cases(prompt, chosen, params)
     return tuple(
@@ -85,6 +94,13 @@ class MetricFeedback:
 
     metrics: tuple[Metric, ...]
     aggregation: Aggregation | None = None
+
+    @property
+    def identity(self) -> str:
+        """What a run's fingerprint says: a digest of the metrics with their options."""
+        told = _ADDRESS.sub("", repr((self.metrics, self.aggregation)))
+        names = ",".join(metric.name for metric in self.metrics)
+        return f"metrics {names} {digest_text(told)[:16]}"
 
     def __call__(
         self,

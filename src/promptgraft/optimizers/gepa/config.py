@@ -21,6 +21,7 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_examples,
     as_frontier,
     as_names,
+    as_pick,
     as_rollout_cost,
     as_sections,
     as_stoppers,
@@ -100,6 +101,9 @@ class GepaConfig:
             0.2}`` or ``"score=0.8,tokens=0.2"``. ``score`` is the feedback's own; ``tokens``,
             ``cost`` and ``seconds`` are measured against the baseline, less is better; others
             are the feedback's objectives.
+        pick: makes the winner the candidate with the highest weighted sum of objectives, written
+            as ``weights`` are; empty for the one with the highest score. Only decides which
+            candidate wins, not what is searched.
         required_objectives: the least mean on D_pareto that a winner must have in an objective.
         max_prompt_chars: longest rendered prompt that a candidate may lead to.
         max_rollout_cost: US dollars that one rollout of a candidate may cost.
@@ -116,7 +120,8 @@ class GepaConfig:
             every mean) or ``"zero"``. When a judge fails it is unscored.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
             stops when, in some stretch of it, more than this share and 4 more are unscored:
-            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops.
+            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops. A candidate with
+            more than this share of D_pareto unscored does not win.
         max_failed_reflections: steps whose replies could not be used, without a tried child
             between them, before the run stops.
         max_idle_steps: steps with nothing to learn or nothing new to try, without a tried
@@ -159,6 +164,7 @@ class GepaConfig:
     acceptance: AcceptancePolicy = attrs.field(factory=Strict)
     frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
     weights: Mapping[str, float] = attrs.field(factory=dict, converter=as_weights)
+    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
     required_objectives: Mapping[str, float] = attrs.field(factory=dict, converter=as_thresholds)
     max_prompt_chars: int | None = None
     max_rollout_cost: Decimal | None = attrs.field(default=None, converter=as_rollout_cost)
@@ -196,7 +202,8 @@ class GepaConfig:
     def objectives_asked_for(self) -> tuple[str, ...]:
         """Objectives that the baseline must show to exist."""
         stopping = (one.thresholds for one in self.stoppers if isinstance(one, RequiredObjectives))
-        return tuple(name for names in (self.required_objectives, *stopping) for name in names)
+        asked = (self.required_objectives, self.pick, *stopping)
+        return tuple(name for names in asked for name in names)
 
     @property
     def merges(self) -> int:

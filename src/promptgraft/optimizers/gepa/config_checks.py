@@ -121,6 +121,11 @@ def _check_objectives(config: GepaConfig) -> None:
 def _check_power(config: GepaConfig) -> None:
     """Refuse a test that cannot be made, or that no comparison can pass."""
     policy = config.acceptance
+    if config.pick and policy.confirmations:
+        raise ConfigError(
+            "pick: expected none with a policy that confirms the winner by its score; give the "
+            "same weights as `weights` instead"
+        )
     if not isinstance(policy, Paired):
         return
     check_installed()

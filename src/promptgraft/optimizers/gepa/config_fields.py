@@ -87,10 +87,19 @@ def as_frontier(kind: object) -> FrontierType:
 
 def as_weights(weights: Mapping[str, float] | str) -> Mapping[str, float]:
     """Return weights by objective; ``"score=0.8,tokens=0.2"`` is read too."""
-    found = _numbers("weights", weights)
+    return _weights("weights", weights)
+
+
+def as_pick(weights: Mapping[str, float] | str) -> Mapping[str, float]:
+    """Return the weights that a winner is picked by."""
+    return _weights("pick", weights)
+
+
+def _weights(what: str, weights: Mapping[str, float] | str) -> Mapping[str, float]:
+    found = _numbers(what, weights)
     for name, weight in found.items():
         if not 0 < weight < math.inf:
-            raise ConfigError(f"weights: `{name}`: expected a number above 0, found {weight!r}")
+            raise ConfigError(f"{what}: `{name}`: expected a number above 0, found {weight!r}")
     return found
 
 

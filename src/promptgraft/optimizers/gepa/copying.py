@@ -12,6 +12,7 @@ from operator import itemgetter
 import attrs
 
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Case
 from promptgraft.optimizers.gepa.words import WORD, Words, is_spaced
 from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
@@ -159,7 +160,10 @@ def known_texts(description: ModuleDescription) -> tuple[str, ...]:
 
 
 def texts_of(label: object) -> Iterator[str]:
-    """Yield the texts in a label."""
+    """Yield the texts of the answer in a label; of a case only what is expected."""
+    if isinstance(label, Case):
+        tools = label.tools or ()
+        label = [label.expected, [turn.expected for turn in label.turns], [t.result for t in tools]]
     try:
         plain = unstructure(label)
     except DataFormatError:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+import attrs
+
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Case
 from promptgraft.optimizers.base import OptimizationContext
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.types import GepaExample, MetaPrompt
@@ -77,7 +80,10 @@ def fingerprint_of(
 def example_digest(example: GepaExample) -> HexDigest:
     """Return the SHA-256 over parameters and label of an example."""
     params = [_plain_or_repr(param) for param in example.params]
-    return digest([params, _plain_or_repr(example.label), example.critical])
+    label = example.label
+    if isinstance(label, Case):
+        label = attrs.evolve(label, origin="")  # where it stands in a file is not what it asks
+    return digest([params, _plain_or_repr(label), example.critical])
 
 
 def _template_digest(template: PromptTemplate[object]) -> HexDigest:
@@ -118,5 +124,8 @@ def _plain_or_repr(value: object) -> Json:
 
 
 def _name_of(function: Callable[..., object]) -> str:
+    identity: object = getattr(function, "identity", None)
+    if isinstance(identity, str):
+        return identity
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{function.__module__}.{name}"

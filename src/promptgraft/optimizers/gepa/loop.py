@@ -97,7 +97,7 @@ class GepaLoop:
         )
         self._tried: set[str] = set()
         self._patience = Patience(config)
-        self._scorer = Scorer(config.weights)
+        self._scorer = Scorer(config.weights, also=config.pick)
         self._history = History(config.history_top_k, self._scorer)
         self.rejections = Rejections(emit)
         self._proposer = Proposer(
@@ -130,6 +130,13 @@ class GepaLoop:
     def pool(self) -> Pool:
         """The candidates so far."""
         return self._members.pool
+
+    @property
+    def best(self) -> int:
+        """Position of the candidate that wins, if it is confirmed."""
+        if self._config.pick:
+            return self._members.pick(self._config.pick)
+        return self.pool.best
 
     @property
     def is_confirmed(self) -> bool:

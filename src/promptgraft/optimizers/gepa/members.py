@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from promptgraft.optimizers.gepa.comparing import critical_loss
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.frontier import Objectives, means_of
-from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.optimizers.gepa.objectives import Scorer, pick
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
@@ -24,8 +24,10 @@ class Members:
 
     def __init__(self, config: GepaConfig, pareto: Sequence[GepaExample], scorer: Scorer) -> None:
         self._required = config.required_objectives
+        self._max_unscored = config.max_unscored_share * config.pareto_set_size
         self._pareto = pareto
         self._scorer = scorer
+        self._eligible = [0]
         self.pool = Pool(config.frontier_type)
 
     def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
@@ -43,10 +45,23 @@ class Members:
         scores = self.scores(records)
         objectives = [self._scorer.objectives(record) for record in records]
         eligible = not len(self.pool) or self._is_eligible(scores, objectives)
-        return self.pool.add(candidate, scores, objectives, eligible=eligible)
+        position = self.pool.add(candidate, scores, objectives, eligible=eligible)
+        if position and eligible:
+            self._eligible.append(position)
+        return position
+
+    def pick(self, weights: Mapping[str, float]) -> int:
+        """Return the candidate that may win with the highest weighted sum of objectives."""
+        objectives = self.pool.objectives
+        return self._eligible[pick([objectives[one] for one in self._eligible], weights)]
 
     def _is_eligible(self, scores: Sequence[Score], objectives: Sequence[Objectives]) -> bool:
-        """Tell whether a candidate may win: no critical example is lost, all that must pass do."""
+        """Tell whether a candidate may win.
+
+        Enough of it is scored, no critical example is lost, and it has what is required.
+        """
+        if sum(score is None for score in scores) > self._max_unscored:
+            return False
         if critical_loss(self.pool.scores_of(0), scores, self._pareto) is not None:
             return False
         names = tuple(self._required)

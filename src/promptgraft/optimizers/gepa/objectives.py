@@ -28,6 +28,16 @@ def _seconds(record: RolloutRecord) -> float:
     return sum(spent.microseconds for spent in record.spent if spent.role is Role.TASK) / 1e6
 
 
+def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> int:
+    """Return the position with the highest weighted sum of objectives; the elder wins a tie."""
+
+    def worth(position: int) -> float:
+        found = objectives[position]
+        return sum(weight * found.get(name, 0.0) for name, weight in weights.items())
+
+    return max(range(len(objectives)), key=worth)
+
+
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
     "tokens": _tokens,
     "cost": _dollars,
@@ -43,15 +53,21 @@ class Scorer:
     of objectives. An amount ``a`` counts as ``b / (a + b)``, where ``b`` is the baseline's mean:
     one half for what the baseline uses, more for less.
 
+    An answer that could not be used has 0 in every objective: those that the baseline's
+    feedback has, those with a weight and those that are required.
+
     Args:
         weights: by objective; ``score`` is the feedback's own, ``tokens``, ``cost`` and
             ``seconds`` are what the task's calls took, others are those of the feedback.
+        also: amounts that are objectives without a weight.
     """
 
-    def __init__(self, weights: Mapping[str, float]) -> None:
+    def __init__(self, weights: Mapping[str, float], also: Iterable[str] = ()) -> None:
         self._weights = weights
+        self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._total = sum(weights.values())
         self._usual: dict[str, float] = {}
+        self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
 
     @property
     def is_plain(self) -> bool:
@@ -59,12 +75,15 @@ class Scorer:
         return not self._weights
 
     def learn(self, records: Sequence[RolloutRecord]) -> None:
-        """Take the amounts of the baseline as the usual ones.
+        """Take the objectives of the baseline as all there are, and its amounts as the usual ones.
 
         Raises:
             FeedbackError: an amount with a weight is not known.
         """
-        for name in self._weights.keys() & AMOUNTS.keys():
+        for record in records:
+            if record.feedback is not None:
+                self._nothing |= dict.fromkeys(record.feedback.objectives, 0.0)
+        for name in self._amounts:
             scored = [record for record in records if record.feedback is not None]
             mean = mean_score([_amount(name, record) for record in scored])
             self._usual[name] = mean or 0.0
@@ -83,6 +102,7 @@ class Scorer:
                     f"required objective `{name}`: no feedback has it"
                     f"{did_you_mean(name, list(known))}; there are {', '.join(sorted(known))}"
                 )
+        self._nothing |= dict.fromkeys(names, 0.0)
 
     def score(self, record: RolloutRecord) -> Score:
         """Return the score of a rollout; None when it is unscored.
@@ -102,9 +122,11 @@ class Scorer:
         """Return what a rollout has in each objective, the more the better."""
         return None if record.feedback is None else self._all(record)
 
-    def _all(self, record: RolloutRecord) -> dict[str, float]:
+    def _all(self, record: RolloutRecord) -> Mapping[str, float]:
         feedback = record.feedback
         assert feedback is not None  # noqa: S101 - callers have looked
+        if record.fault:
+            return self._nothing
         found = {SCORE: feedback.score, **feedback.objectives}
         for name, usual in self._usual.items():
             amount = _amount(name, record)
@@ -114,8 +136,6 @@ class Scorer:
     def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
         if name in found:
             return found[name]
-        if record.fault:
-            return 0.0  # an answer that could not be judged has no objectives
         raise FeedbackError(
             f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
             f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"

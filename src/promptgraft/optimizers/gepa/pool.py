@@ -55,7 +55,7 @@ class Pool:
     def best(self) -> int:
         """Position of the eligible candidate with the highest mean; the elder wins a tie.
 
-        A candidate with unscored examples must beat the baseline on those that both were
+        A candidate with unscored examples must also beat the baseline on those that both were
         scored on: leaving out what is hard makes nobody better.
         """
         return self._best

@@ -27,7 +27,7 @@ def build_result(
     pool = loop.pool
     candidates = pool.candidates
     confirmation = loop.confirmation
-    best = pool.best if loop.is_confirmed else 0
+    best = loop.best if loop.is_confirmed else 0
     override = pool.candidate(best).override
     mutated = [found.module for found in candidates if found.module is not None]
     return GepaResult(

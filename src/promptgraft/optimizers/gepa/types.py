@@ -11,6 +11,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.optimizers.gepa.config_fields import as_weights
 from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
+from promptgraft.optimizers.gepa.objectives import pick
 from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.optimizers.stopping import StopReason
@@ -141,12 +142,7 @@ class GepaResult:
                     f"pick: the run has no objective `{name}`{did_you_mean(name, list(known))}; it "
                     f"has {', '.join(sorted(known)) or 'none'}"
                 )
-
-        def worth(position: int) -> float:
-            found = self.objectives[position]
-            return sum(weight * found.get(name, 0.0) for name, weight in wanted.items())
-
-        return max(range(len(self.objectives)), key=worth)
+        return pick(self.objectives, wanted)
 
     @property
     def total_cost(self) -> Decimal | None:
