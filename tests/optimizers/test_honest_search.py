@@ -462,6 +462,12 @@ def test_required_objectives_count_a_raising_case_as_zero() -> None:
     assert result.stop_reason is not StopReason.OBJECTIVES
 
 
+def test_a_raising_case_is_no_cheap_one() -> None:
+    result, _ = bold_run(reckless("w2"), train=("w2",), weights="score=1,tokens=3")
+    assert result.objectives[0]["tokens"] == 0.5
+    assert result.objectives[1]["tokens"] == 0.5 / 4
+
+
 # Judges and reflectors that are dead
 
 

@@ -284,10 +284,9 @@ def test_a_journal_does_not_care_where_a_case_stands_in_its_file() -> None:
     journal = MemoryJournal()
     settings = judged_by(KNOWN)
     first = optimize(settings, journal=journal)
-    moved = tuple(
-        attrs.evolve(example, label=attrs.evolve(example.label, origin="other.jsonl:7"))
-        for example in settings.training_examples
-    )
+    both = (*cases(6), *cases(6, prefix="t"))
+    elsewhere = [attrs.evolve(case, origin="other.jsonl:7") for case in both]
+    moved = examples_from(PROMPT, elsewhere, [KNOWN])
     again = Run(attrs.evolve(settings, training_examples=moved), journal=journal)
     assert again.start().scores_matrix == first.scores_matrix
     assert again.task.calls == 0
