@@ -38,6 +38,7 @@ from promptgraft.optimizers.gepa import (
     RolloutFeedback,
     RunPlan,
 )
+from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.optimizers.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
 from promptgraft.optimizers.gepa.estimates import FEEDBACK_CHARS
 from promptgraft.optimizers.ledger import Role
@@ -96,14 +97,30 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@given(sizes(), st.integers(0, 2**32), st.integers(0, 4))
-@settings(max_examples=40, deadline=None)
+def room_for(chosen: dict[str, Any], policy: AcceptancePolicy) -> dict[str, Any]:
+    """Add to a budget what repeats and confirming may take of a first step."""
+    more = chosen["minibatch_size"] * policy.max_repeats
+    more += chosen["pareto_set_size"] * policy.confirmations
+    return {**chosen, "rollout_budget": chosen["rollout_budget"] + 2 * more}
+
+
+policies = st.sampled_from([Strict(), MinGain(0.01)]) | st.builds(
+    Paired,
+    level=st.just(0.5),
+    max_repeats=st.integers(0, 2),
+    confirmations=st.integers(1, 2),
+)
+
+
+@given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies)
+@settings(max_examples=50, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
-    chosen: dict[str, Any], salt: int, merges: int
+    chosen: dict[str, Any], salt: int, merges: int, policy: AcceptancePolicy
 ) -> None:
     run = Run(
         config(
-            **chosen,
+            **room_for(chosen, policy),
+            acceptance=policy,
             feedback_fn=by_chance(salt),
             seed=salt,
             enable_merge=merges > 0,
