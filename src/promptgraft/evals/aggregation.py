@@ -12,7 +12,6 @@ from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import did_you_mean, shown
 
-
 _STEP = 0.001
 
 

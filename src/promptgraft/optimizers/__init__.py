@@ -5,7 +5,6 @@ from promptgraft.optimizers.base import (
     OptimizationContext,
     PersistenceScope,
 )
-from promptgraft.optimizers.judging import MetricFeedback, examples_from, feedback_from
 from promptgraft.optimizers.stoppers import (
     MaxCandidates,
     MaxProposals,
@@ -23,7 +22,6 @@ __all__ = [
     "BasePromptOptimizer",
     "MaxCandidates",
     "MaxProposals",
-    "MetricFeedback",
     "NoImprovement",
     "OptimizationContext",
     "PersistenceScope",
@@ -34,6 +32,4 @@ __all__ = [
     "StopReason",
     "Stopper",
     "TargetScore",
-    "examples_from",
-    "feedback_from",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.base import OptimizationContext
 from promptgraft.optimizers.gepa.config import GepaConfig
@@ -56,6 +55,8 @@ class OptimizationJob:
         Overrides that the store holds take part as they do in the job. Tools and the feedback
         function are called as they are, and a judge that this asks is a real one.
         """
+        from promptgraft.adapters.offline import OfflineAdapter
+
         offline = OfflineAdapter()
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
