@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from promptgraft.errors import ConfigError
@@ -137,6 +137,7 @@ def test_an_interval_holds_the_true_gain_as_often_as_it_says(count: int) -> None
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=6, max_size=9))
+@example([0.0, 1 / 8, 1 / 8, 1 / 8, 1 / 8, -0.75])
 def test_an_interval_excludes_zero_just_when_the_test_does(gains: list[float]) -> None:
     found = interval(gains, 0.9)
 

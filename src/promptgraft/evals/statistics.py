@@ -99,7 +99,9 @@ def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None
     scale = max(map(abs, gains))
     means = _subset_means([gain / scale for gain in gains])
     rank = math.floor((1 - level) / 2 * (len(means) + 1) + _FUZZ)
-    return float(means[rank - 1]) * scale, float(means[-rank]) * scale
+    low, high = float(means[rank - 1]) * scale, float(means[-rank]) * scale
+    # Means are rounded, so that an end may lie beyond every gain by a hair.
+    return max(low, min(gains)), min(high, max(gains))
 
 
 def least_changed(level: float) -> int:
