@@ -171,13 +171,13 @@ def measure(folder: Path) -> list[Figure]:
     return [
         Figure("JSON there and back of a small record: the unit", unit * 1e6, "µs", None),
         Figure("rollout, median", rollout * 1e6, "µs", None),
-        Figure("rollout, median, in units", rollout / unit, "x", 20),
+        Figure("rollout, median, in units", rollout / unit, "x", 30),
         Figure("last 10 % of the rollouts against the first", growth, "x", 1.2),
         Figure("last 10 % of the steps against the first", slowdown, "x", 1.2),
         Figure("run, whole", first.seconds, "s", None),
         Figure("journaled answers of the run", answers, "", None),
         Figure("replay of an answer", replay * 1e6, "µs", None),
-        Figure("replay of an answer, in units", replay / unit, "x", 10),
+        Figure("replay of an answer, in units", replay / unit, "x", 15),
     ]
 
 
