@@ -222,6 +222,7 @@ def test_a_run_out_of_time_leaves_hanging_calls_and_can_be_resumed(
     assert late.stop_reason is StopReason.DEADLINE
     assert (late.best_index, late.candidates) == (1, first.candidates)
     assert late.total_rollouts == first.total_rollouts
-    assert 1 <= server.counts.broken <= WORKERS
+    counts = server.counts
+    assert 1 <= counts.requests - counts.statuses.total() <= WORKERS  # left hanging
     weather.script = lambda _: WELL
     assert_ends_as_if_nothing_had_happened(server, tmp_path)
