@@ -113,7 +113,7 @@ def test_the_winner_can_be_picked_by_other_weights(console: Console, project: Pa
     assert stored(project) is not None
 
 
-@pytest.mark.parametrize("weights", ["score", "score=-1", "="])
+@pytest.mark.parametrize("weights", ["", "score", "score=-1", "="])
 def test_weights_that_make_no_sense_are_2(console: Console, weights: str) -> None:
     ended = console("optimize", f"{FILE}:good", "--pick", weights)
     assert ended.code == 2

@@ -298,6 +298,8 @@ def test_a_rollout_that_is_too_dear_is_refused() -> None:
     ("settings", "message"),
     [
         ({"weights": "score"}, "weights: expected text such as 'score=0.8,tokens=0.2', found"),
+        ({"weights": ""}, "weights: expected text such as 'score=0.8,tokens=0.2', found ''"),
+        ({"weights": "a=1,"}, "weights: expected text such as 'score=0.8,tokens=0.2', found ''"),
         ({"weights": "a=1,a=2"}, "weights: `a` is named twice"),
         ({"weights": {"a": 0}}, "weights: `a`: expected a number above 0, found 0"),
         ({"weights": {"a": "1"}}, "weights: expected a finite number under each name, found '1'"),

@@ -12,15 +12,15 @@ import pytest
 
 from optimizers.worlds import PROMPT, RULES, answers, examples, target_of
 from promptgraft.adapters.base import Usage
-from promptgraft.errors import FeedbackError, JournalMismatchError
+from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.optimizers.ledger import Ledger, LedgerEntry, Role, Spending
-from promptgraft.optimizers.rollouts import RolloutRunner
+from promptgraft.optimizers.rollouts import RolloutRunner, record_from_json, record_to_json
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
-from promptgraft.serde import digest_text
+from promptgraft.serde import Json, digest_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,6 +120,14 @@ def test_a_batch_that_is_recorded_in_part_is_completed() -> None:
     bench = Bench(journal=journal)
     assert bench.run() == tuple(record(example) for example in DATA)
     assert bench.made == ["e2", "e3", "e4", "e5"]
+
+
+@pytest.mark.parametrize("damaged", [{"a": "1"}, {"a": None}, {"a": True}, ["a"]])
+def test_objectives_that_are_no_numbers_are_a_damaged_journal(damaged: Json) -> None:
+    plain = record_to_json(record(DATA[0]))
+    assert isinstance(plain, dict)
+    with pytest.raises(JournalCorruptError, match="record `b/0` is no rollout"):
+        record_from_json({**plain, "objectives": damaged}, "b/0")
 
 
 def test_without_a_journal_nothing_is_remembered() -> None:

@@ -205,17 +205,6 @@ def record_to_json(record: RolloutRecord) -> Json:
     }
 
 
-def _feedback(
-    score: float, feedback: str, eval_trace: str | None, objectives: dict[str, Json]
-) -> RolloutFeedback:
-    if not objectives:
-        return RolloutFeedback(score=score, feedback=feedback, eval_trace=eval_trace)
-    numbers = {name: one for name, one in objectives.items() if isinstance(one, (int, float))}
-    return RolloutFeedback(
-        score=score, feedback=feedback, eval_trace=eval_trace, objectives=numbers
-    )
-
-
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
     """Return the rollout that the journal keeps under ``key``.
 
@@ -244,9 +233,25 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
                 tool_trace_repr=trace,
                 feedback=None
                 if score is None
-                else _feedback(score, feedback, eval_trace, objectives),
+                else RolloutFeedback(
+                    score=score,
+                    feedback=feedback,
+                    eval_trace=eval_trace,
+                    objectives=_numbers(objectives, key) if objectives else {},
+                ),
                 fault=fault,
                 hidden=tuple(str(part) for part in hidden),
                 spent=spent_from_json(spent, key),
             )
-    raise JournalCorruptError(f"the journal's record `{key}` is no rollout; restore the journal")
+    raise _no_rollout(key)
+
+
+def _numbers(objectives: dict[str, Json], key: str) -> dict[str, float]:
+    numbers = {name: one for name, one in objectives.items() if isinstance(one, float)}
+    if len(numbers) < len(objectives):
+        raise _no_rollout(key)
+    return numbers
+
+
+def _no_rollout(key: str) -> JournalCorruptError:
+    return JournalCorruptError(f"the journal's record `{key}` is no rollout; restore the journal")

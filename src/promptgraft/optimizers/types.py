@@ -63,7 +63,7 @@ _NONE: Mapping[str, float] = FrozenMap()
 
 
 def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
-    if objectives is _NONE:
+    if objectives is _NONE or objectives == {}:
         return _NONE
     fault = named_numbers_fault(objectives)
     if fault:

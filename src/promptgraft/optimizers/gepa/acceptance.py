@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import paired_test
-from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.optimizers.gepa.scores import Score, paired_means
 from promptgraft.serde import shown
 
 
@@ -128,12 +128,8 @@ class Paired:
 
 
 def _gain(before: Sequence[Score], after: Sequence[Score]) -> float:
-    pairs = [
-        (one, other)
-        for one, other in zip(before, after, strict=True)
-        if one is not None and other is not None
-    ]
-    return (mean_score([b for _, b in pairs]) or 0.0) - (mean_score([a for a, _ in pairs]) or 0.0)
+    one, other = paired_means(before, after)
+    return (other or 0.0) - (one or 0.0)
 
 
 def _number(name: str, value: object, *, above: float, below: float) -> None:

@@ -10,7 +10,7 @@ from promptgraft.optimizers.gepa.acceptance import Decision
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.history import History
 from promptgraft.optimizers.gepa.objectives import AMOUNTS, Scorer
-from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.optimizers.gepa.scores import Score, mean_score, paired_means
 from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.target import RejectionReason
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
@@ -90,7 +90,7 @@ class Comparer:
         self, before: _Answers, after: _Answers, minibatch: Sequence[GepaExample]
     ) -> Compared | None:
         """Return the outcome; None while it is undecided."""
-        one, other = _paired_means(before.all, after.all)
+        one, other = paired_means(before.all, after.all)
         if one is None or other is None:
             detail = "no example of the minibatch was scored for both parent and child"
             return Compared(refusal=(RejectionReason.UNSCORED, detail))
@@ -163,17 +163,8 @@ def _place(position: str, repeat: int, side: str) -> str:
     return f"{position}/{side}" if not repeat else f"{position}/again/{repeat}/{side}"
 
 
-def _paired_means(before: Sequence[Score], after: Sequence[Score]) -> tuple[Score, Score]:
-    pairs = [
-        (one, other)
-        for one, other in zip(before, after, strict=True)
-        if one is not None and other is not None
-    ]
-    return mean_score([one for one, _ in pairs]), mean_score([other for _, other in pairs])
-
-
 def _undecided(before: Sequence[Score], after: Sequence[Score]) -> Compared:
-    one, other = _paired_means(before, after)
+    one, other = paired_means(before, after)
     detail = f"{other:.3f} on the minibatch, the parent had {one:.3f}: that may be chance"
     refusal = (RejectionReason.NOT_BETTER, detail)
     return Compared(before=one or 0.0, after=other or 0.0, refusal=refusal)

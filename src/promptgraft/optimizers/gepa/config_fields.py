@@ -118,7 +118,7 @@ def _numbers(what: str, given: Mapping[str, float] | str) -> Mapping[str, float]
 
 def _read_numbers(what: str, text: str) -> dict[str, float]:
     found: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
+    for part in (piece.strip() for piece in text.split(",")):
         name, sign, number = part.partition("=")
         try:
             value = float(number)

@@ -69,11 +69,6 @@ class Scorer:
         self._usual: dict[str, float] = {}
         self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether scores are the feedback function's."""
-        return not self._weights
-
     def learn(self, records: Sequence[RolloutRecord]) -> None:
         """Take the objectives of the baseline as all there are, and its amounts as the usual ones.
 

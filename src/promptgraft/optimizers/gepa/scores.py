@@ -19,11 +19,16 @@ def higher(one: Score, other: Score) -> bool:
     return one is not None and (other is None or one > other)
 
 
-def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
-    """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
+def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Score, Score]:
+    """Return both means over the places for which both have a score; None when there are none."""
     pairs = [
         (score, other)
         for score, other in zip(scores, others, strict=True)
         if score is not None and other is not None
     ]
-    return higher(mean_score([pair[0] for pair in pairs]), mean_score([pair[1] for pair in pairs]))
+    return mean_score([score for score, _ in pairs]), mean_score([other for _, other in pairs])
+
+
+def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
+    """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
+    return higher(*paired_means(scores, others))
