@@ -246,6 +246,9 @@ def test_nobody_wins_who_is_worse_on_a_critical_example_of_d_pareto() -> None:
     assert not result.improved
     assert result.best_index == 0
     assert len(result.candidates) > 1  # they may still be parents
+    picked = lossy("e0", pick="score=1")
+    assert picked.objectives[picked.pick("score=1")]["score"] > picked.objectives[0]["score"]
+    assert (picked.improved, picked.best_index) == (False, 0)
 
 
 def test_a_child_that_is_worse_on_a_critical_example_of_its_minibatch_is_refused() -> None:
