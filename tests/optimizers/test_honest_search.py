@@ -166,7 +166,7 @@ def some_settings(chance: random.Random) -> dict[str, Any]:
         "enable_example_generation": chance.random() < 0.5,
         "history_top_k": chance.choice((0, 1, 3)),
         "shuffle_examples": chance.random() < 0.5,
-        "weights": chance.choice(("", "knows=1", "score=3,knows=1,tokens=1")),
+        "weights": chance.choice(({}, "knows=1", "score=3,knows=1,tokens=1")),
         "max_prompt_chars": chance.choice((None, 600)),
         "on_error": chance.choice(("unscored", "zero")),
         "seed": chance.randrange(1_000),
@@ -412,10 +412,10 @@ def bold_run(task: Reply, *, train: Sequence[str] = FOUR, **changes: Any) -> tup
     return run.start(), store
 
 
-@pytest.mark.parametrize("weights", ["", "knows=1"])
+@pytest.mark.parametrize("weights", [{}, "knows=1"])
 @pytest.mark.parametrize("kind", list(FrontierType))
 def test_a_candidate_that_raises_on_three_of_four_cases_is_no_success(
-    kind: FrontierType, weights: str
+    kind: FrontierType, weights: Any
 ) -> None:
     settings = {"frontier_type": kind, "weights": weights}
     result, _ = bold_run(reckless("w2"), **settings)
