@@ -56,8 +56,10 @@ def started(budget: int = 1000) -> GepaOptimizationStarted:
         run_id="0123456789ab",
         descriptor=PromptDescriptor(ns="support", key="triage", sections=()),
         rollout_budget=budget,
-        pareto_size=4,
+        pareto_ids=("t-1", "t-2", "t-3", "t-4"),
         modules=("section rules",),
+        texts={"section rules": "Be kind."},
+        seed=0,
         plan=PLAN,
     )
 

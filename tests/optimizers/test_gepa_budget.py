@@ -24,7 +24,8 @@ from promptgraft.errors import (
 )
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import GepaConfig, GepaExample, RolloutFeedback
+from promptgraft.optimizers.gepa import GepaConfig, GepaExample, GepaResult, RolloutFeedback
+from promptgraft.optimizers.ledger import Role
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 
@@ -167,8 +168,14 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
         assert again.start() == result
         assert again.task.calls == again.reflection.calls == 0
     elif result.stop_reason is StopReason.PROVIDER_FAILED:
-        assert again.start() == result  # nothing has changed: the same calls fail the same way
+        resumed = again.start()  # nothing has changed: the same calls fail the same way
+        assert attrs.evolve(resumed, ledger=result.ledger) == result
+        assert calls_of(resumed) == calls_of(result) + again.task.calls
         assert 0 < again.task.calls == result.unscored_rollouts - recorded_faults(journal)
+
+
+def calls_of(result: GepaResult) -> int:
+    return sum(entry.calls for entry in result.ledger if entry.role is Role.TASK)
 
 
 def recorded_faults(journal: MemoryJournal) -> int:

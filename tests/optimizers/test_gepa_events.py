@@ -22,6 +22,7 @@ from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import RejectionReason, StopReason
 from promptgraft.optimizers.gepa import (
+    GepaCandidateAdded,
     GepaMutationAccepted,
     GepaMutationProposed,
     GepaMutationRejected,
@@ -43,20 +44,13 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
         run_id=result.run_id,
         descriptor=PROMPT.descriptor,
         rollout_budget=200,
-        pareto_size=6,
+        pareto_ids=tuple(f"e{number}" for number in range(6)),
         modules=("section rules", "section notes"),
+        texts={"section rules": "Known words:", "section notes": "More words:"},
+        seed=1,
         plan=run.plan(),
     )
-    assert story[-1] == GepaOptimizationCompleted(
-        run_id=result.run_id,
-        stop_reason=StopReason.PERFECT,
-        detail=result.stop_detail,
-        improved=True,
-        baseline_pareto_mean=0.0,
-        best_pareto_mean=1.0,
-        total_rollouts=result.total_rollouts,
-        total_reflections=result.total_reflections,
-    )
+    assert story[-1] == GepaOptimizationCompleted(result)
     told = [type(event) for event in story]
     assert told.count(GepaOptimizationStarted) == told.count(GepaOptimizationCompleted) == 1
 
@@ -78,11 +72,12 @@ def test_every_rollout_is_told_once_and_counted() -> None:
 def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> None:
     session = Session()
     result = optimize(session=session)
-    step = session.select_all(object)[7 : 7 + 3 + 1 + 3 + 6 + 1]
+    step = session.select_all(object)[8 : 8 + 3 + 1 + 3 + 6 + 2]
     assert [type(event) for event in step] == [
         *[GepaRolloutCompleted] * 3,
         GepaMutationProposed,
         *[GepaRolloutCompleted] * 9,
+        GepaCandidateAdded,
         GepaMutationAccepted,
     ]
     after = result.candidates[1].section_bodies[RULES]
@@ -99,6 +94,25 @@ def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> No
         pareto_mean=1 / 6,
         best_pareto_mean=1 / 6,
     )
+
+
+def test_every_candidate_is_told_with_its_texts_its_scores_and_what_was_used_by_then() -> None:
+    session = Session()
+    result = optimize(session=session)
+    story = session.select_all(object)
+    added = session.select_all(GepaCandidateAdded)
+    assert tuple(event.value for event in added) == result.candidates
+    assert [event.candidate for event in added] == list(range(len(added)))
+    assert tuple(event.scores for event in added) == result.scores_matrix
+    assert tuple(event.objectives for event in added) == result.objectives
+    assert (added[0].step, added[0].rollouts, added[0].reflections) == (0, 6, 0)
+    assert added[-1].best == result.best_index
+    for event in added[1:]:
+        rules = event.value.section_bodies.get(RULES, "Known words:")
+        assert event.texts["section rules"] == rules
+        before = story[: story.index(event)]
+        used = [told for told in before if isinstance(told, GepaRolloutCompleted)]
+        assert event.rollouts == len(used) == used[-1].total_rollouts
 
 
 def test_refusals_are_told_with_their_reason_and_their_text() -> None:
@@ -126,6 +140,12 @@ def test_refusals_are_told_with_their_reason_and_their_text() -> None:
     assert "$nothing" in refused[2].text
     assert "$nothing" in refused[2].detail
     assert refused[3].text == ""
+    assert [event.before for event in refused[:4]] == ["Known words:"] * 2 + ["More words:"] * 2
+    assert [(event.parent_score, event.child_score) for event in refused[:3]] == [
+        (None, None),
+        (0.0, 0.0),
+        (None, None),
+    ]
     assert len(session.select_all(GepaMutationAccepted)) == result.accepted_mutations
     proposed = session.select_all(GepaMutationProposed)
     final = [event for event in refused if event.reason is RejectionReason.NOT_BETTER]
@@ -178,9 +198,10 @@ def test_the_end_is_told_when_the_provider_ends_the_run() -> None:
     session = Session()
     result = optimize(task=refuse, session=session)
     [completed] = session.select_all(GepaOptimizationCompleted)
-    assert completed.stop_reason is result.stop_reason is StopReason.PROVIDER_FAILED
-    assert completed.detail == "the key is not valid"
-    assert completed.baseline_pareto_mean is None
+    assert completed.result == result
+    assert result.stop_reason is StopReason.PROVIDER_FAILED
+    assert result.stop_detail == "the key is not valid"
+    assert result.baseline_pareto_mean is None
 
 
 def test_a_resumed_run_tells_its_whole_story_again() -> None:

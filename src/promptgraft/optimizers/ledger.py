@@ -149,6 +149,13 @@ class Ledger:
             tokens=sum(found.sent + found.received for found in self._sums.values()),
         )
 
+    @property
+    def known_cost(self) -> Decimal | None:
+        """US dollars of all roles together; None when the price of a call is not known."""
+        if any(found.unpriced for found in self._sums.values()):
+            return None
+        return self.charge.cost
+
     def affords(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more rollouts."""
         return self.rollouts + rollouts <= self._rollout_budget

@@ -5,6 +5,7 @@ from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
 from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import (
+    GepaCandidateAdded,
     GepaExampleGenerated,
     GepaMergeAccepted,
     GepaMergeAttempted,
@@ -40,6 +41,7 @@ __all__ = [
     "FeedbackFn",
     "FrontierType",
     "GeneratedTaskExample",
+    "GepaCandidateAdded",
     "GepaConfig",
     "GepaExample",
     "GepaExampleGenerated",

@@ -34,8 +34,8 @@ class Sizes(Protocol):
         ...
 
     @property
-    def confirmation_size(self) -> int:
-        """Rollouts that are kept for confirming the winner."""
+    def reserved_size(self) -> int:
+        """Rollouts that are kept for what follows the search."""
         ...
 
     @property
@@ -88,20 +88,21 @@ def rollouts_for(proposals: int, sizes: Sizes) -> int:
     pareto = sizes.pareto_set_size
     merges = min(sizes.merges, max(0, proposals - 2))
     steps = proposals * (sizes.trial_size + pareto)
-    return pareto + steps + merges * pareto + sizes.confirmation_size
+    return pareto + steps + merges * pareto + sizes.reserved_size
 
 
 def affordable(rollouts: int, sizes: Sizes) -> Affordable:
     """Return what ``rollouts`` pay for, by the rules of the loop.
 
-    The baseline takes D_pareto once, confirming a winner what its policy wants. A step is begun
+    The baseline takes D_pareto once; confirming a winner and trying it on held-out examples take
+    what is reserved for them. A step is begun
     only while the budget pays for all of it: a minibatch for the parent, one for the child, both
     again for every repeat, and D_pareto for an accepted child. A refused child leaves the last
     of these unused, a reply that gives no child all but the first.
     """
     batch, pareto = sizes.batch_size, sizes.pareto_set_size
     step = sizes.trial_size + pareto
-    left = rollouts - pareto - sizes.confirmation_size
+    left = rollouts - pareto - sizes.reserved_size
     if left < step:
         return Affordable(if_accepted=0, if_refused=0, steps=0)
     accepted = 0

@@ -21,13 +21,13 @@ class Compared:
     """How a comparison ended.
 
     Attributes:
-        before: the parent's mean on the examples that both have a score for.
+        before: the parent's mean on the examples that both have a score for; None without any.
         after: the child's.
         refusal: why the child is not better, with the reason; None when it is.
     """
 
-    before: float = 0.0
-    after: float = 0.0
+    before: Score = None
+    after: Score = None
     refusal: tuple[RejectionReason, str] | None = None
 
 
@@ -167,4 +167,4 @@ def _undecided(before: Sequence[Score], after: Sequence[Score]) -> Compared:
     one, other = paired_means(before, after)
     detail = f"{other:.3f} on the minibatch, the parent had {one:.3f}: that may be chance"
     refusal = (RejectionReason.NOT_BETTER, detail)
-    return Compared(before=one or 0.0, after=other or 0.0, refusal=refusal)
+    return Compared(before=one, after=other, refusal=refusal)

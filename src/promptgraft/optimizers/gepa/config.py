@@ -20,6 +20,7 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_cost_limit,
     as_examples,
     as_frontier,
+    as_held_out,
     as_names,
     as_pick,
     as_rollout_cost,
@@ -81,6 +82,9 @@ class GepaConfig:
         target_tool_examples: examples of tools that may change.
         target_task_examples: task examples that may change, by path.
         training_examples: the data.
+        held_out_examples: examples that no part of the search sees. When it goes to its end with
+            a winner, baseline and winner are tried on each of them once. That is part of
+            the budget.
         feedback_fn: scores an answer and says why.
         example_formatter: shows input and answer to the reflector.
         trace_formatter: shows what happened during a rollout to the reflector.
@@ -152,6 +156,9 @@ class GepaConfig:
         default=(), converter=as_task_examples
     )
     training_examples: tuple[GepaExample, ...] = attrs.field(converter=as_examples, repr=False)
+    held_out_examples: tuple[GepaExample, ...] = attrs.field(
+        default=(), converter=as_held_out, repr=False
+    )
     feedback_fn: FeedbackFn
     example_formatter: ExampleFormatter | None = None
     trace_formatter: TraceFormatter | None = None
@@ -224,6 +231,11 @@ class GepaConfig:
     def confirmation_size(self) -> int:
         """Rollouts that are kept for confirming the winner."""
         return 2 * self.pareto_set_size * self.acceptance.confirmations
+
+    @property
+    def reserved_size(self) -> int:
+        """Rollouts that are kept for what follows a search: confirming and held-out examples."""
+        return self.confirmation_size + 2 * len(self.held_out_examples)
 
     @property
     def stop_files(self) -> tuple[Path, ...]:

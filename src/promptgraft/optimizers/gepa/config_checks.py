@@ -193,14 +193,15 @@ def _check_targets(config: GepaConfig) -> None:
 
 def _check_examples(config: GepaConfig) -> None:
     seen: set[str] = set()
-    for position, example in enumerate(config.training_examples):
-        if not isinstance(example, GepaExample):
-            raise ConfigError(
-                f"training_examples[{position}]: expected a GepaExample, found {shown(example)}"
-            )
-        if example.id in seen:
-            raise ConfigError(f"training_examples: the id `{example.id}` occurs twice")
-        seen.add(example.id)
+    for name in ("training_examples", "held_out_examples"):
+        for position, example in enumerate(getattr(config, name)):
+            if not isinstance(example, GepaExample):
+                raise ConfigError(
+                    f"{name}[{position}]: expected a GepaExample, found {shown(example)}"
+                )
+            if example.id in seen:
+                raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
+            seen.add(example.id)
     if config.feedback_size < 1:
         raise ConfigError(
             f"pareto_set_size: {config.pareto_set_size} of {len(config.training_examples)} "
@@ -220,10 +221,12 @@ def _check_budget(config: GepaConfig) -> None:
             f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
             "leave one of them out"
         )
-    least = config.pareto_set_size + config.step_size + config.confirmation_size
+    least = config.pareto_set_size + config.step_size + config.reserved_size
     if config.rollout_budget < least:
         confirming = config.confirmation_size
+        unseen = config.reserved_size - confirming
         last = f", confirming the winner {confirming}" if confirming else ""
+        last += f", the held-out examples {unseen}" if unseen else ""
         raise ConfigError(
             f"rollout_budget: expected at least {least} (the baseline takes "
             f"{config.pareto_set_size} rollouts, one step up to {config.step_size}{last}), "

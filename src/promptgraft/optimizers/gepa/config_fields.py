@@ -61,6 +61,12 @@ def as_examples(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
     return tuple(examples)
 
 
+def as_held_out(examples: Iterable[GepaExample]) -> tuple[GepaExample, ...]:
+    """Return the held-out data as a tuple."""
+    _check_sequence(examples, "held_out_examples: expected a sequence of GepaExample")
+    return tuple(examples)
+
+
 def as_stoppers(stoppers: Iterable[Stopper]) -> tuple[Stopper, ...]:
     """Return stoppers as a tuple."""
     expected = "stoppers: expected a sequence of stoppers such as (MaxProposals(30),)"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.optimizers.gepa.plan import RunPlan
-from promptgraft.optimizers.stopping import StopReason
+from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.target import RejectionReason
-from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.optimizers.types import Candidate, RolloutRecord
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
+
+if TYPE_CHECKING:
+    from promptgraft.optimizers.gepa.types import GepaResult
 
 
 @attrs.frozen(kw_only=True)
@@ -25,17 +30,26 @@ class GepaOptimizationStarted:
         run_id: identity of the run; equal for equal configuration, data and prompt.
         descriptor: the prompt.
         rollout_budget: rollouts that may be used.
-        pareto_size: examples that candidates are compared on.
+        pareto_ids: their ids, in the order of every list of scores.
         modules: names of what may be mutated.
+        texts: the baseline's text of each module; those that write new examples have none.
+        seed: what decides every random choice.
         plan: what the run can use.
     """
 
     run_id: str
     descriptor: PromptDescriptor
     rollout_budget: int
-    pareto_size: int
+    pareto_ids: tuple[str, ...]
     modules: tuple[str, ...]
+    texts: Mapping[str, str]
+    seed: int
     plan: RunPlan
+
+    @property
+    def pareto_size(self) -> int:
+        """Number of examples that candidates are compared on."""
+        return len(self.pareto_ids)
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +76,39 @@ class GepaRolloutCompleted:
     position: str
     record: RolloutRecord
     total_rollouts: int
+
+
+@attrs.frozen(kw_only=True)
+class GepaCandidateAdded:
+    """The baseline, an accepted child or a merge is in the pool; told before its acceptance.
+
+    Attributes:
+        step: number of the step; 0 for the baseline.
+        candidate: its position.
+        value: the candidate.
+        texts: its text of each module, as ``GepaOptimizationStarted.texts``.
+        scores: its scores on D_pareto; None for unscored.
+        objectives: its mean in each objective.
+        mean: its mean over the scored examples; None when nothing was scored.
+        best: position of the best candidate so far.
+        rollouts: how many the run has used so far.
+        reflections: how many the run has used so far.
+        tokens: how many the run has used so far.
+        cost: US dollars that the run has used so far; None when a price is not known.
+    """
+
+    step: int
+    candidate: int
+    value: Candidate
+    texts: Mapping[str, str]
+    scores: tuple[Score, ...]
+    objectives: Mapping[str, float]
+    mean: Score
+    best: int
+    rollouts: int
+    reflections: int
+    tokens: int
+    cost: Decimal | None
 
 
 @attrs.frozen(kw_only=True)
@@ -102,8 +149,8 @@ class GepaMutationAccepted:
     candidate: int
     parent: int
     module: str
-    parent_score: float
-    child_score: float
+    parent_score: Score
+    child_score: Score
     pareto_mean: float | None
     best_pareto_mean: float | None
 
@@ -119,6 +166,9 @@ class GepaMutationRejected:
         reason: the kind of reason.
         detail: one line for people.
         text: what was proposed; empty when there was nothing to read.
+        before: the parent's text of the module.
+        parent_score: mean of the parent on the minibatch; None when the child was not tried.
+        child_score: mean of the child on the minibatch.
         final: whether the step ends here; otherwise the reflector is asked to mend it.
     """
 
@@ -128,6 +178,9 @@ class GepaMutationRejected:
     reason: RejectionReason
     detail: str
     text: str = ""
+    before: str = ""
+    parent_score: Score = None
+    child_score: Score = None
     final: bool = True
 
 
@@ -203,29 +256,16 @@ class GepaMergeRejected:
     detail: str
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class GepaOptimizationCompleted:
     """A run ended.
 
     Attributes:
-        run_id: identity of the run.
-        stop_reason: why.
-        detail: the same in words.
-        improved: whether the best candidate beats the baseline.
-        baseline_pareto_mean: where it began.
-        best_pareto_mean: where it ended.
-        total_rollouts: rollouts used.
-        total_reflections: reflections used.
+        result: what it found, as ``optimize`` returns it; when the store refused the winner,
+            as the error carries it.
     """
 
-    run_id: str
-    stop_reason: StopReason
-    detail: str
-    improved: bool
-    baseline_pareto_mean: float | None
-    best_pareto_mean: float | None
-    total_rollouts: int
-    total_reflections: int
+    result: GepaResult
 
 
 def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:

@@ -17,6 +17,7 @@ from promptgraft.optimizers.gepa.comparing import Compared, Comparer
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.confirming import Confirmation, confirm
 from promptgraft.optimizers.gepa.copying import AnswerGuard
+from promptgraft.optimizers.gepa.held_out import HeldOut, measure
 from promptgraft.optimizers.gepa.history import History
 from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.merging import Merger
@@ -28,8 +29,9 @@ from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.stops import Stops
-from promptgraft.optimizers.gepa.telling import Rejections, tell_accepted
+from promptgraft.optimizers.gepa.telling import Newcomers, Rejections, tell_accepted
 from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.modules import Module, owner_of
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.optimizers.target import Target
@@ -48,7 +50,7 @@ _ENDS = set(StopReason) - {
     StopReason.COST,
     StopReason.TOKENS,
 }
-"""Reasons that leave the means to confirm a winner."""
+"""Reasons that leave the means to confirm a winner, and to try it on held-out examples."""
 
 _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
@@ -64,6 +66,7 @@ class GepaLoop:
         answers: what is recorded already, and where new answers go.
         trials: makes rollouts.
         reflector: makes proposals.
+        ledger: what the run has used.
         stops: the user's reasons to stop.
         deadline: when to stop.
         emit: is told of every event.
@@ -79,6 +82,7 @@ class GepaLoop:
         answers: Answers,
         trials: Trials,
         reflector: Reflector,
+        ledger: Ledger,
         stops: Stops,
         deadline: Deadline | None,
         emit: Emit,
@@ -111,7 +115,9 @@ class GepaLoop:
             emit=emit,
         )
         self._comparer = Comparer(config, trials=trials, scorer=self._scorer, history=self._history)
-        self._members = Members(config, pareto, self._scorer)
+        self._members = Members(
+            config, pareto, self._scorer, tell=Newcomers(target, ledger=ledger, emit=emit)
+        )
         self._merger = Merger(
             config,
             target,
@@ -123,6 +129,7 @@ class GepaLoop:
             emit=emit,
         )
         self.confirmation: Confirmation | None = None
+        self.held_out = self._not_measured("the run was stopped before that")
         self.steps = 0
         self._proposals = 0
 
@@ -146,6 +153,11 @@ class GepaLoop:
         return self.confirmation is not None and self.confirmation.confirmed
 
     @property
+    def winner(self) -> int:
+        """Position of the candidate that the run ends with; 0 is the baseline."""
+        return self.best if self.is_confirmed else 0
+
+    @property
     def unscored(self) -> int:
         """Rollouts that the provider failed so far."""
         return self._trials.unscored
@@ -159,7 +171,9 @@ class GepaLoop:
         """
         ended = self._ended(self._search)
         if ended[0] in _ENDS and self.pool.best and self._config.acceptance.confirmations:
-            return self._ended(self._confirm, otherwise=ended)
+            ended = self._ended(self._confirm, otherwise=ended)
+        if ended[0] in _ENDS and self._config.held_out_examples:
+            ended = self._ended(self._measure, otherwise=ended)
         return ended
 
     def _search(self) -> None:
@@ -178,6 +192,22 @@ class GepaLoop:
             trials=self._trials,
             scorer=self._scorer,
         )
+
+    def _measure(self) -> None:
+        if not self.winner:
+            self.held_out = self._not_measured("nothing beat the baseline")
+            return
+        self.held_out = measure(
+            self.pool,
+            self.winner,
+            self._config.held_out_examples,
+            trials=self._trials,
+            scorer=self._scorer,
+        )
+
+    def _not_measured(self, why: str) -> HeldOut | None:
+        ids = tuple(example.id for example in self._config.held_out_examples)
+        return HeldOut(ids=ids, why_not=why) if ids else None
 
     def _ended(
         self, work: Callable[[], None], otherwise: tuple[StopReason, str] | None = None
@@ -209,7 +239,7 @@ class GepaLoop:
             records = made
         finally:
             # A run that stops this early still has a best candidate.
-            self._members.join(baseline, records)
+            self._members.join(baseline, records, step=0)
 
     def _check_limits(self) -> None:
         if self._is_perfect():
@@ -286,12 +316,12 @@ class GepaLoop:
         )
         if compared.refusal is not None:
             reason, detail = compared.refusal
-            self.rejections.add(step, reason, detail, text=proposed.text)
+            self.rejections.add(step, reason, detail, text=proposed.text, tried=compared)
             return False
         self._accept(step, child, compared)
         return True
 
     def _accept(self, step: Step, child: Candidate, compared: Compared) -> None:
         records = self._trials.make(f"step/{step.number}/pareto", child, self._pareto)
-        position = self._members.join(child, records)
+        position = self._members.join(child, records, step=step.number)
         tell_accepted(self._emit, step, child, position=position, compared=compared, pool=self.pool)

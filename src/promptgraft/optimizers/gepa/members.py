@@ -1,8 +1,8 @@
-"""Candidates join the pool: scored, and checked for what a winner must not do."""
+"""Candidates join the pool: scored, checked for what a winner must not do, and told of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from promptgraft.optimizers.gepa.comparing import critical_loss
 from promptgraft.optimizers.gepa.config import GepaConfig
@@ -20,13 +20,22 @@ class Members:
         config: the settings.
         pareto: D_pareto.
         scorer: gives rollouts their scores.
+        tell: is told of every candidate that joined: the step, its position, the pool.
     """
 
-    def __init__(self, config: GepaConfig, pareto: Sequence[GepaExample], scorer: Scorer) -> None:
+    def __init__(
+        self,
+        config: GepaConfig,
+        pareto: Sequence[GepaExample],
+        scorer: Scorer,
+        *,
+        tell: Callable[[int, int, Pool], None],
+    ) -> None:
         self._required = config.required_objectives
         self._max_unscored = config.max_unscored_share * config.pareto_set_size
         self._pareto = pareto
         self._scorer = scorer
+        self._tell = tell
         self._eligible = [0]
         self.pool = Pool(config.frontier_type)
 
@@ -34,11 +43,16 @@ class Members:
         """Return the score of each rollout."""
         return [self._scorer.score(record) for record in records]
 
-    def join(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> int:
+    def join(self, candidate: Candidate, records: Sequence[RolloutRecord], *, step: int) -> int:
         """Take in a candidate with its rollouts on D_pareto, and return its position.
 
         Without rollouts it is unscored.
         """
+        position = self._join(candidate, records)
+        self._tell(step, position, self.pool)
+        return position
+
+    def _join(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> int:
         if not records:
             nothing = [None] * len(self._pareto)
             return self.pool.add(candidate, nothing, nothing)

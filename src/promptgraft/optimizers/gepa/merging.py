@@ -126,7 +126,9 @@ class Merger:
         if not self._keeps_up(records, known, range(len(records))):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
-        position = self._members.join(merged, [one for one in records if one is not None])
+        position = self._members.join(
+            merged, [one for one in records if one is not None], step=step
+        )
         self._emit(
             GepaMergeAccepted(
                 step=step,

@@ -36,6 +36,7 @@ from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.results import build_result
 from promptgraft.optimizers.gepa.selection import split_examples
 from promptgraft.optimizers.gepa.stops import Stops
+from promptgraft.optimizers.gepa.telling import texts_of
 from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.optimizers.ledger import Ledger
@@ -117,7 +118,8 @@ class _Run:
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
-            example.id: example_digest(example) for example in config.training_examples
+            example.id: example_digest(example)
+            for example in (*config.training_examples, *config.held_out_examples)
         }
         self._meta_prompts = self._present_meta_prompts()
         self._deadline = context.run_deadline(config.timeout, stop_files=config.stop_files)
@@ -132,7 +134,9 @@ class _Run:
         self._run_id = digest(fingerprint)[:12]
         # Whatever can be found wrong without the journal is found before it is touched.
         present = self._present_overrides()
-        self._target_over(present).check_examples(config.training_examples)
+        self._target_over(present).check_examples(
+            (*config.training_examples, *config.held_out_examples)
+        )
         self._check_prices()
         if context.journal is not None:
             context.journal.begin(fingerprint)
@@ -155,8 +159,10 @@ class _Run:
                 run_id=self._run_id,
                 descriptor=self._prompt.descriptor,
                 rollout_budget=self._config.rollout_budget,
-                pareto_size=len(self._pareto),
+                pareto_ids=tuple(example.id for example in self._pareto),
                 modules=tuple(module.name for module in self._target.modules),
+                texts=texts_of(self._target, self._target.baseline()),
+                seed=self._config.seed,
                 plan=self.plan,
             )
         )
@@ -173,9 +179,10 @@ class _Run:
             stopped=(reason, detail),
         )
         try:
-            return self._keep(result)
+            result = self._keep(result)
         finally:
-            self._emit(_completed(result))
+            self._emit(GepaOptimizationCompleted(result))
+        return result
 
     @property
     def plan(self) -> RunPlan:
@@ -218,7 +225,7 @@ class _Run:
             ledger=self._ledger,
             emit=self._emit,
             max_unscored_share=config.max_unscored_share,
-            reserve=config.confirmation_size,
+            reserve=config.reserved_size,
         )
         reflector = Reflector(
             self._reflection_adapter,
@@ -236,6 +243,7 @@ class _Run:
             answers=self._answers,
             trials=trials,
             reflector=reflector,
+            ledger=self._ledger,
             stops=Stops(config.stoppers, ledger=self._ledger, clock=context.clock),
             deadline=self._deadline,
             emit=self._emit,
@@ -312,16 +320,3 @@ class _Run:
             return attrs.evolve(result, persisted=self._target.persist(winner, provenance))
         except PromptgraftError as error:  # the prompt's own faults, too: nothing may be lost
             raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
-
-
-def _completed(result: GepaResult) -> GepaOptimizationCompleted:
-    return GepaOptimizationCompleted(
-        run_id=result.run_id,
-        stop_reason=result.stop_reason,
-        detail=result.stop_detail,
-        improved=result.improved,
-        baseline_pareto_mean=result.baseline_pareto_mean,
-        best_pareto_mean=result.best_pareto_mean,
-        total_rollouts=result.total_rollouts,
-        total_reflections=result.total_reflections,
-    )

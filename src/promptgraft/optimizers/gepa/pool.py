@@ -68,6 +68,10 @@ class Pool:
         """Return the mean over the scored examples; None when there are none."""
         return self._means[index]
 
+    def objectives_of(self, index: int) -> Mapping[str, float]:
+        """Return the mean of each objective of the candidate at a position."""
+        return self._objectives[index]
+
     def scores_of(self, index: int) -> tuple[Score, ...]:
         """Return the scores of the candidate at a position."""
         return self._scores[index]

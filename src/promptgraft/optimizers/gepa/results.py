@@ -27,7 +27,7 @@ def build_result(
     pool = loop.pool
     candidates = pool.candidates
     confirmation = loop.confirmation
-    best = loop.best if loop.is_confirmed else 0
+    best = loop.winner
     override = pool.candidate(best).override
     mutated = [found.module for found in candidates if found.module is not None]
     return GepaResult(
@@ -49,6 +49,7 @@ def build_result(
         objectives=pool.objectives,
         frontier=tuple(position for position, _ in pool.frontier()),
         confirmation=confirmation,
+        held_out=loop.held_out,
         pareto_ids=tuple(example.id for example in pareto),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),

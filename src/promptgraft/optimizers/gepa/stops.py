@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from promptgraft.clock import Clock
 from promptgraft.errors import StopperError
@@ -48,10 +47,6 @@ class Stops:
                 raise RunStoppedError(reason_for(stopper), reason)
 
     def _state(self, pool: Pool, steps: int, proposals: int) -> RunState:
-        charge, entries = self._ledger.charge, self._ledger.entries
-        cost: Decimal | None = charge.cost
-        if any(entry.unpriced_calls for entry in entries):
-            cost = None
         return RunState(
             steps=steps,
             proposals=proposals,
@@ -62,9 +57,9 @@ class Stops:
             best=pool.best,
             baseline_mean=pool.mean(0),
             best_mean=pool.mean(pool.best),
-            best_objectives=pool.objectives[pool.best],
-            cost=cost,
-            tokens=charge.tokens,
+            best_objectives=pool.objectives_of(pool.best),
+            cost=self._ledger.known_cost,
+            tokens=self._ledger.charge.tokens,
             seconds=self._clock.monotonic() - self._begun,
         )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.comparing import Compared
 from promptgraft.optimizers.gepa.events import (
+    GepaCandidateAdded,
     GepaExampleGenerated,
     GepaMutationAccepted,
     GepaMutationRejected,
@@ -11,8 +15,9 @@ from promptgraft.optimizers.gepa.events import (
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.steps import Step
 from promptgraft.optimizers.gepa.trials import Emit
+from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.modules import GenerationModule
-from promptgraft.optimizers.target import RejectionReason
+from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate
 
 
@@ -24,7 +29,14 @@ class Rejections:
         self.all: list[GepaMutationRejected] = []
 
     def add(
-        self, step: Step, reason: RejectionReason, detail: str, *, text: str, final: bool = True
+        self,
+        step: Step,
+        reason: RejectionReason,
+        detail: str,
+        *,
+        text: str,
+        tried: Compared | None = None,
+        final: bool = True,
     ) -> None:
         """Keep a refusal; it is not ``final`` when one more reply is asked for."""
         rejection = GepaMutationRejected(
@@ -34,10 +46,57 @@ class Rejections:
             reason=reason,
             detail=detail,
             text=text,
+            before=step.description.text,
+            parent_score=tried.before if tried is not None else None,
+            child_score=tried.after if tried is not None else None,
             final=final,
         )
         self.all.append(rejection)
         self._emit(rejection)
+
+
+class Newcomers:
+    """Tells of candidates that have joined the pool.
+
+    Args:
+        target: shows their texts.
+        ledger: what the run has used.
+        emit: is told.
+    """
+
+    def __init__(self, target: Target, *, ledger: Ledger, emit: Emit) -> None:
+        self._target = target
+        self._ledger = ledger
+        self._emit = emit
+
+    def __call__(self, step: int, position: int, pool: Pool) -> None:
+        """Tell of the candidate at ``position``."""
+        candidate = pool.candidate(position)
+        self._emit(
+            GepaCandidateAdded(
+                step=step,
+                candidate=position,
+                value=candidate,
+                texts=texts_of(self._target, candidate),
+                scores=pool.scores_of(position),
+                objectives=pool.objectives_of(position),
+                mean=pool.mean(position),
+                best=pool.best,
+                rollouts=self._ledger.rollouts,
+                reflections=self._ledger.reflections,
+                tokens=self._ledger.charge.tokens,
+                cost=self._ledger.known_cost,
+            )
+        )
+
+
+def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
+    """Return a candidate's text of each module by name; a new example has no text before it."""
+    return FrozenMap(
+        (module.name, target.describe(module, candidate).text)
+        for module in target.modules
+        if not isinstance(module, GenerationModule)
+    )
 
 
 def tell_accepted(

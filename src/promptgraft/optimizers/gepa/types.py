@@ -8,9 +8,11 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.notebook import Card, Shown
 from promptgraft.optimizers.gepa.config_fields import as_weights
 from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
+from promptgraft.optimizers.gepa.held_out import HeldOut
 from promptgraft.optimizers.gepa.objectives import pick
 from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.ledger import LedgerEntry
@@ -47,7 +49,7 @@ class GeneratedTaskExample:
 
 
 @attrs.frozen(kw_only=True)
-class GepaResult:
+class GepaResult(Shown):
     """The outcome of a run: a function of configuration, seed, data and answers only.
 
     Attributes:
@@ -71,6 +73,7 @@ class GepaResult:
         frontier: positions of the candidates that lead in a cell and that nobody dominates.
         confirmation: what baseline and best candidate did on fresh answers, where the policy
             asks for that; without it ``improved`` is false then. None when nothing was confirmed.
+        held_out: what both did on the held-out examples; None when there are none.
         scores_matrix: candidates times examples of D_pareto; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
@@ -108,6 +111,7 @@ class GepaResult:
     objectives: tuple[Mapping[str, float], ...]
     frontier: tuple[int, ...]
     confirmation: Confirmation | None
+    held_out: HeldOut | None
     pareto_ids: tuple[str, ...]
     ancestry: tuple[int | None, ...]
     parents: tuple[tuple[int, ...], ...]
@@ -150,3 +154,13 @@ class GepaResult:
         if any(entry.unpriced_calls for entry in self.ledger):
             return None
         return sum((entry.cost for entry in self.ledger), Decimal(0))
+
+    def __repr__(self) -> str:
+        from promptgraft.optimizers.gepa.cards import result_line
+
+        return f"<GepaResult {result_line(self)}>"
+
+    def _card(self) -> Card:
+        from promptgraft.optimizers.gepa.cards import result_card
+
+        return result_card(self)

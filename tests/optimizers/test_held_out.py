@@ -1,0 +1,149 @@
+"""Baseline and winner on examples that the search never sees."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+import pytest
+
+from optimizers.worlds import (
+    Run,
+    answer,
+    answers,
+    asked,
+    config,
+    examples,
+    optimize,
+    scored,
+    twins,
+)
+from promptgraft.errors import ConfigError, TransientProviderError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import StopReason
+from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback
+from promptgraft.optimizers.gepa.plan import RunPlan
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import Cancellation
+
+UNSEEN = tuple(
+    attrs.evolve(example, id=f"unseen-{example.id}")
+    for example in (*examples(3), *examples(2, first=90))
+)
+"""Three words that the search can learn, and two that it cannot."""
+
+
+def test_baseline_and_winner_are_tried_once_on_each_held_out_example() -> None:
+    run = Run(config(held_out_examples=UNSEEN))
+    result = run.start()
+    found = result.held_out
+    assert found is not None
+    assert found.ids == tuple(example.id for example in UNSEEN)
+    assert found.baseline_scores == (0.0,) * 5
+    assert found.winner_scores == (1.0, 1.0, 1.0, 0.0, 0.0)
+    assert (found.baseline_mean, found.winner_mean, found.why_not) == (0.0, 0.6, "")
+    without = optimize()
+    assert result.total_rollouts == without.total_rollouts + 10 == run.task.calls
+    assert result.candidates == without.candidates
+
+
+def test_the_search_never_sees_them() -> None:
+    def say(example: GepaExample, response: object, session: object) -> RolloutFeedback:
+        right = response.text == "ok"
+        return RolloutFeedback(
+            score=float(right), feedback=f"secret {example.id} missing {example.label}"
+        )
+
+    run = Run(config(held_out_examples=UNSEEN, feedback_fn=say))
+    run.start()
+    questions = "".join(prompt.text for prompt in run.reflection.requests)
+    assert re.search("secret e[0-9]", questions)
+    assert "unseen" not in questions
+    assert "w90" not in questions
+
+
+def test_the_budget_keeps_what_they_take() -> None:
+    least = 6 + 12 + 10
+    with pytest.raises(ConfigError, match=f"at least {least} .*the held-out examples 10"):
+        config(held_out_examples=UNSEEN, rollout_budget=least - 1)
+    for budget in range(least, least + 40):
+        result = optimize(config(held_out_examples=UNSEEN, rollout_budget=budget))
+        assert result.total_rollouts <= budget
+        assert result.held_out is not None
+        assert not result.improved or len(result.held_out.winner_scores) == 5
+
+
+def test_a_plan_and_a_size_know_of_them() -> None:
+    sized = config(held_out_examples=UNSEEN, rollout_budget=0, auto="light")
+    assert sized.rollout_budget == config(rollout_budget=0, auto="light").rollout_budget + 10
+    plan: RunPlan = Run(config(held_out_examples=UNSEEN)).plan()
+    assert plan.proposals == Run(config(rollout_budget=190)).plan().proposals
+
+
+def test_nothing_is_measured_where_nothing_beat_the_baseline() -> None:
+    run = Run(config(held_out_examples=UNSEEN, feedback_fn=scored(0.5), rollout_budget=40))
+    result = run.start()
+    assert result.held_out is not None
+    assert result.held_out.why_not == "nothing beat the baseline"
+    assert result.held_out.winner_mean is None
+    assert run.task.calls == result.total_rollouts
+
+
+def test_a_run_that_was_stopped_measures_nothing_until_it_is_resumed() -> None:
+    journal, cancellation = MemoryJournal(), Cancellation()
+
+    def cancel_late(rendered: RenderedPrompt[object]) -> str:
+        if len(journal) > 20:
+            cancellation.set("enough")
+        return answer(rendered)
+
+    settings = config(held_out_examples=UNSEEN)
+    stopped = optimize(settings, journal=journal, cancellation=cancellation, task=cancel_late)
+    assert stopped.stop_reason is StopReason.CANCELLED
+    assert stopped.held_out is not None
+    assert stopped.held_out.why_not == "the run was stopped before that"
+    assert optimize(settings, journal=journal) == optimize(settings)
+
+
+def test_interrupted_while_measuring_it_pays_nothing_twice() -> None:
+    journal, cancellation = MemoryJournal(), Cancellation()
+
+    def cancel_at_unseen(rendered: RenderedPrompt[object]) -> str:
+        if asked(rendered) == "w90":
+            cancellation.set("enough")
+        return answer(rendered)
+
+    settings = config(held_out_examples=UNSEEN)
+    stopped = optimize(settings, journal=journal, cancellation=cancellation, task=cancel_at_unseen)
+    assert stopped.stop_reason is StopReason.CANCELLED
+    recorded = [key for key in answers(journal) if key.startswith("held-out/0/")]
+    assert len(recorded) == 4
+    again = Run(settings, journal=journal)
+    assert again.start() == optimize(settings)
+    assert again.task.calls == 10 - 4
+
+
+def test_an_unscored_answer_is_in_neither_mean() -> None:
+    def fail_once(rendered: RenderedPrompt[object]) -> str:
+        if asked(rendered) == "w90":
+            raise TransientProviderError("overloaded")
+        return answer(rendered)
+
+    result = optimize(config(held_out_examples=UNSEEN), task=fail_once)
+    assert result.held_out is not None
+    assert result.held_out.baseline_scores == (0.0, 0.0, 0.0, None, 0.0)
+    assert result.held_out.winner_mean == 0.75
+
+
+def test_other_held_out_examples_are_another_question_only_where_they_were_asked() -> None:
+    journal = MemoryJournal()
+    optimize(journal=journal)
+    later = optimize(config(held_out_examples=UNSEEN), journal=journal)
+    assert later == optimize(config(held_out_examples=UNSEEN))
+
+
+def test_an_example_cannot_be_in_the_search_and_held_out() -> None:
+    with pytest.raises(ConfigError, match="held_out_examples: the id `e0` occurs twice"):
+        config(held_out_examples=twins(2))
+    with pytest.raises(ConfigError, match=r"held_out_examples\[0\]: expected a GepaExample"):
+        config(held_out_examples=["x"])
