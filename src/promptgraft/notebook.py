@@ -1,0 +1,171 @@
+"""How values show themselves: as a card in a notebook, as lines where text is wanted."""
+
+from __future__ import annotations
+
+import abc
+import html
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import attrs
+
+from promptgraft.text import aligned, figure_columns, visible, visible_line
+
+MOST_ROWS = 20
+"""How many rows of a table are shown; the rest is counted."""
+
+_CARD = "font-family:sans-serif;line-height:1.45;max-width:60em"
+_TABLE = "border-collapse:collapse;margin:.4em 0"
+_CELL = "text-align:left;vertical-align:top;padding:.1em .9em .1em 0"
+_FIGURE = "text-align:right;vertical-align:top;padding:.1em .9em .1em 0"
+_TEXT = "white-space:pre-wrap;overflow:auto;max-height:24em;margin:.3em 0 .3em 1em"
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(row) for row in rows)
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """Rows below each other; columns of figures stand to the right.
+
+    Attributes:
+        head: the names of the columns.
+        rows: one cell for each column.
+        more: how many further rows there are, which are not shown.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...] = attrs.field(converter=_rows)
+    more: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class LongText:
+    """A text of many lines, folded away in a notebook.
+
+    Attributes:
+        title: what it is.
+        text: the text.
+    """
+
+    title: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Card:
+    """What a value shows of itself. Every text is shown as text, whatever it holds.
+
+    Attributes:
+        title: what it is.
+        lead: the most important thing about it.
+        fields: names and values.
+        blocks: tables and long texts below them.
+    """
+
+    title: str
+    lead: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[Table | LongText, ...] = ()
+
+
+class Shown(abc.ABC):
+    """A value that shows itself in notebooks and in ``print``.
+
+    The ``repr`` stays what attrs makes of it unless a class says otherwise: fingerprints of
+    runs are taken of it.
+    """
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def _card(self) -> Card: ...
+
+    def __str__(self) -> str:
+        return as_text(self._card())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._card())
+
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
+        printer.text("..." if cycle else str(self))
+
+
+class Printer(Protocol):
+    """Where IPython wants a value written."""
+
+    def text(self, text: str) -> None:
+        """Write ``text``."""
+        ...
+
+
+def first_rows(rows: Iterable[Sequence[str]], head: Sequence[str]) -> Table:
+    """Return a table of the first :data:`MOST_ROWS` rows that counts the others."""
+    found = _rows(rows)
+    return Table(head=tuple(head), rows=found[:MOST_ROWS], more=max(0, len(found) - MOST_ROWS))
+
+
+def as_html(card: Card) -> str:
+    """Return a card as HTML that needs no style sheet and no script."""
+    head = f"<div><strong>{_safe(card.title)}</strong> {_safe(card.lead)}</div>"
+    fields = "".join(
+        f'<tr><th style="{_CELL}">{_safe(name)}</th>'
+        f'<td dir="auto" style="{_CELL}">{_safe(value)}</td></tr>'
+        for name, value in card.fields
+    )
+    rows = f'<table style="{_TABLE}"><tbody>{fields}</tbody></table>' if fields else ""
+    blocks = "".join(_block(block) for block in card.blocks)
+    return f'<div class="promptgraft" style="{_CARD}">{head}{rows}{blocks}</div>'
+
+
+def _block(block: Table | LongText) -> str:
+    if isinstance(block, LongText):
+        text = html.escape(visible(block.text))
+        return (
+            f"<details><summary>{_safe(block.title)}</summary>"
+            f'<pre dir="auto" style="{_TEXT}">{text}</pre></details>'
+        )
+    styles = [_FIGURE if right else _CELL for right in figure_columns(block.rows)]
+    head = "".join(
+        f'<th style="{style}">{_safe(name)}</th>'
+        for name, style in zip(block.head, styles, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td dir="auto" style="{style}">{_safe(cell)}</td>'
+            for cell, style in zip(row, styles, strict=True)
+        )
+        + "</tr>"
+        for row in block.rows
+    )
+    more = f"<div>and {block.more} more</div>" if block.more else ""
+    return (
+        f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
+    )
+
+
+def _safe(text: str) -> str:
+    return html.escape(visible_line(text))
+
+
+def as_text(card: Card) -> str:
+    """Return a card as lines; long texts come last, whole."""
+    lines = [f"{visible_line(card.title)}: {visible_line(card.lead)}" if card.lead else card.title]
+    width = max((len(name) for name, _ in card.fields), default=0)
+    lines += [f"  {name:{width}}  {visible_line(value)}" for name, value in card.fields]
+    for block in card.blocks:
+        lines += _text_lines(block)
+    return "\n".join(lines)
+
+
+def _text_lines(block: Table | LongText) -> list[str]:
+    if isinstance(block, LongText):
+        text = visible(block.text).replace("\n", "\n    ")
+        return [f"  {visible_line(block.title)}:", f"    {text}"]
+    lines = aligned([tuple(map(visible_line, row)) for row in (block.head, *block.rows)])
+    return [
+        *(f"  {line}".rstrip() for line in lines),
+        *([f"  and {block.more} more"] if block.more else []),
+    ]

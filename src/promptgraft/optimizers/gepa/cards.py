@@ -1,0 +1,147 @@
+"""What plans and results of runs show of themselves in notebooks and in ``print``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from promptgraft.notebook import Card, LongText, Table, first_rows
+from promptgraft.optimizers.gepa.plan import RunPlan
+from promptgraft.optimizers.gepa.scores import mean_score
+from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.overrides.readable import in_order, show_entry
+from promptgraft.text import change, counted, dollars, score
+
+
+def result_line(result: GepaResult) -> str:
+    """Return the outcome of a run in one line."""
+    means = change(result.baseline_pareto_mean, result.best_pareto_mean)
+    verdict = "improved" if result.improved else "not improved"
+    return (
+        f"{_name(result)}: {verdict}, {means} on D_pareto, "
+        f"{counted(result.total_rollouts, 'rollout')}, stopped by {result.stop_reason}"
+    )
+
+
+def result_card(result: GepaResult) -> Card:
+    """Return what a result shows: verdict, figures, the pool, the ledger, the new texts."""
+    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    return Card(
+        title=_name(result),
+        lead="improved" if result.improved else "not improved",
+        fields=(
+            *_held_out(result),
+            ("D_pareto", _on_examples(result)),
+            ("changed", ", ".join(entry.part for entry in result.best_override.entries()) or "-"),
+            ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
+            ("rejected", _rejected(result)),
+            ("used", _used(result)),
+            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
+            ("run", result.run_id),
+        ),
+        blocks=(
+            _pool(result),
+            *([_ledger(result)] if result.ledger else []),
+            *(
+                LongText(title=entry.part, text=show_entry(entry))
+                for entry in in_order(result.best_override.entries())
+            ),
+        ),
+    )
+
+
+def _used(result: GepaResult) -> str:
+    rollouts = counted(result.total_rollouts, "rollout")
+    reflections = counted(result.total_reflections, "reflection")
+    return f"{rollouts}, {reflections}, {dollars(result.total_cost)}"
+
+
+def _name(result: GepaResult) -> str:
+    return f"{result.best_override.ns}/{result.best_override.prompt_key}"
+
+
+def _on_examples(result: GepaResult) -> str:
+    means = change(result.baseline_pareto_mean, result.best_pareto_mean)
+    return f"{means} on {counted(len(result.pareto_ids), 'example')}"
+
+
+def _held_out(result: GepaResult) -> tuple[tuple[str, str], ...]:
+    found = result.held_out
+    if found is None:
+        return ()
+    if found.why_not:
+        return (("held out", f"not measured: {found.why_not}"),)
+    means = change(found.baseline_mean, found.winner_mean)
+    return (("held out", f"{means} on {counted(len(found.ids), 'example')} never seen"),)
+
+
+def _rejected(result: GepaResult) -> str:
+    counts = Counter(str(refused.reason) for refused in result.rejections)
+    return ", ".join(f"{number} {reason}" for reason, number in counts.most_common()) or "none"
+
+
+def _pool(result: GepaResult) -> Table:
+    means = [mean_score(scores) for scores in result.scores_matrix]
+    ranked = sorted(
+        range(len(means)), key=lambda place: (means[place] is None, -(means[place] or 0.0))
+    )
+    return first_rows(
+        ((f"{place}", score(means[place]), *_of_candidate(result, place)) for place in ranked),
+        ("candidate", "D_pareto", "from", "", "changed"),
+    )
+
+
+def _of_candidate(result: GepaResult, place: int) -> tuple[str, ...]:
+    candidate = result.candidates[place]
+    marks = ["best"] if place == result.best_index else []
+    marks += ["frontier"] if place in result.frontier else []
+    what = "the source" if not candidate.parents else "merge"
+    if candidate.module is not None:
+        what = candidate.module.name
+    return " + ".join(map(str, candidate.parents)), ", ".join(marks), what
+
+
+def _ledger(result: GepaResult) -> Table:
+    return Table(
+        head=("", "calls", "tokens in", "out", "money", "seconds", "model"),
+        rows=(
+            (
+                entry.role,
+                f"{entry.calls:,}",
+                f"{entry.usage.input_tokens:,}",
+                f"{entry.usage.output_tokens:,}",
+                dollars(None if entry.unpriced_calls else entry.cost),
+                f"{entry.seconds:,.1f}",
+                entry.model,
+            )
+            for entry in result.ledger
+        ),
+    )
+
+
+def plan_card(plan: RunPlan) -> Card:
+    """Return what a plan shows: the most that a run can use, by role, and its warnings."""
+    tokens = "unknown" if plan.tokens is None else f"{plan.tokens:,}"
+    return Card(
+        title="plan",
+        lead=plan.line.removeprefix("plan: "),
+        fields=(
+            ("tokens", f"at most {tokens}"),
+            ("money", f"at most {dollars(plan.cost)}"),
+            *(("warning", warning) for warning in plan.warnings),
+        ),
+        blocks=(
+            Table(
+                head=("", "calls", "tokens", "money", "model"),
+                rows=(
+                    (
+                        role.role,
+                        f"{role.calls:,}",
+                        "unknown" if role.tokens is None else f"{role.tokens:,}",
+                        dollars(role.cost),
+                        role.model,
+                    )
+                    for role in plan.roles
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,72 @@
+"""What a run that is kept shows of itself in notebooks and in ``print``."""
+
+from __future__ import annotations
+
+from promptgraft.notebook import Card, LongText, first_rows
+from promptgraft.runs.records import CandidateRecord, RunRecord
+from promptgraft.text import change, counted, dollars, moment, score
+
+
+def run_line(run: RunRecord) -> str:
+    """Return where a run stands in one line."""
+    return (
+        f"{run.id} {run.state}: {run.prompt or 'no prompt yet'}, {_means(run)} on D_pareto, "
+        f"{counted(len(run.candidates), 'candidate')}, {counted(run.rollouts, 'rollout')}"
+    )
+
+
+def run_card(run: RunRecord) -> Card:
+    """Return what a run shows: where it stands, its pool, and the texts of the best candidate."""
+    used = f"{run.rollouts}" if run.budget is None else f"{run.rollouts} of {run.budget}"
+    last = run.candidates[-1] if run.candidates else None
+    best = _best(run)
+    texts = (
+        ()
+        if best is None
+        else (
+            LongText(title=f"{name} of candidate {best.n}", text=text)
+            for name, text in best.texts.items()
+        )
+    )
+    return Card(
+        title=run.id,
+        lead=f"{run.state}, {run.prompt}" if run.prompt else str(run.state),
+        fields=(
+            ("D_pareto", f"{_means(run)} on {counted(len(run.pareto_ids), 'example')}"),
+            ("used", f"{used} rollouts, {dollars(last.cost if last else None)}"),
+            ("steps", f"{run.steps}"),
+            ("rejected", counted(len(run.rejections), "proposal")),
+            ("created", moment(run.created)),
+            ("folder", str(run.folder.path)),
+        ),
+        blocks=(
+            first_rows(
+                (_row(candidate) for candidate in _ranked(run)),
+                ("candidate", "D_pareto", "from", "step", "changed"),
+            ),
+            *texts,
+        ),
+    )
+
+
+def _best(run: RunRecord) -> CandidateRecord | None:
+    """Return the candidate with the highest mean, the elder of several; None without candidates."""
+    ranked = _ranked(run)
+    return ranked[0] if ranked else None
+
+
+def _ranked(run: RunRecord) -> list[CandidateRecord]:
+    return sorted(run.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+
+
+def _row(candidate: CandidateRecord) -> tuple[str, ...]:
+    what = candidate.module or ("merge" if candidate.parents else "the source")
+    parents = " + ".join(map(str, candidate.parents))
+    return f"{candidate.n}", score(candidate.mean), parents, f"{candidate.step}", what
+
+
+def _means(run: RunRecord) -> str:
+    best = _best(run)
+    if best is None:
+        return "nothing known"
+    return change(run.candidates[0].mean, best.mean)
