@@ -63,6 +63,8 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
     ),
 )
 
+PROMPT = Prompt(TEMPLATE)
+
 EXAMPLES = tuple(
     GepaExample(
         id=f"e{number}",
@@ -130,7 +132,7 @@ class Run:
     steps: list[float]
 
 
-def run(journal: Path, *, new_steps: int) -> Run:
+def run(journal: Path, *, new_steps: int, bus: EventBus | None = None) -> Run:
     """Replay what the journal holds, run ``new_steps`` more steps, and measure."""
     task = InstantAdapter(lambda rendered: digest_text(rendered.text))
     reflection = InstantAdapter(Pace(new_steps))
@@ -145,10 +147,10 @@ def run(journal: Path, *, new_steps: int) -> Run:
     )
     with FileJournal(journal) as kept:
         context = OptimizationContext(
-            task, reflection_adapter=reflection, journal=kept, event_bus=EventBus()
+            task, reflection_adapter=reflection, journal=kept, event_bus=bus or EventBus()
         )
         started = time.perf_counter()
-        result = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
+        result = GepaOptimizer(context, config).optimize(PROMPT)
         seconds = time.perf_counter() - started
     return Run(result=result, seconds=seconds, rollouts=task.moments, steps=reflection.moments)
 

@@ -11,6 +11,7 @@ import calling
 import datasets
 import overhead
 import rendering
+import run_directory
 import startup
 
 
@@ -20,6 +21,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         groups = {
             overhead.TITLE: overhead.measure(Path(folder)),
+            run_directory.TITLE: run_directory.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
             datasets.TITLE: datasets.measure(Path(folder)),
             startup.TITLE: startup.measure(),

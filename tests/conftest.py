@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import compileall
 import ipaddress
 import os
+import shutil
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ("pytester",)
 
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 2**29
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Spare tests what they are not about: waiting for a disk, compiling in every child."""
+    if hasattr(config, "workerinput"):
+        return  # a worker of pytest-xdist: the process that started it has seen to it
+    if _is_roomy(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    # Where PYTHONDONTWRITEBYTECODE is set, hundreds of children would compile it again.
+    compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
+
+
+def _is_roomy(folder: Path) -> bool:
+    """Tell whether temporary files may be there, and programs run from there."""
+    return (
+        folder.is_dir()
+        and os.access(folder, os.W_OK)
+        and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(folder).free > ENOUGH_BYTES
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

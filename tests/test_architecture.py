@@ -14,14 +14,25 @@ SOURCE = Path(__file__).parents[1] / "src" / "promptgraft"
 # From the top; imports go down only, and packages of one row do not import each other.
 ROWS = (
     {"cli", "server"},
-    {"jobs", "project", "integrations"},
+    {"integrations"},
+    {"jobs", "project"},
     {"runs"},
     {"optimizers"},
     {"evals", "agents"},
     {"adapters"},
     {"prompt"},
     {"overrides", "runtime", "journal"},
-    {"errors", "clock", "serde", "converter", "files", "frozenmap"},
+    {
+        "errors",
+        "clock",
+        "serde",
+        "converter",
+        "files",
+        "frozenmap",
+        "notebook",
+        "text",
+        "yaml_text",
+    },
 )
 LEVELS = {unit: level for level, row in enumerate(ROWS) for unit in row}
 # The ground is one row of modules, not of packages: they build on each other.
@@ -36,9 +47,13 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "click": ("cli/", False),
     "filelock": ("", True),
     "hypothesis": ("testing/", False),
-    "jinja2": (("prompt/syntax.py", "evals/metrics/expressions.py"), True),
+    "jinja2": (
+        ("prompt/syntax.py", "evals/metrics/expressions.py", "runs/report/page.py"),
+        True,
+    ),
     "jsonschema": ("evals/metrics/", True),
-    "pytest": ("testing/", False),
+    "markdown_it": ("project/markdown/", True),
+    "pytest": (("testing/", "integrations/pytest_plugin"), False),
     "rapidfuzz": ("evals/metrics/", True),
     "numpy": ("evals/statistics.py", True),
     "rich": ("cli/", False),

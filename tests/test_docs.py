@@ -1,4 +1,4 @@
-"""What the documentation says runs: every Python block of every page, in order."""
+"""What the documentation says runs: every block of every page, in order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from types import CodeType, ModuleType
 import attrs
 import pytest
 
+import doc_project
+from promptgraft.errors import DataFormatError
+
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "specs/*.md", "docs/**/*.md", "examples/**/README.md")
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _INFOS = {"python", "python no-run"}
+_FILE = re.compile(r"\S+ (?P<path>[\w./-]+\.\w+)")
 
 
 @attrs.frozen
@@ -65,29 +69,62 @@ def _closes(opening: re.Match[str], match: re.Match[str]) -> bool:
 
 def python_blocks(text: str) -> list[Block]:
     found = [block for block in blocks_of(text) if block.info.split(" ")[0] == "python"]
+    found = [block for block in found if not _is_file(block)]
     for block in found:
         assert block.info in _INFOS, f"line {block.line}: `{block.info}`; use one of {_INFOS}"
     return found
 
 
+def _is_file(block: Block) -> bool:
+    return _FILE.fullmatch(block.info) is not None
+
+
+def _use(block: Block) -> None:
+    """Do what a block of a page with a project is for."""
+    file = _FILE.fullmatch(block.info)
+    if block.info == "sh":
+        doc_project.carry_out(block.code)
+    elif block.info in {"yaml", "yaml fragment"}:
+        doc_project.check_settings(block.code, kept=False, looked_up=block.info == "yaml")
+    elif block.info == f"yaml {doc_project.PROJECT}":
+        doc_project.check_settings(block.code, kept=True, looked_up=True)
+    elif file is not None:
+        doc_project.write(file["path"], block.code)
+    else:
+        assert block.info in {*_INFOS, "sh no-run", "text", ""}, f"line {block.line}: {block.info}"
+
+
 def run_page(page: Path, text: str) -> None:
-    """Compile every Python block of ``text`` and run those that run, in one namespace."""
+    """Compile every Python block of ``text`` and run those that run, in one namespace.
+
+    On a page that says in which project its blocks run, commands, settings and files take
+    part in it, in the order of the page.
+    """
     module = ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', str(page).lower())}")
     module.__file__ = str(page)
     # Classes that a page defines look up their annotations in their module.
     sys.modules[module.__name__] = module
+    wanted = python_blocks(text)
     try:
-        for block in python_blocks(text):
-            code = block.compiled(page)
-            if block.runs:
-                exec(code, module.__dict__)
+        has_project = doc_project.prepare(text)
+        for block in blocks_of(text):
+            if block in wanted:
+                code = block.compiled(page)
+                if block.runs:
+                    exec(code, module.__dict__)
+            elif has_project:
+                _use(block)
     finally:
         del sys.modules[module.__name__]
 
 
 def pages() -> list[Path]:
     found = {path for pattern in PAGES for path in ROOT.glob(pattern)}
-    return sorted(path for path in found if python_blocks(path.read_text("utf-8")))
+    return sorted(path for path in found if _has_blocks_to_run(path.read_text("utf-8")))
+
+
+def _has_blocks_to_run(text: str) -> bool:
+    return bool(python_blocks(text)) or doc_project.TEMPLATE.search(text) is not None
 
 
 def test_every_place_of_documentation_is_looked_at() -> None:
@@ -104,11 +141,39 @@ def test_the_blocks_of_a_page_run(
     run_page(page.relative_to(ROOT), page.read_text("utf-8"))
 
 
+def test_pages_with_commands_or_settings_say_where_they_run() -> None:
+    silent = [
+        str(page.relative_to(ROOT))
+        for page in ROOT.glob("docs/**/*.md")
+        if any(block.info.split(" ")[0] in {"sh", "yaml"} for block in blocks_of(read(page)))
+        and doc_project.TEMPLATE.search(read(page)) is None
+    ]
+    assert silent == []
+
+
+def read(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
 def links_of(text: str) -> list[str]:
     """Return the targets of links to other files, without their anchors."""
-    prose = re.sub(r"(?ms)^ *(`{3,}|~{3,}).*?^ *\1", "", text)
-    targets = re.findall(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)", prose)
-    return [path for path, _, _ in (target.partition("#") for target in targets) if path]
+    return [path for path, _ in targets_of(text) if path]
+
+
+def targets_of(text: str) -> list[tuple[str, str]]:
+    """Return file and anchor of each link; either may be empty."""
+    found = re.findall(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)", prose_of(text))
+    return [(path, anchor) for path, _, anchor in (target.partition("#") for target in found)]
+
+
+def prose_of(text: str) -> str:
+    return re.sub(r"(?ms)^ *(`{3,}|~{3,}).*?^ *\1", "", text)
+
+
+def anchors_of(text: str) -> set[str]:
+    """Return what links may name the headings of a page by, as GitHub does."""
+    headings = re.findall(r"(?m)^#{1,6} (.*?)\s*$", prose_of(text))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_links_to_other_pages_lead_somewhere() -> None:
@@ -120,6 +185,25 @@ def test_links_to_other_pages_lead_somewhere() -> None:
         if "://" not in link and not (page.parent / link).exists()
     ]
     assert dead == []
+
+
+def test_links_to_headings_lead_to_one() -> None:
+    texts = {page.resolve(): read(page) for pattern in PAGES for page in ROOT.glob(pattern)}
+    anchors = {page: anchors_of(text) for page, text in texts.items()}
+    dead = [
+        f"{page.relative_to(ROOT)}: {link}#{anchor}"
+        for page, text in texts.items()
+        for link, anchor in targets_of(text)
+        if anchor
+        and "://" not in link
+        and anchor not in anchors.get((page.parent / link).resolve() if link else page, set())
+    ]
+    assert dead == []
+
+
+def test_headings_are_named_as_in_links() -> None:
+    text = "# `promptgraft meta diff`\n```text\n# no\n```\n## What it's for, and why\n"
+    assert anchors_of(text) == {"promptgraft-meta-diff", "what-its-for-and-why"}
 
 
 def test_links_are_found_in_prose_only() -> None:
@@ -186,6 +270,58 @@ def test_the_blocks_of_a_page_share_one_namespace(tmp_path: Path) -> None:
 def test_a_page_that_is_wrong_fails(block: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         run_page(Path("page.md"), f"{PAGE}\n```{block}\n```\n")
+
+
+PROJECT_PAGE = """
+<!-- blocks run in: classify -->
+
+```python scoring.py
+def short(case, answer):
+    return len(answer.text) < 20
+```
+
+```yaml promptgraft.yaml
+metrics:
+  - {name: short, kind: python, function: scoring.py:short}
+```
+
+```sh
+promptgraft check \\
+  --json
+```
+
+```python
+from promptgraft.project import load_project
+assert [metric.name for metric in load_project("promptgraft.yaml").metrics] == ["short"]
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "fails"),
+    [
+        ("sh\npromptgraft check # fine", None),
+        ("sh no-run\nmake war", None),
+        ("yaml\nworkers: 2", None),
+        ("yaml\nworkers: many", "workers: expected an integer"),
+        ("yaml\nworkers: 2\nworkers: 3", "workers"),
+        ("yaml\ndataset: {path: missing.csv}", "missing.csv"),
+        ("yaml fragment\ndataset: {path: missing.csv}", None),
+        ("sh\nmake war", "mark the block `sh no-run`"),
+        ("sh\npromptgraft check --jason", "promptgraft check --jason"),
+        ("sh run\npromptgraft check", "sh run"),
+    ],
+)
+def test_the_blocks_of_a_page_with_a_project_take_part_in_it(
+    block: str, fails: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"{PROJECT_PAGE}\n```{block}\n```\n"
+    if fails is None:
+        run_page(Path("page.md"), text)
+    else:
+        with pytest.raises((AssertionError, DataFormatError), match=re.escape(fails)):
+            run_page(Path("page.md"), text)
 
 
 def test_a_block_that_never_ends_fails() -> None:

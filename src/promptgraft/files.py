@@ -28,18 +28,18 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``: readers and crashes see the old bytes or the new ones.
 
-    The parent folder must exist. Raises ``OSError`` and leaves the old file when the
-    system refuses.
+    The parent folder must exist. The file gets the permissions ``mode``. Raises ``OSError``
+    and leaves the old file when the system refuses.
     """
     descriptor, temporary = tempfile.mkstemp(
         prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
     )
     try:
         try:
-            os.fchmod(descriptor, 0o644)
+            os.fchmod(descriptor, mode)
             write_all(descriptor, data)
             os.fsync(descriptor)
         finally:

@@ -42,15 +42,17 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class LongText:
-    """A text of many lines, folded away in a notebook.
+    """A text of many lines, which a notebook can fold away.
 
     Attributes:
         title: what it is.
         text: the text.
+        is_open: whether it is shown at first.
     """
 
     title: str
     text: str
+    is_open: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -122,8 +124,9 @@ def as_html(card: Card) -> str:
 def _block(block: Table | LongText) -> str:
     if isinstance(block, LongText):
         text = html.escape(visible(block.text))
+        opened = ' open="open"' if block.is_open else ""
         return (
-            f"<details><summary>{_safe(block.title)}</summary>"
+            f"<details{opened}><summary>{_safe(block.title)}</summary>"
             f'<pre dir="auto" style="{_TEXT}">{text}</pre></details>'
         )
     styles = [_FIGURE if right else _CELL for right in figure_columns(block.rows)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.console import Console
+from cli.console import Console, Ended
 from cli.jobs import write_jobs
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
 
@@ -29,44 +31,46 @@ def stored(project: Path, tag: str = "toy") -> Revision | None:
     return LocalPromptOverridesStore(project).current(ns="toy", prompt_key="words", tag=tag)
 
 
-def test_an_improved_prompt_is_0_with_a_summary_that_fits_a_screen(
-    console: Console, project: Path
-) -> None:
+def document_of(ended: Ended) -> dict[str, Any]:
+    """Return the last line of ``--json``: what came of the run."""
+    *events, last = map(json.loads, ended.out.splitlines())
+    assert [event["event"] for event in events][:2] == ["started", "plan"]
+    assert events[-1]["event"] == "ended"
+    assert last["event"] == "result"
+    document: dict[str, Any] = last
+    return document
+
+
+def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:good")
 
     assert ended.code == 0
     told = ended.err.splitlines()
     assert told[0] == "a job may print"
     assert told[1] == f"promptgraft optimize {FILE}:good"
-    assert told[2].startswith("plan: at most 60 rollouts, 30 reflections and ")
-    assert told[3].startswith("baseline 0.000 on D_pareto, 6 of 60 rollouts")
+    [folder] = (project / "runs").iterdir()
+    assert told[2] == f"run {folder.name} is kept in runs/{folder.name}"
+    assert told[3].startswith("plan: at most 60 rollouts, 30 reflections and ")
+    assert told[4].startswith("baseline 0.000 on D_pareto, 6 of 60 rollouts")
     revision = stored(project)
     assert revision is not None
     best = revision.provenance.scores["best"]
     lines = ended.out.splitlines()
     assert len(lines) <= 24
     assert lines[0] == "toy/words: improved"
-    assert f"D_pareto      0.000  {best:.3f}  +{best:.3f}  6 examples" in lines
-    for start in ("used      ", "stopped   budget: ", "accepted  ", "rejected  none"):
-        assert any(line.startswith(start) for line in lines), start
-    assert re.search(r"(?m)^task +\d+ +0 +0 +0 +0 +0\.0000 +0\.0  task$", ended.out)
-    assert re.search(r"(?m)^reflection +\d+ .*  writer$", ended.out)
-    assert f"stored  tag `toy`, revision 1 ({revision.id[:12]})" in lines
-    assert f"file    {project}/.promptgraft/overrides/toy/words/toy.json" in lines
-    assert lines[-2:] == [
-        "  promptgraft diff toy/words --tag toy",
-        "  promptgraft rollback toy/words --tag toy",
-    ]
-    for line in lines[-2:]:
-        assert console(*line.split()[1:]).code == 0
-    assert stored(project) is None
+    assert re.search(rf"(?m)^D_pareto +0\.000 +{best:.3f} +\+{best:.3f}  6 examples$", ended.out)
+    assert f"tag `toy`, revision 1 ({revision.id[:12]})" in ended.out
+    assert re.search(rf"(?m)^kept in +runs/{folder.name}/report\.html$", ended.out)
+    command = lines[-1].split()
+    assert command == ["promptgraft", "diff", "toy/words", "--tag", "toy"]
+    assert console(*command[1:]).code == 0
 
 
-def test_the_document_says_the_same(console: Console, project: Path) -> None:
+def test_the_last_line_for_machines_says_the_same(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:JOB", "--json", "--quiet")
 
     assert (ended.code, ended.err) == (0, "")
-    document = json.loads(ended.out)
+    document = document_of(ended)
     revision = stored(project)
     assert revision is not None
     assert document["prompt"] == "toy/words"
@@ -82,19 +86,46 @@ def test_the_document_says_the_same(console: Console, project: Path) -> None:
     assert document["stored"]["revision"]["id"] == revision.id
     assert Path(document["stored"]["file"]).is_file()
     assert document["stored"]["problem"] is None
+    assert Path(document["folder"]) == project / "runs" / document["run"]
+    kept = json.loads((project / "runs" / document["run"] / "result.json").read_text())
+    assert kept["version"] == 1
+    assert {name: document[name] for name in kept if name != "version"} == {
+        name: kept[name] for name in kept if name != "version"
+    }
 
 
-def test_workers_and_journal_change_nothing_and_a_finished_run_costs_nothing_again(
+def test_what_is_streamed_is_what_the_events_file_holds(console: Console, project: Path) -> None:
+    ended = console("optimize", f"{FILE}:JOB", "--json", "--quiet")
+    [folder] = (project / "runs").iterdir()
+
+    def numbered(text: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in text.splitlines()]
+        return [{**line, "time": ""} for line in lines if "n" in line]
+
+    assert numbered(ended.out) == numbered((folder / "events.jsonl").read_text("ascii"))
+
+
+def test_workers_change_nothing_and_a_finished_run_costs_nothing_again(
     console: Console, project: Path
 ) -> None:
-    command = ("optimize", f"{FILE}:good", "--json", "--quiet", "--journal", "run.jsonl")
-    first = json.loads(console(*command, "--workers", "4").out)
-    again = json.loads(console(*command).out)
+    first = document_of(console("optimize", f"{FILE}:good", "--json", "-q", "--workers", "4"))
+    again = document_of(console("resume", "--json", "-q"))
 
-    for document in (first, again):
-        del document["ledger"]
+    del first["ledger"], again["ledger"]
     assert again == first
-    assert (project / "run.jsonl").is_file()
+    assert len(list((project / "runs").iterdir())) == 1
+
+
+def test_runs_can_be_kept_elsewhere_and_every_command_says_where(
+    console: Console, project: Path
+) -> None:
+    ended = console("optimize", f"{FILE}:hopeless", "--runs", "my runs", "-q")
+
+    [folder] = (project / "my runs").iterdir()
+    assert not (project / "runs").exists()
+    command = ended.out.splitlines()[-1].strip()
+    assert command == f"promptgraft show {folder.name} --runs 'my runs'"
+    assert console(*shlex.split(command)[1:]).code == 0
 
 
 def test_the_winner_goes_to_the_tag_that_is_asked_for(console: Console, project: Path) -> None:
@@ -125,24 +156,33 @@ def test_nothing_better_is_1(console: Console, project: Path) -> None:
 
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("toy/words: not improved\n")
-    assert ended.out.endswith("not stored under tag `toy`: nothing beat the baseline\n")
+    [folder] = (project / "runs").iterdir()
+    assert ended.out.splitlines()[-1].strip() == f"promptgraft show {folder.name}"
     assert stored(project) is None
 
 
-def test_a_provider_that_refuses_is_4(console: Console) -> None:
+def goes_on(project: Path) -> str:
+    """Return how the end of a run that was stopped names the command that goes on."""
+    [folder] = (project / "runs").iterdir()
+    return f"`promptgraft resume {folder.name}` goes on"
+
+
+def test_a_provider_that_refuses_is_4(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:refused", "--quiet")
 
     assert ended.code == 4
-    assert ended.err == "promptgraft: the provider failed: 401: no key\n"
-    assert "stopped   provider failed: 401: no key\n" in ended.out
+    assert ended.err == f"promptgraft: the provider failed: 401: no key; {goes_on(project)}\n"
+    assert re.search(r"(?m)^stopped +provider failed: 401: no key$", ended.out)
 
 
 def test_a_limit_is_3_even_when_the_prompt_is_better(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:few_reflections", "--quiet")
 
     assert ended.code == 3
-    assert ended.err == "promptgraft: stopped early: max_reflections: 3 of 3 are used\n"
-    assert ended.out.startswith("toy/words: improved\n")
+    assert ended.err == (
+        f"promptgraft: stopped early: max_reflections: 3 of 3 are used; {goes_on(project)}\n"
+    )
+    assert ended.out.startswith("toy/words: improved, stopped early\n")
     assert stored(project) is not None
 
 
@@ -150,22 +190,22 @@ def test_a_limit_is_3_even_when_the_prompt_is_better(console: Console, project: 
 def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     console: Console, project: Path, workers: str
 ) -> None:
-    whole = json.loads(console("optimize", f"{FILE}:good", "--json", "--quiet").out)
+    whole = document_of(console("optimize", f"{FILE}:good", "--json", "-q", "--runs", "whole"))
     console("rollback", "toy/words", "--tag", "toy")
-    command = ("optimize", "--journal", "run.jsonl", "--json", "--quiet", "--workers", workers)
 
-    ended = console(*command, f"{FILE}:interrupted")
+    ended = console("optimize", f"{FILE}:interrupted", "--json", "-q", "--workers", workers)
 
     assert ended.code == 3
     assert ended.err == (
-        "promptgraft: stopped early: the run was stopped: SIGINT; "
-        "the same command goes on from run.jsonl\n"
+        f"promptgraft: stopped early: the run was stopped: SIGINT; {goes_on(project)}\n"
     )
-    document = json.loads(ended.out)
+    document = document_of(ended)
     assert document["stop"]["reason"] == "cancelled"
     assert document["rollouts"]["used"] < whole["rollouts"]["used"]
 
-    resumed = json.loads(console(*command, f"{FILE}:good").out)
+    source = (project / FILE).read_text("utf-8")
+    (project / FILE).write_text(source.replace("signal.raise_signal(signal.SIGINT)", "None"))
+    resumed = document_of(console("resume", "--json", "-q", "--workers", workers))
     assert resumed["scores"] == whole["scores"]
     assert resumed["rollouts"] == whole["rollouts"]
 
@@ -175,34 +215,47 @@ def test_what_the_context_of_a_job_has_counts_too(
 ) -> None:
     ended = console("optimize", f"{FILE}:owned", "--quiet")
     assert ended.code == 3
-    assert ended.err == ("promptgraft: stopped early: the run was stopped: the owner came home\n")
+    assert ended.err == (
+        "promptgraft: stopped early: the run was stopped: the owner came home; "
+        f"{goes_on(project)}\n"
+    )
 
+
+def test_the_journal_of_the_run_takes_the_place_of_that_of_the_job_and_that_is_said(
+    console: Console, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(project))
-    console("rollback", "toy/words", "--tag", "toy")
-    journal = importlib.import_module("toy_jobs").JOURNAL
-    assert console("optimize", "toy_jobs:journaled", "--quiet").code == 0
-    assert any(record.kind == "rollout" for record in journal.records())
+    ended = console("optimize", "toy_jobs:journaled")
+
+    assert ended.code == 0
+    assert "the answers are kept in its journal; that of the job is left alone\n" in ended.err
+    assert len(importlib.import_module("toy_jobs").JOURNAL) == 0
+    [folder] = (project / "runs").iterdir()
+    assert (folder / "journal.jsonl").stat().st_size > 1_000
 
 
-def test_a_winner_that_the_store_refuses_is_2_and_is_shown(console: Console) -> None:
+def test_a_winner_that_the_store_refuses_is_2_and_is_kept_in_the_run(
+    console: Console, project: Path
+) -> None:
     ended = console("optimize", f"{FILE}:full", "--quiet")
 
     assert ended.code == 2
     assert ended.err == "promptgraft: the winner is not stored: the disk is full; make space\n"
     assert "toy/words: improved\n" in ended.out
-    assert "not stored under tag `toy`: the winner is not stored: the disk is full" in ended.out
-    assert re.search(r"(?m)^\+.*w\d", ended.out)
+    assert "the winner is not stored: the disk is full" in ended.out
+    [folder] = (project / "runs").iterdir()
+    assert json.loads((folder / "result.json").read_text())["winner"]["candidate"] > 0
 
 
-def test_a_winner_that_is_kept_nowhere_is_shown(console: Console, project: Path) -> None:
+def test_a_winner_that_is_kept_in_no_store_can_be_applied(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:unstored", "--quiet")
 
     assert ended.code == 0
-    assert "not stored under tag `toy`: the job has `persist=False`\n" in ended.out
-    assert "--- section " in ended.out
+    [folder] = (project / "runs").iterdir()
+    assert ended.out.splitlines()[-1].strip() == f"promptgraft apply {folder.name}"
     assert stored(project) is None
     kept = console("optimize", f"{FILE}:in_memory", "--quiet")
-    assert kept.out.endswith("stored  tag `toy` of the InMemoryPromptOverridesStore\n")
+    assert re.search(r"stored +tag `toy` of the InMemoryPromptOverridesStore\n", kept.out)
 
 
 def test_waits_are_said_with_their_reason(console: Console) -> None:
@@ -215,7 +268,7 @@ def test_a_job_imports_its_neighbours_while_it_runs_and_prints_nothing_to_the_ou
     ended = console("optimize", f"{FILE}:lazy", "--json")
 
     assert ended.code == 0
-    assert json.loads(ended.out)["improved"] is True
+    assert document_of(ended)["improved"] is True
     assert "judging\n" in ended.err
 
 
@@ -267,9 +320,9 @@ def test_a_dry_run_calls_nobody_stores_nothing_and_says_what_it_is(
     assert ended.err.startswith(
         f"promptgraft optimize {dry}, dry run on the embedded offline model\n"
     )
-    assert ended.out.splitlines()[1].endswith(": a dry run on the embedded offline model")
-    assert ended.out.endswith("not stored under tag `latest`: a dry run stores nothing\n")
-    document = json.loads(console("optimize", dry, "--dry-run", "--json", "--quiet").out)
+    assert ended.out.splitlines()[1].endswith("a dry run on the embedded offline model")
+    assert "a dry run stores nothing\n" in ended.out
+    document = document_of(console("optimize", dry, "--dry-run", "--json", "--quiet"))
     assert document["dry_run"] is True
     assert {entry["model"] for entry in document["ledger"]} == {"offline/1"}
     assert document["stored"]["persisted"] is False
@@ -288,13 +341,4 @@ def test_a_dry_run_of_a_prompt_that_the_embedded_model_does_not_serve_says_what_
     assert line.startswith(
         "promptgraft: --dry-run: the embedded offline model does not serve `toy/words`: it answers "
         "prompts whose output type is a choice"
-    )
-
-
-def test_a_dry_run_takes_no_journal(console: Console, dry: str) -> None:
-    ended = console("optimize", dry, "--dry-run", "--journal", "run.jsonl")
-
-    assert ended.code == 2
-    assert ended.err == (
-        "promptgraft: optimize: --dry-run stores nothing, so it takes no --journal; leave one out\n"
     )

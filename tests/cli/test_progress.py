@@ -5,167 +5,324 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from optimizers.worlds import Run, config, optimize
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.panel import PanelProgress
 from promptgraft.cli.progress import (
     PlainProgress,
     Progress,
-    RunState,
     SilentProgress,
     progress_for,
 )
+from promptgraft.cli.run_state import RunState
+from promptgraft.cli.sentences import doing
 from promptgraft.clock import FakeClock
-from promptgraft.optimizers import RejectionReason
-from promptgraft.optimizers.gepa import (
-    GepaMutationAccepted,
-    GepaMutationRejected,
-    GepaOptimizationStarted,
-    GepaRolloutCompleted,
-    RolloutFeedback,
-    RolloutRecord,
-    RunPlan,
-)
-from promptgraft.optimizers.gepa.budgets import Affordable
-from promptgraft.overrides import PromptDescriptor
+from promptgraft.errors import DataFormatError
+from promptgraft.optimizers.gepa import GepaResult, GepaWorking
+from promptgraft.runs.event_lines import EventLines, Line
+from promptgraft.runtime import EventBus
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
+NOW = FakeClock().now()
+PLAN_LINES = ("plan: at most 1000 rollouts", "warning: rollout_budget: too [bold]small")
 
 
-PLAN = RunPlan(
-    rollouts=1000,
-    reflections=200,
-    proposals=Affordable(if_accepted=2, if_refused=99, steps=100),
-    roles=(),
-    max_cost=None,
-    max_tokens=None,
-    warnings=("rollout_budget: too [bold]small",),
-)
-PLAN_LINES = (
-    "plan: at most 1000 rollouts, 200 reflections and 0 tokens, 0.00 US dollars; 2 to 99 proposals",
-    "warning: rollout_budget: too [bold]small",
-)
+def line(event: str, seconds: float = 0, **fields: Any) -> Line:
+    return {"event": event, "time": (NOW + timedelta(seconds=seconds)).isoformat(), **fields}
 
 
-def started(budget: int = 1000) -> GepaOptimizationStarted:
-    return GepaOptimizationStarted(
-        run_id="0123456789ab",
-        descriptor=PromptDescriptor(ns="support", key="triage", sections=()),
-        rollout_budget=budget,
-        pareto_ids=("t-1", "t-2", "t-3", "t-4"),
-        modules=("section rules",),
-        texts={"section rules": "Be kind."},
-        seed=0,
-        plan=PLAN,
-    )
-
-
-def rollout(position: str, total: int, score: float | None = 1.0) -> GepaRolloutCompleted:
-    feedback = None if score is None else RolloutFeedback(score=score, feedback="")
-    record = RolloutRecord(
-        example_id="t-1",
-        inputs_repr="",
-        output_repr="",
-        tool_trace_repr="",
-        feedback=feedback,
-    )
-    return GepaRolloutCompleted(position=position, record=record, total_rollouts=total)
-
-
-def baseline(scores: Sequence[float | None] = (1.0, 0.0, None, 0.5)) -> list[object]:
+def begun(seconds: float = 0, **limits: Any) -> list[Line]:
+    plan = {"max_cost": None, "max_tokens": None, "max_seconds": None, **limits}
+    plan["warnings"] = ["rollout_budget: too [bold]small"]
     return [
-        started(),
-        *(rollout(f"baseline/{at}", at + 1, score) for at, score in enumerate(scores)),
+        line("started", seconds, prompt="support/triage"),
+        line("plan", seconds, budget=1000, line=PLAN_LINES[0], plan=plan),
     ]
 
 
-def accepted(step: int = 3, best: float | None = 0.75) -> GepaMutationAccepted:
-    return GepaMutationAccepted(
-        step=step,
-        candidate=1,
-        parent=0,
-        module="section rules",
-        parent_score=0.5,
-        child_score=1.0,
-        pareto_mean=0.625,
-        best_pareto_mean=best,
+def candidate(number: int, mean: float | None, *, best: int, rollouts: int = 4) -> Line:
+    used: dict[str, Any] = {"rollouts": rollouts, "cost": "0.25", "tokens": 12_000}
+    return line("candidate", candidate=number, mean=mean, best=best, **used)
+
+
+def working(position: str, rollouts: int, *, seconds: float = 0, done: int = 0) -> Line:
+    return line(
+        "progress",
+        seconds,
+        position=position,
+        done=done,
+        total=8,
+        step=int(position.split("/")[1]) if position.startswith("step") else 0,
+        rollouts=rollouts,
+        cost="0.5",
+        tokens=24_000,
     )
 
 
-def rejected() -> GepaMutationRejected:
-    return GepaMutationRejected(
+def accepted(number: int = 1, mean: float = 0.625) -> Line:
+    return line("accepted", step=3, candidate=number, module="section rules", mean=mean)
+
+
+def rejected(*, final: bool = True, detail: str = "") -> Line:
+    return line(
+        "rejected",
         step=4,
-        parent=0,
         module="section \x1b[31mrules",
-        reason=RejectionReason.NOT_BETTER,
-        detail="",
+        reason="not better",
+        detail=detail,
+        final=final,
     )
 
 
-def tell(progress: Progress, events: Sequence[object]) -> None:
+def waiting(seconds: float | None, reason: str = "rate limited") -> Line:
+    return {**line("waiting", model="m-1", reason=reason), "seconds": seconds}
+
+
+STORY = [
+    *begun(),
+    candidate(0, 0.5, best=0),
+    working("step/3/parent", 10),
+    candidate(1, 0.625, best=1, rollouts=12),
+    accepted(),
+    rejected(),
+]
+ENDED = line(
+    "ended",
+    improved=True,
+    baseline_mean=0.5,
+    best_mean=0.625,
+    held_out={"baseline_mean": 0.25, "winner_mean": 0.75},
+    rollouts=990,
+    cost="1.5",
+    stop={"reason": "budget", "detail": "10 of 1000 rollouts are left"},
+)
+
+
+def state_after(lines: Sequence[Line]) -> RunState:
+    state = RunState(title=TITLE)
+    for one in lines:
+        state.fold(one)
+    return state
+
+
+def tell(progress: Progress, lines: Sequence[Line]) -> None:
     with progress:
-        for event in events:
-            progress.on_event(event)
+        for one in lines:
+            progress.on_line(one)
 
 
-def test_the_state_follows_the_events() -> None:
-    state = RunState(title=TITLE)
-    for event in [*baseline(), rollout("step/3/parent/0", 10), accepted(), rejected(), "other"]:
-        state.update(event)
+def test_the_state_follows_the_lines() -> None:
+    state = state_after([*STORY, line("of a later version", rollouts="many")])
 
-    assert (state.budget, state.rollouts, state.step) == (1000, 10, 3)
-    assert (state.baseline, state.best, state.gain) == (0.5, 0.75, "+0.250")
-    assert (state.accepted, state.rejected) == (1, 1)
-
-
-def test_a_baseline_without_scores_is_no_fault() -> None:
-    state = RunState(title=TITLE)
-    for event in baseline([None] * 4):
-        state.update(event)
-
-    assert (state.baseline, state.best, state.gain) == (None, None, "")
+    assert (state.budget, state.rollouts, state.step) == (1000, 12, 3)
+    assert (state.baseline, state.best, state.leader) == (0.5, 0.625, 1)
+    assert (state.accepted, state.rejected, state.merged) == (1, 1, 0)
+    assert (str(state.cost), state.tokens) == ("0.25", 12_000)
+    assert state_after([*STORY, ENDED]).rollouts == 990
 
 
-def test_lines_for_the_baseline_and_each_accepted_candidate(
-    capsys: pytest.CaptureFixture[str],
+def test_what_a_run_of_this_process_tells_is_followed_the_same() -> None:
+    bus, clock, state = EventBus(), FakeClock(), RunState(title=TITLE)
+    lines, phases = EventLines(clock, every=0), list[str]()
+
+    def follow(event: object) -> None:
+        for one in lines.of(event):
+            state.fold(one)
+            phases.append(doing(state).partition(",")[0])
+
+    bus.subscribe(object, follow)
+    run = Run(config(rollout_budget=60), event_bus=bus)
+    result: GepaResult = run.start()
+
+    assert (state.baseline, state.best) == (
+        result.baseline_pareto_mean,
+        result.best_pareto_mean,
+    )
+    assert (state.rollouts, state.budget) == (result.total_rollouts, 60)
+    assert (state.accepted, state.rejected) == (result.accepted_mutations, len(result.rejections))
+    assert list(dict.fromkeys(phases))[:6] == [
+        "starting",
+        "trying the baseline",
+        "step 1: trying the parent",
+        "step 1: reflecting",
+        "step 1: trying the child",
+        "step 1: validating",
+    ]
+    assert phases[-1] == "ended"
+
+
+def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
+    clock, told = FakeClock(), list[tuple[object, object]]()
+    lines = EventLines(clock)
+
+    def happens(after: float, position: str, done: int) -> None:
+        clock.advance(after)
+        used: dict[str, Any] = {"rollouts": 0, "reflections": 0, "tokens": 0, "cost": None}
+        event = GepaWorking(position=position, done=done, total=9, **used)
+        told.extend((one["position"], one["done"]) for one in lines.of(event))
+
+    happens(0.2, "baseline", 0)
+    happens(0.5, "baseline", 1)
+    happens(0.6, "baseline", 2)
+    happens(0.2, "baseline", 3)
+    happens(0.0, "step/1/parent", 0)
+    happens(0.05, "step/1/reflect/0", 0)
+    happens(0.1, "step/1/child", 0)
+
+    assert told == [("baseline", 0), ("baseline", 2), ("step/1/parent", 0), ("step/1/child", 0)]
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        ("", "starting"),
+        ("baseline", "trying the baseline, 2 of 8"),
+        ("step/12/reflect/0", "step 12: reflecting, 2 of 8"),
+        ("step/12/reflect/1", "step 12: asking for a repair, 2 of 8"),
+        ("step/12/again/1/parent", "step 12: trying both again, 2 of 8"),
+        ("step/12/merge/rest", "step 12: merging, 2 of 8"),
+        ("confirm/3/winner/0", "confirming the winner, 2 of 8"),
+        ("held-out/3", "trying held-out examples, 2 of 8"),
+        ("something/of/a/later/version", "starting"),
+    ],
+)
+def test_where_a_run_is_is_said_in_words(position: str, said: str) -> None:
+    lines = [*begun(), *([working(position, 10, done=2)] if position else [])]
+    assert doing(state_after(lines)).removesuffix(", 2 of 8") == said.removesuffix(", 2 of 8")
+    assert doing(state_after(lines)).endswith(", 2 of 8") is bool(position)
+
+
+def test_a_run_that_begins_again_counts_from_the_start() -> None:
+    state = state_after([*STORY, waiting(None), *begun(60)])
+
+    assert (state.accepted, state.rejected, state.step, state.wait) == (0, 0, 0, None)
+    assert state.elapsed(NOW + timedelta(seconds=90)) == 30
+
+
+def test_a_baseline_without_scores_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(PlainProgress(RunState(title=TITLE)), [*begun(), candidate(0, None, best=0)])
+
+    assert "baseline none on D_pareto, 4 of 1000 rollouts" in capsys.readouterr().err
+
+
+def test_the_time_left_is_taken_from_the_pace_of_new_answers() -> None:
+    # What came out of a journal took no time and says nothing.
+    replayed: Line = {**working("step/2/child", 100), "total": 0}
+    answered = candidate(0, 0.5, best=0, rollouts=400)
+    state = state_after([*begun(), replayed, answered, working("step/9/child", 400)])
+    later = NOW + timedelta(seconds=60)
+    assert state.left(later) is None
+
+    state.fold(working("step/9/child", 460, seconds=60))
+    assert state.left(later) == pytest.approx(540)
+
+
+@pytest.mark.parametrize("length", [30, None])
+def test_a_wait_ends_with_its_time_or_when_that_is_not_known_with_an_answer(
+    length: float | None,
 ) -> None:
-    tell(PlainProgress(RunState(title=TITLE)), [*baseline(), accepted(), rejected()])
+    state = state_after([*begun(), working("step/9/child", 20), waiting(length)])
+    state.fold(working("step/9/child", 20, seconds=5))
+    assert state.wait is not None
+    state.fold(working("step/9/child", 21, seconds=10))
+
+    # With workers side by side, others get their answers meanwhile.
+    assert (state.wait is None) is (length is None)
+    state.fold(working("step/9/child", 22, seconds=40))
+    assert state.wait is None
+
+
+def test_a_line_without_a_time_is_an_error_that_names_it() -> None:
+    with pytest.raises(DataFormatError, match="time: expected an ISO 8601 time, found None"):
+        state_after([{"event": "plan"}])
+
+
+FIELDS = st.sampled_from(
+    ["step", "candidate", "best", "mean", "rollouts", "plan", "stop", "held_out", "parents", "line"]
+)
+VALUES = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+EVENTS = st.sampled_from([str(one["event"]) for one in [*STORY, ENDED, waiting(1)]])
+
+
+@given(event=EVENTS, fields=st.dictionaries(FIELDS, VALUES))
+def test_lines_of_another_version_are_never_a_fault(event: str, fields: Mapping[str, Any]) -> None:
+    progress = PlainProgress(RunState(title=TITLE))
+    progress._broken = True  # nothing is written
+
+    progress.on_line({**line(event), **fields})
+
+
+def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    merge: dict[str, Any] = {"step": 5, "parents": [1, 2]}
+    tell(
+        PlainProgress(RunState(title=TITLE)),
+        [
+            *STORY,
+            rejected(final=False),
+            line("merge_accepted", candidate=2, mean=0.625, **merge),
+            line("merge_rejected", reason="not better", detail="0.1", **merge),
+            ENDED,
+        ],
+    )
 
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == (
-        f"{TITLE}\n{PLAN_LINES[0]}\n{PLAN_LINES[1]}\n"
-        "baseline 0.500 on D_pareto, 4 of 1000 rollouts\n"
-        "step 3: accepted section rules, best 0.750 (+0.250), 4 of 1000 rollouts\n"
+    ended = (
+        "ended: improved, 0.500 -> 0.625 (+0.125) on D_pareto, 0.250 -> 0.750 (+0.500) on held-out "
+        "examples, 990 rollouts; budget: 10 of 1000 rollouts are left"
     )
+    assert captured.err.splitlines() == [
+        TITLE,
+        *PLAN_LINES,
+        "baseline 0.500 on D_pareto, 4 of 1000 rollouts",
+        "step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
+        "step 4: rejected section \\x1b[31mrules: not better",
+        "step 5: merged 1 and 2 with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
+        "step 5: rejected the merge of 1 and 2: not better; 0.1",
+        ended,
+    ]
+
+
+def test_long_reasons_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(PlainProgress(RunState(title=TITLE)), [*begun(), rejected(detail="why " * 500)])
+
+    assert len(capsys.readouterr().err.splitlines()[-1]) < 240
 
 
 def test_what_a_call_waits_for_is_said_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    waits = [
-        CallWaiting(model="m-1", seconds=30.2, reason="rate limited"),
-        CallWaiting(model="m-1", seconds=None, reason="no \x1b[31manswer yet"),
-    ]
-    state = RunState(title=TITLE)
-    tell(PlainProgress(state), waits)
+    with PlainProgress(RunState(title=TITLE)) as progress:
+        progress.on_event(CallWaiting(model="m-1", seconds=30.2, reason="rate limited"))
+        progress.on_event(CallWaiting(model="m-1", seconds=None, reason="no \x1b[31manswer"))
+
     assert capsys.readouterr().err.splitlines()[1:] == [
         "waiting 30 s for m-1: rate limited",
-        "waiting for m-1: no \\x1b[31manswer yet",
+        "waiting for m-1: no \\x1b[31manswer",
     ]
-    assert state.last == "waiting for m-1: no \x1b[31manswer yet"
 
 
-def test_lines_every_few_hundred_rollouts(capsys: pytest.CaptureFixture[str]) -> None:
-    later = [rollout(f"step/{total}/child/0", total) for total in range(5, 1001)]
+def test_lines_every_few_hundred_rollouts_or_after_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quick = [working(f"step/{total}/child", total) for total in range(12, 600)]
+    slow = [working("step/700/child", 600, seconds=at) for at in range(130)]
 
-    tell(PlainProgress(RunState(title=TITLE)), [*baseline(), *later])
+    tell(PlainProgress(RunState(title=TITLE)), [*STORY, *quick, *slow])
 
-    lines = capsys.readouterr().err.splitlines()[4:]
-    assert lines[0] == "step 254: best 0.500, 254 of 1000 rollouts"
-    assert len(lines) == 3
+    lines = capsys.readouterr().err.splitlines()[6:]
+    assert lines == [
+        "step 262: best 0.625 (+0.125), 262 of 1000 rollouts, $0.5000",
+        "step 512: best 0.625 (+0.125), 512 of 1000 rollouts, $0.5000",
+        *["step 700: best 0.625 (+0.125), 600 of 1000 rollouts, $0.5000"] * 2,
+    ]
 
 
 def test_a_reader_that_leaves_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,56 +332,163 @@ def test_a_reader_that_leaves_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sys, "stderr", Closed())
 
-    tell(PlainProgress(RunState(title=TITLE)), [*baseline(), accepted()])
+    tell(PlainProgress(RunState(title=TITLE)), STORY)
+
+
+class Drawn:
+    """A terminal that keeps what is drawn on it."""
+
+    def __init__(self, width: int = 60, height: int = 24, encoding: str = "utf-8") -> None:
+        self._screen = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
+        self.console = Console(
+            file=self._screen,
+            force_terminal=True,
+            width=width,
+            height=height,
+            legacy_windows=False,
+            _environ={},
+        )
+
+    @property
+    def text(self) -> str:
+        self._screen.flush()
+        self._screen.seek(0)
+        return self._screen.read()
+
+    @property
+    def frames(self) -> list[list[str]]:
+        """The lines of each frame, without colours."""
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text).replace("\r", "")
+        return [
+            [row for row in frame.split("\n") if row]
+            for frame in re.findall(r"(?s)[╭+][^\n]*promptgraft demo.*?[╰+][─-]+[╯+]", plain)
+        ]
 
 
 @pytest.mark.parametrize("width", [60, 100])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -> None:
-    screen = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="")
-    console = Console(
-        file=screen, force_terminal=True, width=width, legacy_windows=False, _environ={}
-    )
-    clock = FakeClock()
-    progress = PanelProgress(RunState(title=TITLE), console=console, clock=clock)
+    drawn, clock = Drawn(width, encoding=encoding), FakeClock()
+    progress = PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock, tick=None)
 
     with progress:
-        for event in [*baseline(), accepted(), rejected()]:
+        for one in [*STORY, waiting(30, "rate [bold]limited"), working("step/5/pareto", 20)]:
             clock.advance(1)
-            progress.on_event(event)
-        screen.flush()
-        screen.seek(0)
-        drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.read())
+            progress.on_line(one)
+        frame = drawn.frames[-1]
 
-    assert " ".join(PLAN_LINES) in " ".join(drawn.split())
-    lines = drawn[drawn.rindex("promptgraft demo") - 3 :].splitlines()
-    assert "[bold]embedded" in lines[0]
-    assert max(len(line) for line in lines) == min(width - 3, 76)
-    text = "\n".join(lines)
-    assert "0 after 7 s" in text
-    assert "4/1000" in text
-    assert "0.500 -> 0.750 (+0.250)" in text
+    assert "[bold]embedded" in frame[0]
+    assert max(len(row) for row in frame) == min(width - 3, 76)
+    text = "\n".join(frame)
+    assert "step 5: validating, 0 of 8" in text
+    assert "0.500 -> 0.625 (+0.125)" in text
+    assert "20/1,000" in text
+    assert "$0.5000, 24k tokens" in text
     assert "1 accepted, 1 rejected" in text
-    assert "rejected section \\x1b[31mrules: not better" in text
+    assert "waiting    21 s for m-1: rate [bold]limited" in text
+    assert "step 3: accepted 0.625, best so far" in text
+    assert "step 4: rejected, not better: section" in text
     assert ("─" in text) is (encoding == "utf-8")
 
 
-def test_the_panel_is_drawn_ten_times_a_second_at_most() -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=60, _environ={})
-    clock = FakeClock()
+def test_limits_are_shown_with_what_is_used() -> None:
+    drawn, clock = Drawn(), FakeClock()
+    lines = begun(max_cost="2.5", max_tokens=1_000_000, max_seconds=3600.0)
+    with PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock) as progress:
+        for one in [*lines, working("step/1/child", 5), working("step/1/child", 6)]:
+            clock.advance(30)
+            progress.on_line(one)
+        text = "\n".join(drawn.frames[-1])
 
-    with PanelProgress(RunState(title=TITLE), console=console, clock=clock) as progress:
+    assert "$0.5000 of $2.50, 24k of 1.0M tokens" in text
+    assert "2 min of 1 h  " in text
+
+
+def test_what_is_left_is_said_roughly_and_only_when_no_limit_comes_first() -> None:
+    for limit, told in ((None, "1 min, at most about 16 min left"), (300.0, "1 min of 5 min  ")):
+        drawn, clock = Drawn(), FakeClock()
+        with PanelProgress(
+            RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
+        ) as progress:
+            for one in [*begun(max_seconds=limit), working("step/1/child", 1)]:
+                progress.on_line(one)
+            clock.advance(60)
+            progress.on_line(working("step/1/child", 61, seconds=60))
+            assert told in "\n".join(drawn.frames[-1])
+
+
+@pytest.mark.parametrize(("height", "rows"), [(24, 13), (12, 11)])
+def test_the_panel_has_one_height_whatever_happens(height: int, rows: int) -> None:
+    drawn, clock = Drawn(height=height), FakeClock()
+    with PanelProgress(
+        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
+    ) as progress:
+        for one in [*STORY, *STORY, waiting(10), ENDED]:
+            clock.advance(1)
+            progress.on_line(one)
+
+    assert {len(frame) for frame in drawn.frames} == {rows}
+
+
+def test_the_panel_is_drawn_ten_times_a_second_at_most_and_leaves_the_warnings_only() -> None:
+    drawn, clock = Drawn(), FakeClock()
+
+    with PanelProgress(
+        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
+    ) as progress:
+        for one in begun():
+            progress.on_line(one)
         for total in range(1, 1001):
             clock.advance(0.001)
-            progress.on_event(rollout("step/1/child/0", total))
-        frames = screen.getvalue().count("after 0 s")
+            progress.on_line(working("step/1/child", total))
+        frames = len(drawn.frames)
         progress.say("measuring")
-        assert "measuring" in screen.getvalue()
+        assert "measuring" in "\n".join(drawn.frames[-1])
 
-    assert 5 <= frames <= 12
-    # Nothing is left behind, and the cursor is there again.
-    assert screen.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in screen.getvalue()
+    assert 5 <= frames <= 13
+    rest = drawn.text[drawn.text.rindex("╯") + 1 :]
+    assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", rest) == ""
+    assert "\x1b[?25h" in rest, "the cursor is there again"
+    outside = drawn.text
+    for row in [row for frame in drawn.frames for row in frame]:
+        outside = outside.replace(row, "")
+    assert PLAN_LINES[1] in outside
+    assert PLAN_LINES[0] not in outside
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError])
+def test_a_terminal_that_goes_away_does_not_end_the_run(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        closed_down = False
+
+        def write(self, text: str) -> int:
+            if self.closed_down:
+                raise error
+            return super().write(text)
+
+    terminal, clock, state = Terminal(), FakeClock(), RunState(title=TITLE)
+    console = Console(file=terminal, force_terminal=True, width=60, height=24, _environ={})
+    with PanelProgress(state, console=console, clock=clock, tick=None) as progress:
+        for one in STORY:
+            clock.advance(1)
+            progress.on_line(one)
+            terminal.closed_down = True
+
+    assert state.accepted == 1
+
+
+def test_the_panel_goes_on_while_nothing_happens() -> None:
+    drawn, clock = Drawn(), FakeClock()
+    ticked = PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock, tick=0.001)
+
+    with ticked as progress:
+        for one in begun():
+            progress.on_line(one)
+        clock.advance(83)
+        while "1 min 23 s" not in drawn.text:
+            pass
 
 
 @pytest.mark.parametrize(
@@ -253,15 +517,26 @@ def test_a_panel_only_where_it_can_be_drawn(
     assert isinstance(progress_for(TITLE, quiet=quiet, environment=environment), kind)
 
 
+def test_json_on_a_terminal_is_not_mixed_with_a_panel() -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert isinstance(progress_for(TITLE, quiet=False, stream=Screen()), SilentProgress)
+    assert isinstance(progress_for(TITLE, quiet=False, stream=io.StringIO()), PlainProgress)
+
+
 def test_no_standard_error_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
 
-    tell(progress_for(TITLE, quiet=False), baseline())
+    tell(progress_for(TITLE, quiet=False), STORY)
 
 
 def test_silence_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = SilentProgress()
+    bus, progress = EventBus(), SilentProgress()
+    bus.subscribe(object, progress.on_event)
     progress.say("something")
-    tell(progress, baseline())
+    optimize(config(rollout_budget=20), event_bus=bus)
+    tell(progress, STORY)
 
     assert capsys.readouterr() == ("", "")

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from click import Context
 
-from cli.console import process, write
+from cli.console import Console, process, write
+from promptgraft.cli.main import app
 from promptgraft.overrides import Revision
 
 NAME = "support/triage"
-COMMANDS = ("demo", "plan", "optimize", "show", "diff", "history", "rollback")
+COMMANDS = tuple(app.list_commands(Context(app)))
 HOSTILE = "[red]$subject[/red]\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil \u2192 \u00e9\u2026"
 CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -62,29 +64,34 @@ def hostile(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
-def test_help_reads_well_on_a_narrow_terminal(command: list[str], project: Path) -> None:
-    ended = process(*command, "--help", folder=project, environment={"COLUMNS": "60"})
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_reads_well_on_a_narrow_terminal(
+    command: str, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    ended = console(*command.split(), "--help")
 
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    lines = ended.stdout.decode().splitlines()
-    assert lines[0].startswith(" ".join(["Usage: promptgraft", *command]))
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0].startswith(f"Usage: promptgraft {command}".strip())
     assert max(len(line) for line in lines) <= 60
+    if "Commands:" in lines and command:
+        return  # a group, whose commands have the examples
     assert "  Examples:" in lines
     for line in lines[lines.index("  Examples:") + 1 :]:
         assert line.startswith("    promptgraft ")
 
 
-def test_help_of_the_program_says_what_each_command_says(project: Path) -> None:
-    ended = process("--help", folder=project)
+def test_help_of_the_program_says_what_each_command_says(console: Console) -> None:
+    told = console("--help").out
 
-    assert process(folder=project).stdout == ended.stdout
+    assert console().out == told
     for command in COMMANDS:
-        summary = re.search(rf"^  {command} +(.+)$", ended.stdout.decode(), re.MULTILINE)
+        summary = re.search(rf"^  {command} +(.+)$", told.partition("Commands:")[2], re.MULTILINE)
         assert summary is not None
-        own = process(command, "-h", folder=project).stdout.decode().split("\n\n")[1]
-        first = own.strip().partition(".")[0]
-        assert summary[1].rstrip(".") in (first, first.partition(",")[0])
+        own = console(command, "-h").out.split("\n\n")[1]
+        first = " ".join(own.split())
+        assert first.startswith(summary[1].rstrip("."))
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["demo", "--help"]])

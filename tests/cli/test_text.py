@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.cli.text import (
+from promptgraft.cli.text import spell_for_encoding
+from promptgraft.text import (
+    aligned,
     counted,
     difference,
+    dollars,
+    duration,
     moment,
     score,
-    spell_for_encoding,
+    short_count,
     visible,
     visible_line,
 )
@@ -81,3 +86,17 @@ def test_figures_are_short() -> None:
     assert (difference(0.5, 0.75), difference(0.5, 0.25)) == ("+0.250", "-0.250")
     assert (difference(None, 0.5), difference(0.5, None)) == ("", "")
     assert (counted(1, "section"), counted(0, "section")) == ("1 section", "0 sections")
+    amounts = [None, Decimal(0), Decimal("0.00321"), Decimal("1234.567")]
+    assert list(map(dollars, amounts)) == ["unknown price", "$0.00", "$0.0032", "$1,234.57"]
+    times = [0.4, 59.9, 60, 200, 3600, 3660, 90_061]
+    assert list(map(duration, times)) == [
+        *("0 s", "59 s", "1 min", "3 min 20 s", "1 h", "1 h 1 min", "25 h 1 min")
+    ]
+    counts = [0, 9_999, 10_000, 999_499, 999_500, 1_500_000]
+    assert list(map(short_count, counts)) == ["0", "9,999", "10k", "999k", "1.0M", "1.5M"]
+
+
+def test_columns_of_figures_stand_to_the_right() -> None:
+    rows = [("name", "mean", "why"), ("a", "0.5", "long"), ("bb", "none", "")]
+    assert aligned(rows) == ["name  mean  why", "a      0.5  long", "bb    none"]
+    assert aligned([("only", "a head")]) == ["only  a head"]

@@ -72,6 +72,12 @@ def test_the_wheel_answers(installed: Installed) -> None:
     assert str(installed.folder) in ended.stdout
 
 
+def test_a_project_from_the_wheel_is_right(installed: Installed) -> None:
+    assert installed("init", "mine", "--template", "agent").returncode == 0
+    ended = installed("check", "--project", "mine/promptgraft.yaml")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
     ended = installed("demo", "--json", "--quiet", "--budget", "400")
 

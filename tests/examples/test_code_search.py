@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from promptgraft import OfflineAdapter, Prompt, PromptTemplate, Session
-from promptgraft.cli.source import load_file
+from promptgraft.project.python_source import load_file
 from promptgraft.optimizers.gepa import GepaExample
 
 FOLDER = Path(__file__).parents[2] / "examples" / "code_search"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from promptgraft.cli.main import run
-from promptgraft.cli.source import beside, load_file
+from promptgraft.project.python_source import beside, load_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

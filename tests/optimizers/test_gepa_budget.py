@@ -58,10 +58,12 @@ class World:
     zero: bool
     modules: int
     patience: int
+    preset: str
 
     @property
     def least(self) -> int:
-        return 2 * self.pareto + 2 * min(self.minibatch, self.learning)
+        finals = -(-3 * self.pareto // 2) if self.preset == "lean" else 0
+        return 2 * self.pareto + 2 * min(self.minibatch, self.learning) + finals
 
     @property
     def budget(self) -> int:
@@ -76,6 +78,7 @@ class World:
                 "training_examples": twins(6)[: self.pareto + self.learning],
                 "feedback_fn": self.judge,
                 "seed": self.salt,
+                "preset": self.preset,
                 "on_error": "zero" if self.zero else "unscored",
                 "max_unscored_share": self.share,
                 "max_failed_reflections": self.patience,
@@ -133,6 +136,7 @@ worlds = st.builds(
     learning=st.integers(1, 6),
     share=st.sampled_from((0.3, 0.5, 1.0)),
     zero=st.booleans(),
+    preset=st.sampled_from(("paper", "lean")),
     modules=st.integers(1, 2),
     patience=st.integers(1, 6),
 )
@@ -161,7 +165,8 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
     assert run.reflection.calls == result.total_reflections <= 2 * result.steps
     assert result.accepted_mutations == len(result.candidates) - 1
     if result.stop_reason is StopReason.BUDGET:
-        assert world.budget - result.total_rollouts < world.settings().step_size
+        settings = world.settings()
+        assert world.budget - result.total_rollouts < settings.step_size + settings.reserved_size
 
     again = world.run(journal=journal)
     if result.stop_reason not in ENDED_BY_FAULTS:

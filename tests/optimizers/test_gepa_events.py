@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -29,6 +30,7 @@ from promptgraft.optimizers.gepa import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
     GepaRolloutCompleted,
+    GepaWorking,
 )
 from promptgraft.optimizers.gepa.events import teller
 from promptgraft.prompt import RenderedPrompt
@@ -171,7 +173,30 @@ def test_the_bus_is_told_the_same_as_the_session() -> None:
     heard: list[object] = []
     bus.subscribe(object, heard.append)
     optimize(session=session, event_bus=bus)
-    assert tuple(heard) == session.select_all(object)
+    events = tuple(event for event in heard if not isinstance(event, GepaWorking))
+    assert events == session.select_all(object)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_bus_alone_is_told_what_a_run_does_now_but_not_what_a_journal_answers(
+    workers: int,
+) -> None:
+    bus, journal, heard = EventBus(), MemoryJournal(), list[GepaWorking]()
+    bus.subscribe(GepaWorking, heard.append)
+    with ThreadPoolExecutor(workers) as executor:
+        first = optimize(event_bus=bus, journal=journal, executor=executor)
+    assert [(one.position, one.done, one.total) for one in heard[:7]] == [
+        ("baseline", done, 6) for done in range(7)
+    ]
+    phases = [one.position.split("/")[2] for one in heard if one.position.startswith("step/1/")]
+    assert list(dict.fromkeys(phases)) == ["parent", "reflect", "child", "pareto"]
+    assert heard[-1].rollouts == first.total_rollouts
+    assert heard[-1].reflections == first.total_reflections
+    assert heard[-1].cost == first.total_cost
+
+    heard.clear()
+    assert optimize(event_bus=bus, journal=journal) == first
+    assert heard == []
 
 
 def test_a_handler_that_fails_does_not_disturb_the_run(

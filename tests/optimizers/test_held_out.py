@@ -18,13 +18,14 @@ from optimizers.worlds import (
     scored,
     twins,
 )
+from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import StopReason
 from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback
 from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.runtime import Cancellation
+from promptgraft.runtime import Cancellation, SessionProtocol
 
 UNSEEN = tuple(
     attrs.evolve(example, id=f"unseen-{example.id}")
@@ -48,7 +49,9 @@ def test_baseline_and_winner_are_tried_once_on_each_held_out_example() -> None:
 
 
 def test_the_search_never_sees_them() -> None:
-    def say(example: GepaExample, response: object, session: object) -> RolloutFeedback:
+    def say(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
         right = response.text == "ok"
         return RolloutFeedback(
             score=float(right), feedback=f"secret {example.id} missing {example.label}"

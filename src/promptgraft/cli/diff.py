@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import attrs
 import click
 
-from promptgraft.cli.entry import part_json
 from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.named import chosen_store, named_prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
     json_option,
-    prompt_argument,
+    project_option,
     store_option,
     tag_option,
     template_option,
@@ -22,13 +22,12 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import (
     StoredTag,
     find_tag,
-    open_store,
     revision_json_or_none,
     short,
     tag_json,
 )
 from promptgraft.overrides import PartDiff, Revision, diff_override, diff_revisions
-from promptgraft.serde import Json
+from promptgraft.overrides.diff import parts_json
 
 
 @attrs.frozen(kw_only=True)
@@ -48,7 +47,7 @@ class _Comparison:
         "promptgraft diff support/triage --template app.py:TRIAGE",
     ),
 )
-@prompt_argument()
+@named_prompt_argument
 @tag_option
 @click.option(
     "--from",
@@ -59,6 +58,7 @@ class _Comparison:
 @click.option("--to", "after", metavar="REV", help="The newer revision; by default the current.")
 @template_option
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
+@project_option
 @store_option
 @json_option
 def command(
@@ -69,17 +69,19 @@ def command(
     after: str | None,
     template: str | None,
     exit_code: bool,
+    project: str | None,
     store: str | None,
     as_json: bool,
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
 
     Compares two revisions, or with `--template` the source with a revision. A REV is the
-    first digits of an id, at least four. PROMPT is `namespace/key`.
+    first digits of an id, at least four. PROMPT is `namespace/key`, or
+    a name in `promptgraft.yaml`.
     """
     if template is not None and before is not None:
         raise click.UsageError("--from and --template exclude each other; leave one out")
-    found = find_tag(open_store(store), prompt, tag)
+    found = find_tag(chosen_store(store, project), prompt, tag)
     if template is not None:
         comparison = _against_source(found, template, after)
     else:
@@ -129,19 +131,6 @@ def _document(comparison: _Comparison) -> object:
     }
 
 
-def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
-    """Return differences for machines; ``checked`` when they are differences from a source."""
-    return [
-        {
-            **part_json(part.kind, part.part, checked=checked, reason=part.state),
-            "before": part.before,
-            "after": part.after,
-            "diff": part.text,
-        }
-        for part in parts
-    ]
-
-
 def _print(comparison: _Comparison) -> None:
     screen = Screen()
     found = comparison.found
@@ -153,8 +142,8 @@ def _print(comparison: _Comparison) -> None:
         screen.line("no differences")
 
 
-def print_parts(screen: Screen, parts: Sequence[PartDiff], *, cropped: bool = False) -> None:
-    """Print differences for people; ``cropped`` cuts long lines on a terminal."""
+def print_parts(screen: Screen, parts: Sequence[PartDiff]) -> None:
+    """Print differences for people."""
     for part in parts:
         screen.line()
         if part.state is not None:
@@ -162,7 +151,7 @@ def print_parts(screen: Screen, parts: Sequence[PartDiff], *, cropped: bool = Fa
         elif not part.text:
             screen.line(f"{part.part}: {_unspoken(part)}")
         if part.text:
-            screen.diff(part, cropped=cropped)
+            screen.diff(part)
 
 
 def _unspoken(part: PartDiff) -> str:

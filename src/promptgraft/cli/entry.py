@@ -6,6 +6,7 @@ import attrs
 
 from promptgraft.cli.output import Screen
 from promptgraft.overrides import PromptDescriptor, PromptOverride, SkippedOverride
+from promptgraft.overrides.diff import part_json
 from promptgraft.overrides.entries import (
     Entry,
     RemovedTaskExample,
@@ -14,7 +15,6 @@ from promptgraft.overrides.entries import (
 )
 from promptgraft.overrides.readable import KIND_NAMES, in_order, show_entry
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.types import SkipReason
 from promptgraft.overrides.validation import shown_hash
 from promptgraft.serde import Json, unstructure
 
@@ -73,17 +73,6 @@ def _content(entry: Entry) -> Json:
         steps = entry.step_overrides
         fields["step_overrides"] = [steps[index] for index in sorted(steps)]
     return unstructure(fields)
-
-
-def part_json(kind: str, part: str, *, checked: bool, reason: SkipReason | None) -> dict[str, Json]:
-    """Return the keys that every document has for a part."""
-    applied = "applied" if reason is None else "skipped"
-    return {
-        "kind": kind,
-        "part": part,
-        "status": applied if checked else None,
-        "reason": None if reason is None else str(reason),
-    }
 
 
 def print_entry(screen: Screen, shown: ShownEntry) -> None:

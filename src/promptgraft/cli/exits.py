@@ -9,8 +9,14 @@ from enum import IntEnum
 
 import click
 
-from promptgraft.cli.text import echo, visible_line
-from promptgraft.errors import LimitReachedError, PromptgraftError, ProviderError
+from promptgraft.cli.text import echo
+from promptgraft.errors import (
+    DataFormatError,
+    LimitReachedError,
+    PromptgraftError,
+    ProviderError,
+)
+from promptgraft.text import visible_line
 
 
 class ExitCode(IntEnum):
@@ -37,12 +43,13 @@ EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftErr
 
 
 def conclude(error: BaseException) -> ExitCode:
-    """Say in one line why a command ended, and return its exit code."""
+    """Say why a command ended, a line for each fault, and return the exit code."""
     if isinstance(error, click.ClickException):
         complain(usage_line(error))
         return ExitCode.WRONG_USE
     if isinstance(error, PromptgraftError):
-        complain(str(error))
+        for line in error.faults if isinstance(error, DataFormatError) else (str(error),):
+            complain(line)
         return exit_code_of(error)
     if isinstance(error, BrokenPipeError):
         _abandon_output()
@@ -97,7 +104,9 @@ def _message(error: click.ClickException) -> str:
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return f"{_name(error.param, error.ctx)} is missing"
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{_name(error.param, error.ctx)}: {error.message}"
+        hint = error.param_hint
+        name = hint if isinstance(hint, str) else _name(error.param, error.ctx)
+        return f"{name}: {error.message}"
     message = error.format_message().rstrip(".")
     return message[:1].lower() + message[1:]
 

@@ -6,10 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from promptgraft.cli.output import Screen
-from promptgraft.cli.text import counted, difference, score
+from promptgraft.cli.running import went_to_its_end
+from promptgraft.cli.text import counted, difference, dollars, duration, score
 from promptgraft.optimizers.gepa import GepaResult
 from promptgraft.optimizers.ledger import LedgerEntry
+from promptgraft.overrides import PartDiff
 from promptgraft.serde import Json
+
+FIELD = 9
+"""Columns that the names of fields take in summaries."""
 
 Scores = tuple[float | None, float | None]
 """Means of the baseline and of the best; None when nothing was scored."""
@@ -20,37 +25,76 @@ def pareto_scores(result: GepaResult) -> Scores:
     return result.baseline_pareto_mean, result.best_pareto_mean
 
 
+def print_verdict(screen: Screen, prompt: str, result: GepaResult) -> None:
+    """Print in a few words what came of a run."""
+    early = "" if went_to_its_end(result) else ", stopped early"
+    told = f"{'improved' if result.improved else 'not improved'}{early}"
+    screen.line(f"{prompt}: {told}", bold=True, color="green" if result.improved else None)
+
+
+def print_changed(screen: Screen, parts: Sequence[PartDiff]) -> None:
+    """Print the names of the parts that the winner changes; nothing when there is none."""
+    if parts:
+        screen.fields([("changed", ", ".join(part.part for part in parts))], width=FIELD)
+
+
+def print_next(screen: Screen, command: str) -> None:
+    """Print the one command that most people want now, as it can be copied."""
+    screen.line()
+    screen.line("Next:", bold=True)
+    screen.body(command)
+
+
 def print_scores(screen: Screen, rows: Sequence[tuple[str, Scores, str]]) -> None:
     """Print means below each other: what on, baseline and best, of how many examples."""
-    screen.line("           baseline   best    gain")
-    for name, scores, what in rows:
-        before, after = (f"{score(value):>5}" for value in scores)
-        screen.line(f"{name:9}     {before}  {after}  {difference(*scores):>6}  {what}")
+    screen.table(
+        [
+            (f"{'':{FIELD}}", "baseline", "best", "gain", ""),
+            *(
+                (name, *map(score, scores), difference(*scores), what)
+                for name, scores, what in rows
+            ),
+        ]
+    )
 
 
-def print_figures(screen: Screen, result: GepaResult, budget: int) -> None:
-    """Print what a run used, why it stopped, and what became of its proposals."""
+def print_figures(
+    screen: Screen, result: GepaResult, budget: int, *, seconds: float | None = None
+) -> None:
+    """Print what a run used, why it stopped, and what became of its proposals.
+
+    Args:
+        screen: where to.
+        result: what came of the run.
+        budget: rollouts that it might have used.
+        seconds: wall time; None leaves it out.
+    """
     refused = ", ".join(f"{number} {reason}" for reason, number in _rejected(result).items())
-    used = f"{result.total_rollouts} of {budget} rollouts"
+    used = f"{result.total_rollouts:,} of {budget:,} rollouts"
+    time = "" if seconds is None else f" in {duration(seconds)}"
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     screen.fields(
         [
             ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
+            ("spent", f"{dollars(result.total_cost)}{time}"),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
             ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
             ("rejected", refused or "none"),
-        ]
+        ],
+        width=FIELD,
     )
 
 
 def print_ledger(screen: Screen, result: GepaResult) -> None:
-    """Print calls, tokens, money and time by role and model."""
-    screen.table(
-        [
-            ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model"),
-            *(_ledger_row(entry) for entry in result.ledger),
-        ]
-    )
+    """Print calls, tokens, money and time by role and model; columns of zeros are left out."""
+    head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
+    rows = [_ledger_row(entry) for entry in result.ledger]
+    columns = [
+        column
+        for column in zip(head, *rows, strict=True)
+        if column[0] == "calls" or any(cell.strip("0.") for cell in column[1:])
+    ]
+    screen.table(list(zip(*columns, strict=True)))
 
 
 def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:

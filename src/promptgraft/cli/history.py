@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from promptgraft.cli.diff import parts_json
 from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.named import chosen_store, named_prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
     json_option,
-    prompt_argument,
+    project_option,
     store_option,
     tag_option,
 )
@@ -18,7 +18,6 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import (
     StoredTag,
     find_tag,
-    open_store,
     origin_of,
     revision_json,
     scores_of,
@@ -26,6 +25,7 @@ from promptgraft.cli.stored import (
 )
 from promptgraft.cli.text import counted, moment
 from promptgraft.overrides import PartDiff, Revision, diff_revisions
+from promptgraft.overrides.diff import parts_json
 from promptgraft.overrides.validation import shown_hash
 
 
@@ -36,18 +36,27 @@ from promptgraft.overrides.validation import shown_hash
         "promptgraft history support/triage --tag canary --json",
     ),
 )
-@prompt_argument()
+@named_prompt_argument
 @tag_option
+@project_option
 @store_option
 @json_option
-def command(prompt: PromptName, tag: str | None, store: str | None, as_json: bool) -> ExitCode:
+def command(
+    prompt: PromptName,
+    *,
+    tag: str | None,
+    project: str | None,
+    store: str | None,
+    as_json: bool,
+) -> ExitCode:
     """List every revision of a tag, the newest first.
 
     Each change of an override is a revision, and revisions stay; `*` marks the one in
     force. Below each are the parts whose override was added (`+`), changed (`~`) or taken
-    away (`-`). PROMPT is `namespace/key`.
+    away (`-`). PROMPT is `namespace/key`, or
+    a name in `promptgraft.yaml`.
     """
-    found = find_tag(open_store(store), prompt, tag)
+    found = find_tag(chosen_store(store, project), prompt, tag)
     if as_json:
         print_json({**tag_json(found), "revisions": [_document(found, r) for r in found.history]})
     else:

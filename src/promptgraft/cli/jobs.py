@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Iterator
 from types import FunctionType
 
-from promptgraft.cli.source import Wanted, beside, load, place_of
-from promptgraft.errors import CallerError, ConfigError
+from promptgraft.errors import ConfigError
 from promptgraft.optimizers.gepa.job import OptimizationJob
+from promptgraft.project.python_source import (
+    Wanted,
+    as_maker,
+    beside,
+    call_maker,
+    load,
+    place_of,
+)
 from promptgraft.serde import shown
-
-_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @contextlib.contextmanager
@@ -33,16 +37,7 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 
 
 def _read(value: object) -> OptimizationJob | FunctionType | None:
-    if isinstance(value, OptimizationJob):
-        return value
-    if not isinstance(value, FunctionType):
-        return None
-    needed = [
-        name
-        for name, given in inspect.signature(value).parameters.items()
-        if given.default is given.empty and given.kind not in _MANY
-    ]
-    return None if needed else value
+    return value if isinstance(value, OptimizationJob) else as_maker(value)
 
 
 _JOB = Wanted[OptimizationJob | FunctionType](
@@ -54,12 +49,7 @@ _JOB = Wanted[OptimizationJob | FunctionType](
 
 
 def _called(make: FunctionType, spec: str) -> OptimizationJob:
-    try:
-        job: object = make()
-    except CallerError as error:
-        raise type(error)(f"{spec}: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+    job = call_maker(make, spec)
     if not isinstance(job, OptimizationJob):
         raise ConfigError(f"{spec}: expected an OptimizationJob, it returned {shown(job)}")
     return job

@@ -26,12 +26,27 @@ _COMMANDS: Mapping[str, _Entry] = {
     "demo": _Entry(
         "promptgraft.cli.demo.command", "Improve an example prompt now, without a key or a network."
     ),
-    "plan": _Entry("promptgraft.cli.plan", "Say what a job can use, without a call."),
-    "optimize": _Entry("promptgraft.cli.optimize", "Run a job: improve its prompt."),
-    "show": _Entry("promptgraft.cli.show", "Show the overrides that a store holds."),
+    "init": _Entry("promptgraft.cli.init", "Write a project that runs at once."),
+    "check": _Entry("promptgraft.cli.check", "Say whether a project is right, without a call."),
+    "plan": _Entry("promptgraft.cli.plan", "Say what a run can use, without a call."),
+    "optimize": _Entry("promptgraft.cli.optimize", "Improve a prompt of the project."),
+    "resume": _Entry("promptgraft.cli.resume", "Go on with a run."),
+    "runs": _Entry("promptgraft.cli.runs", "List the runs."),
+    "watch": _Entry("promptgraft.cli.watch", "Follow a run of another process."),
+    "report": _Entry("promptgraft.cli.report", "Write a run as one HTML file."),
+    "compare": _Entry("promptgraft.cli.compare", "Show two runs side by side."),
+    "apply": _Entry("promptgraft.cli.apply.command", "Put what a run has found where it is used."),
+    "eval": _Entry(
+        "promptgraft.cli.eval.command", "Try a prompt on its cases, and let it pass or not."
+    ),
+    "show": _Entry("promptgraft.cli.show", "Show a run, or the overrides that a store holds."),
     "diff": _Entry("promptgraft.cli.diff", "Show what overrides change."),
     "history": _Entry("promptgraft.cli.history", "List every revision of a tag."),
     "rollback": _Entry("promptgraft.cli.rollback", "Point a tag at an earlier revision."),
+    "tag": _Entry("promptgraft.cli.tag", "Let the tag NAME hold what another tag holds."),
+    "meta": _Entry(
+        "promptgraft.cli.meta.command", "Change the questions that the reflection model is asked."
+    ),
 }
 
 
@@ -107,6 +122,9 @@ def _invoke(arguments: Sequence[str]) -> int:
             code: int | None = app.invoke(context)
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        echo(str(error.message))
+        code = ExitCode.OK
     if sys.stdout is not None:
         sys.stdout.flush()
     return code or ExitCode.OK

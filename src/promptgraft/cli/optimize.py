@@ -1,57 +1,58 @@
-"""``promptgraft optimize``: run a job."""
+"""``promptgraft optimize``: run a prompt of a project, or a job."""
 
 from __future__ import annotations
+
+import sys
 
 import attrs
 import click
 
-from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.interrupts import cancelled_by_signals
-from promptgraft.cli.jobs import loaded_job
+from promptgraft.cli.changes import Changes, limit_options
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.keeping import Keeping, conclude_run, config_of, keep, run_dry
 from promptgraft.cli.options import (
-    at_least,
+    events_option,
     examples,
-    job_argument,
-    journal_option,
-    json_option,
+    project_option,
     quiet_option,
     read_tag,
+    runs_option,
+    workers_option,
 )
-from promptgraft.cli.outcome import Outcome, outcome_json, print_outcome
-from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.progress import Progress, progress_for
-from promptgraft.cli.running import MODEL, carry_out, complaint, exit_code_of_run
-from promptgraft.errors import ConfigError, WinnerNotStoredError
-from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
+from promptgraft.cli.progress import progress_for
+from promptgraft.cli.run_choice import runs_of
+from promptgraft.cli.runnable import loaded
+from promptgraft.cli.running import MODEL
+from promptgraft.clock import SystemClock
+from promptgraft.runs.folder import make_run
 
 
 @click.command(
     "optimize",
     epilog=examples(
+        "promptgraft optimize",
+        "promptgraft optimize triage --budget 500",
         "promptgraft optimize optimize.py:job --dry-run",
-        "promptgraft optimize optimize.py:job --workers 8 -q",
-        "promptgraft optimize my_agent.jobs:JOB --json --quiet",
+        "promptgraft optimize agent.jobs:JOB --workers 8 --json",
     ),
 )
-@job_argument
+@click.argument("target", metavar="[PROMPT|JOB]", required=False)
+@project_option
+@runs_option
 @click.option(
     "--dry-run",
     "dry",
     is_flag=True,
-    help="Use the embedded offline model for everything, and store nothing.",
+    help="Use the embedded offline model for everything, and keep nothing.",
 )
-@journal_option
-@click.option(
-    "--workers",
-    metavar="N",
-    callback=at_least(1),
-    help="Rollouts side by side; by default as the job says. The result does not depend on it.",
-)
+@limit_options
+@workers_option
 @click.option(
     "--tag",
     metavar="TAG",
     callback=read_tag,
-    help="The tag that gets the winner; by default the job's.",
+    help="The tag that the search begins from and that gets the winner; by default the project's "
+    "or the job's.",
 )
 @click.option(
     "--pick",
@@ -59,85 +60,45 @@ from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
     help="Let the candidate win that is best by these weights of objectives, such as "
     "`score=0.8,tokens=0.2`; by default the one with the highest score.",
 )
-@json_option
+@events_option
 @quiet_option
 def command(
-    job: str,
+    target: str | None,
     *,
+    project: str | None,
+    runs: str | None,
     dry: bool,
-    journal: str | None,
+    limits: Changes,
     workers: int | None,
     tag: str | None,
     pick: str | None,
     as_json: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Run a job: improve its prompt.
+    """Improve a prompt of the project, or run a job.
 
-    The winner is kept where the job says. JOB is `file.py:NAME` or `module:NAME`: an
-    OptimizationJob, or a function without arguments that returns one. Ctrl+C stops the run
-    with the best so far; a second one ends the command at once.
+    PROMPT is a name in `promptgraft.yaml`; with one prompt it may be left out. JOB is
+    `file.py:NAME` or `module:NAME`: an OptimizationJob, or a function without arguments that
+    returns one. The run is kept in a folder of its own. The winner of a project is not in
+    force before `promptgraft apply`; that of a job goes where the job says. Ctrl+C stops the
+    run with the best so far; a second one ends the command at once.
     """
-    if dry and journal is not None:
-        raise click.UsageError("--dry-run stores nothing, so it takes no --journal; leave one out")
-    with loaded_job(job) as found:
-        chosen = found if tag is None else _with_tag(found, tag)
-        if pick is not None:
-            chosen = attrs.evolve(chosen, config=attrs.evolve(chosen.config, pick=pick))
-        title = f"promptgraft optimize {job}{f', dry run on the {MODEL}' if dry else ''}"
-        outcome = _run(
-            chosen,
-            dry=dry,
-            journal=journal,
-            workers=workers,
-            progress=progress_for(title, quiet=quiet),
+    changes = attrs.evolve(limits, tag=tag, pick=pick)
+    stream = sys.stdout if as_json else None
+    with loaded(target, project) as found:
+        title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
+        keeping = Keeping(
+            progress=progress_for(title, quiet=quiet, stream=stream),
+            workers=found.workers if workers is None else workers,
+            stream=stream,
         )
-    if as_json:
-        print_json(outcome_json(outcome))
-    else:
-        print_outcome(Screen(), outcome)
-    return _conclude(outcome, journal)
-
-
-def _with_tag(job: OptimizationJob, tag: str) -> OptimizationJob:
-    return attrs.evolve(job, context=attrs.evolve(job.context, overrides_tag=tag))
-
-
-def _run(
-    job: OptimizationJob,
-    *,
-    dry: bool,
-    journal: str | None,
-    workers: int | None,
-    progress: Progress,
-) -> Outcome:
-    chosen = job.dry() if dry else job
-    problem = ""
-    with progress, cancelled_by_signals() as cancellation:
-        try:
-            result = carry_out(
-                chosen,
-                progress=progress,
-                cancellation=cancellation,
-                workers=workers,
-                journal=journal,
-            )
-        except WinnerNotStoredError as error:
-            if not isinstance(error.result, GepaResult):
-                raise
-            result, problem = error.result, str(error)
-        except ConfigError as error:
-            if not dry:
-                raise
-            raise ConfigError(f"--dry-run: {error}") from error
-    return Outcome(job=chosen, dry=dry, result=result, problem=problem)
-
-
-def _conclude(outcome: Outcome, journal: str | None) -> ExitCode:
-    if outcome.problem:
-        complain(outcome.problem)
-        return ExitCode.WRONG_USE
-    code = exit_code_of_run(outcome.result)
-    if said := complaint(outcome.result):
-        complain(f"{said}; the same command goes on from {journal}" if journal else said)
-    return code
+        job = changes.applied(found.job)
+        kept_in = runs_of(found.runs, runs=runs, project=project)
+        if dry:
+            outcome = run_dry(job, keeping)
+        else:
+            config = config_of(found, job, changes)
+            key, root = job.prompt.descriptor.key, kept_in.root.absolute()
+            folder = make_run(root, key, config, now=SystemClock().now())
+            outcome = keep(folder, job, keeping)
+    return conclude_run(outcome, kept_in, stream=stream)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -31,7 +33,7 @@ def examples(*commands: str) -> str:
 
 
 def read_prompt_name(
-    _context: click.Context, _parameter: click.Parameter, value: str | None
+    context: click.Context, parameter: click.Parameter, value: str | None
 ) -> PromptName | None:
     """Return the prompt that an argument names."""
     if value is None:
@@ -44,7 +46,10 @@ def read_prompt_name(
     except InvalidIdentifierError:
         raise click.BadParameter(
             "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "
-            f"found {value!r}; `promptgraft show` lists the prompts of a store"
+            f"found {value!r}; `promptgraft show` lists the prompts of a store",
+            context,
+            parameter,
+            param_hint="PROMPT",
         ) from None
 
 
@@ -60,6 +65,32 @@ def at_least(least: int) -> Callback:
         raise click.BadParameter(f"expected an integer of at least {least}, found {value!r}")
 
     return read
+
+
+def read_dollars(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> Decimal | None:
+    """Return an amount of money that is not negative."""
+    try:
+        dollars = None if value is None else Decimal(value)
+    except InvalidOperation:
+        dollars = Decimal("NaN")
+    if dollars is None or (dollars.is_finite() and dollars >= 0):
+        return dollars
+    raise click.BadParameter(f"expected US dollars such as 2.50, found {value!r}")
+
+
+def read_seconds(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> float | None:
+    """Return a time that is more than nothing."""
+    try:
+        seconds = None if value is None else float(value)
+    except ValueError:
+        seconds = 0.0
+    if seconds is None or (math.isfinite(seconds) and seconds > 0):
+        return seconds
+    raise click.BadParameter(f"expected seconds such as 600, found {value!r}")
 
 
 def read_tag(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -79,8 +110,6 @@ def prompt_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("prompt", required=required, callback=read_prompt_name)
 
 
-job_argument = click.argument("job", metavar="JOB")
-
 tag_option = click.option(
     "--tag",
     metavar="TAG",
@@ -88,14 +117,35 @@ tag_option = click.option(
     help="The tag; by default the only one of the prompt, or `latest`.",
 )
 
+runs_option = click.option(
+    "--runs",
+    metavar="DIR",
+    help="The folder of run directories; by default the project's, or `runs` here.",
+)
+
 store_option = click.option(
     "--store",
     metavar="DIR",
-    help="The folder that holds `.promptgraft`; by default the nearest one from here upwards.",
+    help="The folder that holds `.promptgraft`; by default the project's, or the nearest one from "
+    "here upwards.",
+)
+
+project_option = click.option(
+    "--project",
+    metavar="FILE",
+    is_eager=True,  # names of prompts are looked up in it
+    help="The project file; by default `promptgraft.yaml` here or in the nearest folder above.",
 )
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
+)
+
+events_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object a line: each event as it happens, the result last.",
 )
 
 template_option = click.option(
@@ -108,6 +158,15 @@ journal_option = click.option(
     "--journal",
     metavar="FILE",
     help="Keeps every answer, so that the same command goes on after an interruption.",
+)
+
+run_argument = click.argument("run", metavar="[RUN]", default="latest")
+
+workers_option = click.option(
+    "--workers",
+    metavar="N",
+    callback=at_least(1),
+    help="Rollouts side by side; the result does not depend on it.",
 )
 
 quiet_option = click.option(

@@ -1,25 +1,12 @@
-"""What became of a job, told at its end."""
+"""What became of a job."""
 
 from __future__ import annotations
 
-import shlex
+from pathlib import Path
 
 import attrs
 
-from promptgraft.cli.diff import parts_json, print_parts
-from promptgraft.cli.figures import (
-    figures_json,
-    ledger_json,
-    pareto_scores,
-    print_figures,
-    print_ledger,
-    print_scores,
-    scores_json,
-)
-from promptgraft.cli.output import Screen
-from promptgraft.cli.running import MODEL
-from promptgraft.cli.stored import override_file, revision_json_or_none, short
-from promptgraft.cli.text import counted
+from promptgraft.cli.stored import override_file, revision_json_or_none
 from promptgraft.optimizers import PersistenceScope
 from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
 from promptgraft.overrides import (
@@ -29,6 +16,8 @@ from promptgraft.overrides import (
     Revision,
     diff_override,
 )
+from promptgraft.runs import RunFolder
+from promptgraft.runs.documents import result_document
 from promptgraft.serde import Json
 
 
@@ -41,12 +30,16 @@ class Outcome:
         dry: whether it was a dry run.
         result: what the run found.
         problem: why the store refused the winner; empty when it did not.
+        folder: where the run is kept; None for a dry run.
+        seconds: wall time of the command; what an earlier one took is not in it.
     """
 
     job: OptimizationJob
     dry: bool
     result: GepaResult
     problem: str
+    folder: RunFolder | None = None
+    seconds: float
 
     @property
     def prompt(self) -> str:
@@ -70,6 +63,12 @@ class Outcome:
         store = self.job.context.overrides_store
         kept = self.result.persisted and isinstance(store, LocalPromptOverridesStore)
         return store if kept and isinstance(store, LocalPromptOverridesStore) else None
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the store that holds the winner; None without a store on disk."""
+        store = self.local_store
+        return None if store is None else override_file(store, self.address)
 
     @property
     def revision(self) -> Revision | None:
@@ -100,70 +99,18 @@ class Outcome:
         return "the job has no `overrides_store`"
 
 
-def print_outcome(screen: Screen, outcome: Outcome) -> None:
-    """Print the outcome for people."""
-    result, config = outcome.result, outcome.job.config
-    verdict = "improved" if result.improved else "not improved"
-    screen.line(f"{outcome.prompt}: {verdict}", bold=True)
-    screen.line(_what(outcome))
-    screen.line()
-    examples = counted(len(result.pareto_ids), "example")
-    print_scores(screen, [("D_pareto", pareto_scores(result), examples)])
-    screen.line()
-    print_figures(screen, result, config.rollout_budget)
-    screen.line()
-    if result.ledger:
-        print_ledger(screen, result)
-        screen.line()
-    _print_kept(screen, outcome)
-
-
-def _what(outcome: Outcome) -> str:
-    run = f"GEPA, seed {outcome.job.config.seed}, run {outcome.result.run_id}"
-    return f"{run}: a dry run on the {MODEL}" if outcome.dry else run
-
-
-def _print_kept(screen: Screen, outcome: Outcome) -> None:
-    parts = outcome.parts
-    if parts:
-        screen.fields([("changed", ", ".join(part.part for part in parts))])
-    if outcome.unstored:
-        screen.line(f"not stored under tag `{outcome.address.tag}`: {outcome.unstored}")
-        if not outcome.dry:
-            # Nobody can look at it anywhere else.
-            print_parts(screen, parts, cropped=True)
-        return
-    if outcome.local_store is None:
-        kind = type(outcome.job.context.overrides_store).__name__
-        screen.fields([("stored", f"tag `{outcome.address.tag}` of the {kind}")])
-        return
-    store = outcome.local_store
-    path = override_file(store, outcome.address)
-    revision = short(outcome.revision)
-    screen.fields([("stored", f"tag `{outcome.address.tag}`, {revision}"), ("file", str(path))])
-    named = f"{outcome.prompt} --tag {outcome.address.tag}"
-    if store.root_path != LocalPromptOverridesStore().root_path:
-        named += f" --store {shlex.quote(str(store.root_path))}"
-    screen.line()
-    screen.line("Look at it, or take it back:", bold=True)
-    screen.body(f"promptgraft diff {named}\npromptgraft rollback {named}")
-
-
-def outcome_json(outcome: Outcome) -> object:
+def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
-    result, store = outcome.result, outcome.local_store
-    cost = result.total_cost
+    document = result_document(
+        outcome.result,
+        outcome.job.prompt,
+        seed=outcome.job.config.seed,
+        budget=outcome.job.config.rollout_budget,
+    )
     return {
-        "prompt": outcome.prompt,
+        **document,
         "dry_run": outcome.dry,
-        "seed": outcome.job.config.seed,
-        **figures_json(result, outcome.job.config.rollout_budget),
-        "merges": result.accepted_merges,
-        "scores": {"pareto": scores_json(pareto_scores(result), len(result.pareto_ids))},
-        "cost": None if cost is None else f"{cost:f}",
-        "ledger": ledger_json(result),
-        "parts": parts_json(outcome.parts, checked=True),
-        "stored": _stored_json(outcome, store),
+        "stored": _stored_json(outcome, outcome.local_store),
     }
 
 
@@ -172,7 +119,7 @@ def _stored_json(outcome: Outcome, store: LocalPromptOverridesStore | None) -> d
         "tag": outcome.address.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
-        "file": None if store is None else str(override_file(store, outcome.address)),
+        "file": None if outcome.file is None else str(outcome.file),
         "revision": revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from promptgraft.cli.text import echo, visible, visible_line
+from promptgraft.cli.text import echo
 from promptgraft.overrides import PartDiff
+from promptgraft.text import visible, visible_line
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
 _INDENT = "  "
@@ -47,12 +48,18 @@ class Screen:
         self._color = self._terminal and not is_plain_terminal() and not os.environ.get("NO_COLOR")
 
     def line(self, text: str = "", *, color: str | None = None, bold: bool = False) -> None:
-        """Print one line."""
-        self._print(visible_line(text), color=color, bold=bold)
+        """Print one line; wrapped on a terminal, as deep as it is indented."""
+        shown = visible_line(text)
+        indent = len(shown) - len(shown.lstrip(" "))
+        for line in self._wrapped(shown.lstrip(" "), indent):
+            self._print(f"{'':{indent}}{line}", color=color, bold=bold)
 
-    def fields(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values, the values below each other; wrapped on a terminal."""
-        width = max((len(name) for name, _ in rows), default=0)
+    def fields(self, rows: Sequence[tuple[str, str]], *, width: int = 0) -> None:
+        """Print names and values, the values below each other; wrapped on a terminal.
+
+        Names take at least ``width`` columns, so that fields of several calls can be aligned.
+        """
+        width = max((width, *(len(name) for name, _ in rows)))
         for name, value in rows:
             first, *more = self._wrapped(visible_line(value), width + 2)
             self._print(f"{name:{width}}  {first}".rstrip())
@@ -81,19 +88,21 @@ class Screen:
             for rest in more:
                 self._print(f"{2 * _INDENT}{rest}")
 
-    def diff(self, part: PartDiff, *, cropped: bool = False) -> None:
-        """Print the unified diff of a part; ``cropped`` cuts long lines on a terminal."""
+    def diff(self, part: PartDiff) -> None:
+        """Print the unified diff of a part."""
         # That a text does not end with a line break is worth a line only if nothing else is.
         remarks = _stripped(part.before) == _stripped(part.after)
         for line in visible(part.text).removesuffix("\n").split("\n"):
             if remarks or not line.startswith("\\"):
-                shown = self._cropped(line) if cropped else line
-                self._print(shown, color=_DIFF_STYLES.get(line[:1]))
+                for piece in self._pieces(line):
+                    self._print(piece, color=_DIFF_STYLES.get(line[:1]))
 
-    def _cropped(self, line: str) -> str:
-        width = _columns()
-        fits = not self._terminal or len(line) <= width
-        return line if fits else f"{line[: max(0, width - 3)]}..."
+    def _pieces(self, line: str) -> list[str]:
+        """Return a line of a diff as it is, or on a narrow terminal in pieces that fit."""
+        if not self._terminal or len(line) <= _columns():
+            return [line]
+        first, *more = self._wrapped(line[1:], len(_INDENT))
+        return [line[:1] + first, *(f"{_INDENT}{piece}" for piece in more)]
 
     def _wrapped(self, text: str, indent: int) -> list[str]:
         if not self._terminal:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,38 +15,67 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from promptgraft.cli.progress import RunState, plan_lines
-from promptgraft.cli.text import score, visible_line
-from promptgraft.clock import Clock, SystemClock
+from promptgraft.cli.progress import Progress
+from promptgraft.cli.run_state import RunState
+from promptgraft.cli.sentences import brief, doing, waiting, warnings
+from promptgraft.cli.text import (
+    counted,
+    difference,
+    dollars,
+    duration,
+    score,
+    short_count,
+    visible_line,
+)
+from promptgraft.clock import Clock
+from promptgraft.runs.event_lines import Line
 
 _WIDEST = 76
 _SECONDS_BETWEEN_FRAMES = 0.1
+_SECONDS_BETWEEN_TICKS = 0.5
+_ROWS = 7
+_FRAME = 2
+_MOST_EVENTS = 4
 
 
-class PanelProgress:
-    """Redraws a panel on standard error, at most ten times a second.
+class PanelProgress(Progress):
+    """Redraws a panel of fixed height on standard error, at most ten times a second.
 
-    It leaves nothing behind but the plan of the run.
+    It leaves nothing behind but the warnings of the run's plan.
 
     Args:
         state: what is shown.
         console: where it is drawn.
         clock: decides when to redraw, and the time that is shown.
+        tick: seconds between two redraws while nothing happens, so that the time goes on; None
+            for none.
     """
 
     def __init__(
-        self, state: RunState, *, console: Console | None = None, clock: Clock | None = None
+        self,
+        state: RunState,
+        *,
+        console: Console | None = None,
+        clock: Clock | None = None,
+        tick: float | None = _SECONDS_BETWEEN_TICKS,
     ) -> None:
+        super().__init__(clock, every=0)
         self._state = state
         self._console = console or Console(stderr=True, highlight=False, emoji=False)
-        self._clock = clock or SystemClock()
-        self._started = self._drawn = self._clock.monotonic()
-        # Redrawn by hand: a thread of its own would compete with the run for every frame.
+        self._drawn = self._clock.monotonic()
+        self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
+        self._tick = tick
+        self._stopping = threading.Event()
+        self._gone = False
+        self._ticker = threading.Thread(target=self._tick_on, daemon=True)
+        # Redrawn by hand, so that events and ticks together stay below ten frames a second.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._write(self._live.start)
         self._draw()
+        if self._tick is not None:
+            self._ticker.start()
         return self
 
     def __exit__(
@@ -52,34 +84,64 @@ class PanelProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        self._stopping.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        self._write(self._live.stop)
 
-    def on_event(self, event: object) -> None:
-        self._state.update(event)
-        if lines := plan_lines(event):
-            self._console.print(Text("\n".join(map(visible_line, lines))))
+    def on_line(self, line: Line) -> None:
+        with self._lock:
+            self._state.fold(line)
+            if said := brief(line, self._state):
+                self._last.append(said)
+            if told := warnings(line):
+                text = Text("\n".join(map(visible_line, told)))
+                self._write(lambda: self._console.print(text))
+            self._draw_now_and_then()
+
+    def say(self, what: str) -> None:
+        with self._lock:
+            self._last.append(what)
+            self._draw()
+
+    def _tick_on(self) -> None:
+        while not self._stopping.wait(self._tick):
+            with self._lock:
+                self._draw_now_and_then()
+
+    def _draw_now_and_then(self) -> None:
         if self._clock.monotonic() - self._drawn >= _SECONDS_BETWEEN_FRAMES:
             self._draw()
 
-    def say(self, what: str) -> None:
-        self._state.last = what
-        self._draw()
-
     def _draw(self) -> None:
         self._drawn = self._clock.monotonic()
-        self._live.update(self._render(), refresh=True)
+        self._write(lambda: self._live.update(self._render(), refresh=True))
+
+    def _write(self, act: Callable[[], None]) -> None:
+        """Write to the terminal unless it has gone; the run itself goes on."""
+        if self._gone:
+            return
+        try:
+            act()
+        except (OSError, SystemExit):  # rich ends the program over a closed pipe
+            self._gone = True
 
     def _render(self) -> RenderableType:
-        state = self._state
         rows = Table.grid(padding=(0, 2), expand=True)
         rows.add_column(style="dim", no_wrap=True)
         rows.add_column(ratio=1, no_wrap=True, overflow="crop")
-        seconds = int(self._drawn - self._started)
-        rows.add_row("step", _text(f"{state.step} after {seconds} s"))
+        state = self._state
+        rows.add_row("now", _text(doing(state), "bold"))
+        rows.add_row("D_pareto", self._scores())
         rows.add_row("rollouts", self._bar())
-        rows.add_row("D_pareto", _text(self._scores()))
-        rows.add_row("mutations", _text(f"{state.accepted} accepted, {state.rejected} rejected"))
-        rows.add_row("last", _text(state.last))
+        rows.add_row("used", _text(_used(state)))
+        rows.add_row("time", _text(self._time()))
+        rows.add_row("proposals", _text(_proposals(state)))
+        rows.add_row("waiting", self._waiting())
+        room = self._console.height - _ROWS - _FRAME - 1
+        last = list(self._last)[-max(1, min(room, _MOST_EVENTS)) :]
+        for at in range(max(1, min(room, _MOST_EVENTS))):
+            rows.add_row("last" if not at else "", _text(last[at] if at < len(last) else ""))
         # Beside the panel the terminal writes `^C`; in a line of its own it would stay.
         width = min(_WIDEST, self._console.width - len("^C "))
         # Cut here, because rich lets a long title break the frame, which takes six columns.
@@ -91,17 +153,65 @@ class PanelProgress:
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
-        bar = ProgressBar(total=max(1, state.budget), completed=state.rollouts)
-        grid.add_row(bar, _text(f"{state.rollouts}/{state.budget}"))
+        bar = ProgressBar(
+            total=max(1, state.budget),
+            completed=state.rollouts,
+            complete_style="cyan",
+            finished_style="cyan",
+        )
+        grid.add_row(bar, _text(f"{state.rollouts:,}/{state.budget:,}"))
         return grid
 
-    def _scores(self) -> str:
+    def _scores(self) -> Text:
         state = self._state
         if state.baseline is None:
-            return "evaluating the baseline"
-        return f"{score(state.baseline)} -> {score(state.best)} ({state.gain})"
+            return _text("not known yet", "dim")
+        gained = difference(state.baseline, state.best)
+        better = state.best is not None and state.best > state.baseline
+        text = _text(f"{score(state.baseline)} -> {score(state.best)} ")
+        return text.append(f"({gained})", "green" if better else "")
+
+    def _time(self) -> str:
+        now = self._clock.now()
+        passed = self._state.elapsed(now)
+        limit = self._state.max_seconds
+        told = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
+        left = self._state.left(now)
+        if left is None or (limit is not None and left > limit - passed):
+            return told
+        return f"{told}, at most about {_roughly(left)} left"
+
+    def _waiting(self) -> Text:
+        wait, now = self._state.wait, self._clock.now()
+        if wait is None or not wait.lasts(now):
+            return _text("for answers" if self._state.position else "", "dim")
+        seconds = wait.seconds
+        if seconds is not None:
+            seconds -= (now - wait.since).total_seconds()
+        told = waiting(wait.model, seconds, wait.reason).removeprefix("waiting ")
+        return _text(told, "yellow")
 
 
-def _text(text: str) -> Text:
+def _used(state: RunState) -> str:
+    money, tokens = dollars(state.cost), short_count(state.tokens)
+    if state.max_cost is not None:
+        money += f" of {dollars(state.max_cost)}"
+    if state.max_tokens is not None:
+        tokens += f" of {short_count(state.max_tokens)}"
+    return f"{money}, {tokens} tokens"
+
+
+def _proposals(state: RunState) -> str:
+    merged = f", {counted(state.merged, 'merge')}" if state.merged else ""
+    return f"{state.accepted} accepted, {state.rejected} rejected{merged}"
+
+
+def _roughly(seconds: float) -> str:
+    """Round up, so that the figure does not flicker."""
+    step = 60 if seconds > 120 else 10
+    return duration((int(seconds) // step + 1) * step)
+
+
+def _text(text: str, style: str = "") -> Text:
     # A Text is shown as it is; a string would be read as markup.
-    return Text(visible_line(text), no_wrap=True, overflow="crop")
+    return Text(visible_line(text), style, no_wrap=True, overflow="crop")

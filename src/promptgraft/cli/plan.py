@@ -1,4 +1,4 @@
-"""``promptgraft plan``: what a job can use, said without a call."""
+"""``promptgraft plan``: what a run can use, said without a call."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from decimal import Decimal
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.jobs import loaded_job
-from promptgraft.cli.options import examples, job_argument, json_option
+from promptgraft.cli.options import examples, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.runnable import loaded
 from promptgraft.optimizers.gepa import RolePlan, RunPlan
 
 
 @click.command(
     "plan",
-    epilog=examples("promptgraft plan optimize.py:job", "promptgraft plan my_agent.jobs:JOB"),
+    epilog=examples(
+        "promptgraft plan",
+        "promptgraft plan optimize.py:job",
+        "promptgraft plan my_agent.jobs:JOB",
+    ),
 )
-@job_argument
+@click.argument("target", metavar="[PROMPT|JOB]", required=False)
+@project_option
 @json_option
-def command(job: str, *, as_json: bool) -> ExitCode:
-    """Say what a job can use, without a call.
+def command(target: str | None, *, project: str | None, as_json: bool) -> ExitCode:
+    """Say what a run can use, without a call.
 
-    Rollouts, reflections, tokens and money, at most. JOB is `file.py:NAME` or
-    `module:NAME`: an OptimizationJob, or a function without arguments that returns one.
-    Its code is run, but no model is called.
+    Rollouts, reflections, tokens and money, at most. PROMPT is a name in `promptgraft.yaml`;
+    with one prompt it may be left out. JOB is `file.py:NAME` or `module:NAME`: an
+    OptimizationJob, or a function without arguments that returns one. Its code is run, but no
+    model is called.
     """
-    with loaded_job(job) as found:
-        plan = found.plan()
-        descriptor = found.prompt.descriptor
+    with loaded(target, project) as found:
+        plan = found.job.plan()
+        descriptor = found.job.prompt.descriptor
     name = f"{descriptor.ns}/{descriptor.key}"
     if as_json:
         print_json({"prompt": name, **plan.as_json()})

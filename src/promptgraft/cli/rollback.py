@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.named import chosen_store, named_prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
     json_option,
-    prompt_argument,
+    project_option,
     store_option,
     tag_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import find_tag, open_store, revision_json_or_none, short, tag_json
+from promptgraft.cli.stored import find_tag, revision_json_or_none, short, tag_json
 
 
 @click.command(
@@ -24,7 +25,7 @@ from promptgraft.cli.stored import find_tag, open_store, revision_json_or_none, 
         "promptgraft rollback support/triage --to 3f9c",
     ),
 )
-@prompt_argument()
+@named_prompt_argument
 @tag_option
 @click.option(
     "--to",
@@ -32,17 +33,25 @@ from promptgraft.cli.stored import find_tag, open_store, revision_json_or_none, 
     metavar="REV",
     help="The revision, by the first digits of its id; by default the one before.",
 )
+@project_option
 @store_option
 @json_option
 def command(
-    prompt: PromptName, *, tag: str | None, revision: str | None, store: str | None, as_json: bool
+    prompt: PromptName,
+    *,
+    tag: str | None,
+    revision: str | None,
+    project: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> ExitCode:
     """Point a tag at an earlier revision.
 
     Nothing is deleted: `--to` goes forward again just as well. Rolling back the first
-    revision leaves the plain source. PROMPT is `namespace/key`.
+    revision leaves the plain source. PROMPT is `namespace/key`, or
+    a name in `promptgraft.yaml`.
     """
-    found = find_tag(open_store(store), prompt, tag)
+    found = find_tag(chosen_store(store, project), prompt, tag)
     wanted = None if revision is None else found.revision(revision).id
     address = found.address
     reached = found.store.rollback(

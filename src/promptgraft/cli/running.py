@@ -77,19 +77,29 @@ def carry_out(
         return attrs.evolve(job, context=context).run()
 
 
+def went_to_its_end(result: GepaResult) -> bool:
+    """Tell whether a run was not stopped early."""
+    return result.stop_reason in _WENT_TO_ITS_END
+
+
 def exit_code_of_run(result: GepaResult) -> ExitCode:
     """Return the exit code of a command that ends with ``result``."""
-    if result.stop_reason is StopReason.PROVIDER_FAILED:
+    return exit_code_for(result.stop_reason, improved=result.improved)
+
+
+def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
+    """Return the exit code of a command about a run that ended for ``stop_reason``."""
+    if stop_reason == StopReason.PROVIDER_FAILED:
         return ExitCode.PROVIDER_FAILED
-    if result.stop_reason not in _WENT_TO_ITS_END:
+    if stop_reason not in _WENT_TO_ITS_END:
         return ExitCode.STOPPED_EARLY
-    return ExitCode.OK if result.improved else ExitCode.NOT_IMPROVED
+    return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
 
 
 def complaint(result: GepaResult) -> str:
     """Return what is to be said on standard error of a run; empty for one that went to its end."""
     if result.stop_reason is StopReason.PROVIDER_FAILED:
         return f"the provider failed: {result.stop_detail}"
-    if result.stop_reason not in _WENT_TO_ITS_END:
+    if not went_to_its_end(result):
         return f"stopped early: {result.stop_detail}"
     return ""

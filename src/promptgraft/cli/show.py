@@ -1,36 +1,31 @@
-"""``promptgraft show``: what a local store holds."""
+"""``promptgraft show``: what a run directory or a local store holds."""
 
 from __future__ import annotations
 
-from itertools import groupby
+import re
 
 import click
 
-from promptgraft.cli.entry import entry_json, print_entry, shown_entries
 from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.named import chosen_store, in_project, read_prompt
 from promptgraft.cli.options import (
     PromptName,
+    at_least,
     examples,
     json_option,
-    prompt_argument,
+    project_option,
+    runs_option,
     store_option,
     tag_option,
     template_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import (
-    StoredTag,
-    fields_of,
-    find_tag,
-    find_tags,
-    open_store,
-    revision_json,
-    short,
-    tag_json,
-)
-from promptgraft.cli.text import counted, moment
-from promptgraft.errors import ConfigError
-from promptgraft.overrides import LocalPromptOverridesStore, PromptDescriptor
+from promptgraft.cli.show_store import show_prompt, show_store
+from promptgraft.cli.stored import find_tag
+from promptgraft.overrides import LocalPromptOverridesStore
+
+RUN_NAME = re.compile(r"\d|latest$")
+"""How the id of a run begins, and no prompt without a namespace."""
 
 
 @click.command(
@@ -39,106 +34,129 @@ from promptgraft.overrides import LocalPromptOverridesStore, PromptDescriptor
         "promptgraft show",
         "promptgraft show support/triage",
         "promptgraft show support/triage --template app.py:TRIAGE",
+        "promptgraft show latest",
+        "promptgraft show 20260131-1204 --candidate 3",
+        "promptgraft show latest --case t-17 --candidate 3",
     ),
 )
-@prompt_argument(required=False)
+@click.argument("what", metavar="[PROMPT|RUN]", required=False)
 @tag_option
 @template_option
 @store_option
+@click.option(
+    "--candidate",
+    metavar="N",
+    callback=at_least(0),
+    help="Of a run: what one candidate says, and what it changes.",
+)
+@click.option("--rejected", is_flag=True, help="Of a run: every refused proposal, with its reason.")
+@click.option(
+    "--case", metavar="ID", help="Of a run: what was answered to one case, and what was said of it."
+)
+@project_option
+@runs_option
 @json_option
+@click.pass_context
 def command(
-    prompt: PromptName | None,
+    context: click.Context,
     *,
+    what: str | None,
     tag: str | None,
     template: str | None,
     store: str | None,
+    candidate: int | None,
+    rejected: bool,
+    case: str | None,
+    project: str | None,
+    runs: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Show the overrides that a store holds.
+    """Show a run, or the overrides that a store holds.
 
-    Without PROMPT it lists prompts and tags; with PROMPT (`namespace/key`) it prints the
-    text of each override, kind by kind. `--template` tells which of them are stale, and why.
+    Without an argument it lists the prompts and tags of the store. PROMPT is `namespace/key`,
+    or a name in `promptgraft.yaml`: it prints the text of each override, kind by kind;
+    `--template` tells which of them are stale, and why. RUN is the id of a run, the start of
+    one, or `latest`: it prints where the run stands and its candidates.
     """
-    opened = open_store(store)
-    if prompt is not None:
-        _show_prompt(find_tag(opened, prompt, tag), template, as_json=as_json)
-    elif template is not None:
-        raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
+    if what is None or "/" in what or (not RUN_NAME.match(what) and in_project(project)):
+        _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
+        found = None if what is None else read_prompt(context, context.command.params[0], what)
+        _show_stored(
+            found, chosen_store(store, project), tag=tag, template=template, as_json=as_json
+        )
+    elif not RUN_NAME.match(what):
+        raise click.BadParameter(
+            f"expected a prompt, `namespace/key`, or a run, its id or `latest`, found {what!r}",
+            context,
+            context.command.params[0],
+        )
     else:
-        _show_store(opened, tag, as_json=as_json)
+        _refuse(context, of="a store", names=("tag", "template", "store"))
+        _show_run(what, (candidate, rejected, case), project=project, runs=runs, as_json=as_json)
     return ExitCode.OK
 
 
-def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
-    tags = find_tags(store, tag)
-    if as_json:
-        print_json(
-            {"store": str(store.root_path), "tags": [_summary_json(found) for found in tags]}
-        )
-        return
+def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if context.params[name]:
+            other = "RUN, an id or `latest`" if of == "a run" else "no RUN"
+            raise click.UsageError(f"--{name} is for what {of} holds; give {other}")
+
+
+def _show_stored(
+    prompt: PromptName | None,
+    store: LocalPromptOverridesStore,
+    *,
+    tag: str | None,
+    template: str | None,
+    as_json: bool,
+) -> None:
+    if prompt is not None:
+        show_prompt(find_tag(store, prompt, tag), template, as_json=as_json)
+    elif template is not None:
+        raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
+    else:
+        show_store(store, tag, as_json=as_json)
+
+
+def _show_run(
+    name: str,
+    wanted: tuple[int | None, bool, str | None],
+    *,
+    project: str | None,
+    runs: str | None,
+    as_json: bool,
+) -> None:
+    from promptgraft.cli import show_run
+    from promptgraft.cli.run_choice import chosen_runs
+    from promptgraft.runs import read_run, transcripts
+
+    candidate, rejected, case = wanted
+    chosen = chosen_runs(runs, project)
+    record = read_run(chosen.find(name))
     screen = Screen()
-    if not tags:
-        where = f" under tag `{tag}`" if tag else ""
-        screen.line(f"no overrides in {store.root_path}{where}; `promptgraft demo` makes some")
-        return
-    screen.line(f"store {store.root_path}", bold=True)
-    for prompt, group in groupby(tags, key=lambda found: found.prompt):
-        screen.line()
-        screen.line(prompt, bold=True)
-        for found in group:
-            screen.line(f"  {found.address.tag}")
-            overrides = counted(len(found.present().override.entries()), "override")
-            when = moment(found.present().time)
-            screen.line(f"    {short(found.current)} of {len(found.history)}, {overrides}, {when}")
-
-
-def _summary_json(found: StoredTag) -> object:
-    return {
-        **tag_json(found),
-        "revisions": len(found.history),
-        "current": revision_json(found.present()),
-        "overrides": len(found.present().override.entries()),
-    }
-
-
-def _source(found: StoredTag, template: str | None) -> PromptDescriptor | None:
-    if template is None:
-        return None
-    from promptgraft.cli.source import load_template
-
-    descriptor = load_template(template).descriptor
-    if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
-        raise ConfigError(
-            f"--template: {template} is prompt `{descriptor.ns}/{descriptor.key}`, "
-            f"not `{found.prompt}`; name the source of that prompt"
+    if rejected and (candidate is not None or case is not None):
+        raise click.UsageError("--rejected goes with neither --candidate nor --case; choose one")
+    found = None if candidate is None else show_run.candidate_of(record, candidate)
+    if case is not None:
+        answers = show_run.checked_case(
+            record, case, transcripts(record.folder, candidate=candidate, case=case)
         )
-    return descriptor
-
-
-def _show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> None:
-    source = _source(found, template)
-    entries = shown_entries(found.present().override, source)
-    if as_json:
-        print_json(
-            {
-                **tag_json(found),
-                "revisions": len(found.history),
-                "current": revision_json(found.present()),
-                "parts": [entry_json(shown) for shown in entries],
-            }
-        )
-        return
-    rows = [
-        ("prompt", found.prompt),
-        ("tag", found.address.tag),
-        *fields_of(found.present()),
-        ("file", str(found.path)),
-    ]
-    if source is not None:
-        applied = sum(shown.skipped is None for shown in entries)
-        rows.append(("applied", f"{applied} of {counted(len(entries), 'override')}"))
-    screen = Screen()
-    screen.fields(rows)
-    for shown in entries:
-        screen.line()
-        print_entry(screen, shown)
+        if as_json:
+            print_json(show_run.transcripts_json(record, answers))
+        else:
+            show_run.show_transcripts(screen, case, answers)
+    elif found is not None:
+        if as_json:
+            print_json(show_run.candidate_json(record, found))
+        else:
+            show_run.show_candidate(screen, record, found)
+    elif rejected:
+        if as_json:
+            print_json(show_run.rejections_json(record))
+        else:
+            show_run.show_rejections(screen, record)
+    elif as_json:
+        print_json(show_run.overview_json(record))
+    else:
+        show_run.show_overview(screen, record, chosen)

@@ -103,8 +103,12 @@ def override_file(store: LocalPromptOverridesStore, address: OverrideAddress) ->
     return store.root_path / FOLDER / address.ns / address.prompt_key / f"{address.tag}.json"
 
 
-def find_tag(store: LocalPromptOverridesStore, name: PromptName, tag: str | None) -> StoredTag:
+def find_tag(
+    store: LocalPromptOverridesStore, name: PromptName, tag: str | None, *, option: str = "--tag"
+) -> StoredTag:
     """Return the tag that is meant: ``tag``, or else the only one, or else ``latest``.
+
+    ``option`` is how the command line names it.
 
     Raises:
         RevisionNotFoundError: the store never held anything there.
@@ -114,7 +118,7 @@ def find_tag(store: LocalPromptOverridesStore, name: PromptName, tag: str | None
     of_prompt = [
         place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
     ]
-    chosen = tag or _only_tag(name, of_prompt)
+    chosen = tag or _only_tag(name, of_prompt, option)
     found = _read_tag(store, OverrideAddress(name.ns, name.key, chosen))
     if found.history:
         return found
@@ -150,12 +154,12 @@ def _read_tag(store: LocalPromptOverridesStore, address: OverrideAddress) -> Sto
     )
 
 
-def _only_tag(name: PromptName, tags: Sequence[str]) -> str:
+def _only_tag(name: PromptName, tags: Sequence[str], option: str) -> str:
     if len(tags) == 1:
         return tags[0]
     if not tags or DEFAULT_TAG in tags:
         return DEFAULT_TAG
-    raise ConfigError(f"prompt `{name}` has the tags {listed(tags)}; choose one with --tag")
+    raise ConfigError(f"prompt `{name}` has the tags {listed(tags)}; choose one with {option}")
 
 
 def short(revision: Revision | None) -> str:

@@ -12,6 +12,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregation import Aggregation, WeightedMean
 from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
 from promptgraft.evals.types import Metric, Verdict
+from promptgraft.notebook import Card, Shown
 from promptgraft.serde import Json, unstructure
 
 
@@ -70,7 +71,7 @@ class MetricSummary:
 
 
 @attrs.frozen(kw_only=True)
-class EvaluationReport:
+class EvaluationReport(Shown):
     """What an evaluation came to. Unscored cases are in no mean and in no rate.
 
     Attributes:
@@ -97,6 +98,17 @@ class EvaluationReport:
     def to_json(self) -> Json:
         """Return the report as plain data."""
         return {"version": 1, **_members(unstructure(self))}
+
+    def __repr__(self) -> str:
+        return (
+            f"<EvaluationReport {len(self.cases)} cases: {self.passed} passed, "
+            f"{self.failed} failed, {len(self.crashed)} crashed, {len(self.unscored)} unscored>"
+        )
+
+    def _card(self) -> Card:
+        from promptgraft.evals.cards import report_card
+
+        return report_card(self)
 
 
 def _members(plain: Json) -> dict[str, Json]:

@@ -13,6 +13,7 @@ from promptgraft.evals.loading import CaseReader, format_of, rows_of
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.reading import Row
 from promptgraft.evals.types import Case
+from promptgraft.notebook import Card, Shown
 from promptgraft.serde import unstructure
 
 
@@ -30,7 +31,7 @@ class Source:
 
 
 @attrs.frozen
-class Dataset:
+class Dataset(Shown):
     """Cases in order.
 
     Made by :meth:`load` and :meth:`of`, parted by ``promptgraft.evals.Splits``.
@@ -135,6 +136,11 @@ class Dataset:
             DataFormatError: there is none.
         """
         return Dataset(tuple(case for case in self.cases if case.id in ids), name)
+
+    def _card(self) -> Card:
+        from promptgraft.evals.cards import dataset_card
+
+        return dataset_card(self)
 
 
 def source_of(path: Path) -> Source:

@@ -17,6 +17,7 @@ from promptgraft.evals.binding import ParamsOf, bind_cases
 from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
 from promptgraft.evals.repeats import CaseRepeats, Spread, Varies, case_repeats, spread_of_runs
 from promptgraft.evals.types import Case, Metric
+from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -25,7 +26,7 @@ from promptgraft.serde import shown
 
 
 @attrs.frozen(kw_only=True)
-class Evaluation:
+class Evaluation(Shown):
     """What an evaluation found.
 
     Attributes:
@@ -47,6 +48,14 @@ class Evaluation:
     def report(self) -> EvaluationReport:
         """The figures of the first run; the whole evaluation when there is no other."""
         return self.runs[0]
+
+    def __repr__(self) -> str:
+        return f"<Evaluation {len(self.runs)} runs, the first: {self.report!r}>"
+
+    def _card(self) -> Card:
+        from promptgraft.evals.cards import evaluation_card
+
+        return evaluation_card(self)
 
 
 def evaluate(

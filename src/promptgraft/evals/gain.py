@@ -16,6 +16,7 @@ from promptgraft.evals.statistics import (
     least_changed,
     paired_test,
 )
+from promptgraft.notebook import Card, Shown
 from promptgraft.serde import shown
 
 
@@ -28,7 +29,7 @@ class Outcome(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Gain:
+class Gain(Shown):
     """What changed between two evaluations of the same cases.
 
     Attributes:
@@ -87,6 +88,14 @@ class Gain:
         if self.low is None or self.high is None:
             return f"no {name}: it takes {least_changed(self.level)} changed cases"
         return f"{name} {self.low:+.3f} to {self.high:+.3f}"
+
+    def __repr__(self) -> str:
+        return f"<Gain {self.verdict}: {self.line()}>"
+
+    def _card(self) -> Card:
+        from promptgraft.evals.cards import gain_card
+
+        return gain_card(self)
 
 
 def gain(

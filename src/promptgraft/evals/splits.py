@@ -14,6 +14,7 @@ from promptgraft.evals.dataset import Dataset, Source, source_of
 from promptgraft.evals.faults import Faults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
+from promptgraft.notebook import Card, Shown
 from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown, unstructure
 
 NAMES = ("train", "validation", "test")
@@ -30,7 +31,7 @@ _EVEN = 0.5
 
 
 @attrs.frozen
-class Splits:
+class Splits(Shown):
     """What a search learns from, what it is steered by, and what it never sees.
 
     Whoever holds a value of this class knows that no case stands in two of the sets.
@@ -150,6 +151,11 @@ class Splits:
                 chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
         return _parted(dataset, chosen, wanted=[n for n, share in borders.items() if share])
+
+    def _card(self) -> Card:
+        from promptgraft.evals.cards import splits_card
+
+        return splits_card(self)
 
 
 def question_digest(case: Case) -> HexDigest:

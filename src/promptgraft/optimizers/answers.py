@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from promptgraft.journal.base import Journal
 from promptgraft.serde import HexDigest, Json
 
+Working = Callable[[str, int, int], None]
+"""Is told where answers are waited for: position, how many are there, how many are wanted."""
+
 _FAULT = "fault"
 _SPENT = "spent"
+
+
+def untold(position: str, done: int, total: int) -> None:
+    """Tell nobody where answers are waited for."""
+    del position, done, total
 
 
 class Answers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -14,15 +13,14 @@ from promptgraft.evals.aggregate import CaseOutcome, judged
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.digests import metrics_identity
 from promptgraft.evals.feedback import feedback_text
 from promptgraft.evals.metrics.base import check_cases, check_metrics, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.optimizers.types import GepaExample, RolloutFeedback
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import digest_text, shown
-
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+from promptgraft.serde import shown
 
 
 def examples_from(
@@ -98,9 +96,7 @@ class MetricFeedback:
     @property
     def identity(self) -> str:
         """What a run's fingerprint says: a digest of the metrics with their options."""
-        told = _ADDRESS.sub("", repr((self.metrics, self.aggregation)))
-        names = ",".join(metric.name for metric in self.metrics)
-        return f"metrics {names} {digest_text(told)[:16]}"
+        return metrics_identity(self.metrics, self.aggregation)
 
     def __call__(
         self,

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 import attrs
 
 from promptgraft.errors import JournalCorruptError, PromptgraftError
-from promptgraft.optimizers.answers import Answers
+from promptgraft.optimizers.answers import Answers, Working, untold
 from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
@@ -47,6 +47,7 @@ class RolloutRunner:
         executor: None makes the rollouts in turn.
         deadline: handed to each rollout.
         example_digests: SHA-256 of each example, by id.
+        working: is told when rollouts are waited for, and as they arrive.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class RolloutRunner:
         executor: Executor | None,
         deadline: Deadline | None,
         example_digests: Mapping[str, HexDigest],
+        working: Working = untold,
     ) -> None:
         self._rollout = rollout
         self._answers = answers
@@ -65,6 +67,7 @@ class RolloutRunner:
         self._executor = executor
         self._deadline = deadline
         self._example_digests = example_digests
+        self._working = working
 
     def run(
         self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
@@ -77,6 +80,7 @@ class RolloutRunner:
         """
         self._answers.accept_faults()
         batch = _Batch(
+            position=position,
             candidate=candidate,
             examples=examples,
             keys=tuple(f"{position}/{index}" for index in range(len(examples))),
@@ -87,6 +91,8 @@ class RolloutRunner:
             records=[None] * len(examples),
         )
         missing = [index for index in range(len(examples)) if not self._recall(batch, index)]
+        if missing:
+            self._tell(batch)
         if self._executor is None:
             self._run_in_turn(batch, missing)
         elif missing:
@@ -103,7 +109,7 @@ class RolloutRunner:
         record = record_from_json(answer, key)
         self._ledger.rollouts += 1
         self._ledger.replay(record.spent)
-        batch.records[index] = record
+        batch.put(index, record)
         return True
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
@@ -116,7 +122,11 @@ class RolloutRunner:
             self._answers.record(key, digest, "rollout", record_to_json(record))
             self._ledger.count(record.spent)
         self._ledger.rollouts += 1
-        batch.records[index] = record
+        batch.put(index, record)
+        self._tell(batch)
+
+    def _tell(self, batch: _Batch) -> None:
+        self._working(batch.position, batch.done, len(batch.records))
 
     def _spend(self, batch: _Batch, index: int, spent: tuple[Spending, ...]) -> None:
         """Count calls that no answer came of: they were paid for, and are made again."""
@@ -171,20 +181,26 @@ def _cancel(futures: Mapping[Future[RolloutRecord], int]) -> None:
         future.cancel()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class _Batch:
+    position: str
     candidate: Candidate
     examples: Sequence[GepaExample]
     keys: tuple[str, ...]
     digests: tuple[HexDigest, ...]
     records: list[RolloutRecord | None]
+    done: int = 0
+
+    def put(self, index: int, record: RolloutRecord) -> None:
+        self.records[index] = record
+        self.done += 1
 
     def complete(self) -> tuple[RolloutRecord, ...]:
         return tuple(record for record in self.records if record is not None)
 
     @property
     def is_complete(self) -> bool:
-        return None not in self.records
+        return self.done == len(self.records)
 
 
 def record_to_json(record: RolloutRecord) -> Json:

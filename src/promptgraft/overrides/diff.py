@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -13,6 +13,7 @@ from promptgraft.overrides.readable import KIND_NAMES, in_order, show_entry, sho
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.sources import example_entry, source_entries
 from promptgraft.overrides.types import PromptLike, PromptOverride, SkipReason
+from promptgraft.serde import Json
 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"
 
@@ -89,6 +90,30 @@ def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartD
         for entry in in_order({**older, **newer}.values())
         if older.get(entry.part) != newer.get(entry.part)
     )
+
+
+def part_json(kind: str, part: str, *, checked: bool, reason: SkipReason | None) -> dict[str, Json]:
+    """Return the keys that every document has for a part."""
+    applied = "applied" if reason is None else "skipped"
+    return {
+        "kind": kind,
+        "part": part,
+        "status": applied if checked else None,
+        "reason": None if reason is None else str(reason),
+    }
+
+
+def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
+    """Return differences for machines; ``checked`` when they are differences from a source."""
+    return [
+        {
+            **part_json(part.kind, part.part, checked=checked, reason=part.state),
+            "before": part.before,
+            "after": part.after,
+            "diff": part.text,
+        }
+        for part in parts
+    ]
 
 
 def _source_text(prompt: PromptLike, entry: Entry) -> str | None:

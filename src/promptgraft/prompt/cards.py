@@ -7,6 +7,7 @@ from typing import Any
 
 from promptgraft.notebook import Card, LongText, Table
 from promptgraft.overrides.entries import show_path
+from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -71,7 +72,7 @@ def rendered_card(rendered: RenderedPrompt[Any]) -> Card:
                 _names([f"{found.part} ({found.reason})" for found in rendered.skipped]),
             ),
         ),
-        blocks=(LongText(title="text", text=rendered.text),),
+        blocks=(LongText(title="text", text=rendered.text, is_open=True),),
     )
 
 
@@ -80,4 +81,8 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _kind(output_type: Any) -> str:
-    return "text" if output_type in (None, str) else getattr(output_type, "__name__", "a choice")
+    if output_type is None or output_type is str:
+        return "text"
+    if options := options_of(output_type):
+        return f"one of {', '.join(options)}"
+    return str(output_type.__name__)

@@ -18,7 +18,14 @@ from promptgraft.overrides.parts import (
     WorkedExample,
     one_line,
 )
-from promptgraft.prompt.fields import FieldInfo, classes_in, fields_of, options_of, options_within
+from promptgraft.prompt.fields import (
+    Described,
+    FieldInfo,
+    classes_in,
+    fields_of,
+    options_of,
+    options_within,
+)
 from promptgraft.prompt.schema import bare_schema, type_name
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
@@ -29,7 +36,9 @@ AnyTool = Tool[Any, Any]
 Walked = Sequence[tuple[SectionPath, MarkdownSection]]
 
 
-def describe_template(ns: str, key: str, walked: Walked, output_type: Any) -> PromptDescriptor:
+def describe_template(
+    ns: str, key: str, walked: Walked, output_type: Any, *, choice: Described
+) -> PromptDescriptor:
     """Return the descriptor of a template, checking its tools and examples on the way.
 
     Raises:
@@ -55,7 +64,7 @@ def describe_template(ns: str, key: str, walked: Walked, output_type: Any) -> Pr
             for example in section.examples
         ),
         containers=tuple(_container(path, section) for path, section in containers),
-        output_fields=_output_fields(output_type),
+        output_fields=_output_fields(output_type, choice),
         output_type=output_type,
         interface_hash=_interface(tools, output_type, where) if containers else NO_INTERFACE,
     )
@@ -128,11 +137,18 @@ def _container(path: SectionPath, section: TaskExamplesSection) -> ContainerDesc
     )
 
 
-def _output_fields(output_type: Any) -> tuple[OutputFieldDescriptor, ...]:
+def _output_fields(output_type: Any, choice: Described) -> tuple[OutputFieldDescriptor, ...]:
     if output_type is None or output_type is str:
         return ()
     if options := options_of(output_type):
-        return (OutputFieldDescriptor(field=type_name(output_type), options=options),)
+        return (
+            OutputFieldDescriptor(
+                field=type_name(output_type),
+                description=choice.description,
+                options=options,
+                values=choice.values,
+            ),
+        )
     return tuple(
         _output_field(field, fields_of(owner))
         for owner in classes_in(output_type)

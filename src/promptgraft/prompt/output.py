@@ -45,6 +45,28 @@ def check_output_type(output_type: Any, where: str) -> None:
     )
 
 
+def check_choice(said: Described, output_type: Any, where: str) -> None:
+    """Refuse what is said of a choice where there is none, or of an option that it lacks.
+
+    Raises:
+        PromptDefinitionError: naming what does not fit.
+    """
+    if said == Described():
+        return
+    options = choices_of(output_type)
+    if options is None or said.aliases:
+        raise PromptDefinitionError(
+            f"{where}: choice: only an answer that is a choice is described by it, and a choice "
+            "has no aliases; describe the fields of a class with annotations"
+        )
+    for option in said.values:
+        if option not in options:
+            raise PromptDefinitionError(
+                f"{where}: choice: there is no option {shown(option)}; options: "
+                + ", ".join(options)
+            )
+
+
 def choices_of(output_type: Any) -> tuple[str, ...] | None:
     """Return the answers that a choice allows, in order; None for other types."""
     return options_of(output_type) or None

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
@@ -40,7 +41,7 @@ class RenderedSection:
 
     Attributes:
         path: where it stands.
-        title: its heading.
+        title: its heading; empty for a section without one.
         segments: its text without the heading and without its children.
         overridden: whether the text is an override.
         summarized: whether the text is the summary.
@@ -59,7 +60,9 @@ class RenderedSection:
 
     @property
     def heading(self) -> str:
-        """The heading as a Markdown line."""
+        """The heading as a Markdown line; nothing for a section without a title."""
+        if not self.title:
+            return ""
         return f"{'#' * min(1 + len(self.path), _DEEPEST_HEADING)} {self.title}"
 
 
@@ -92,7 +95,7 @@ class RenderedTool:
 
 
 @attrs.frozen(kw_only=True)
-class RenderedPrompt(Generic[OutputT_co]):
+class RenderedPrompt(Shown, Generic[OutputT_co]):
     """What a model receives, and which overrides made it so.
 
     Attributes:
@@ -101,7 +104,8 @@ class RenderedPrompt(Generic[OutputT_co]):
         sections: the sections in reading order.
         tools: the tools that may be called.
         output_type: what the answer is parsed into; None for text.
-        described: what is said of the answer's fields by key, where overrides changed it.
+        described: what is said of the answer's fields by key, where overrides changed it, and
+            what is said of a choice.
         applied: overrides that replaced their source.
         skipped: overrides that are kept but were not applied, and why.
         text: all sections as one Markdown text.
@@ -118,11 +122,9 @@ class RenderedPrompt(Generic[OutputT_co]):
     text: str = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        blocks = []
+        blocks: list[str] = []
         for section in self.sections:
-            blocks.append(section.heading)
-            if body := section.text.strip("\n"):
-                blocks.append(body)
+            blocks.extend(filter(None, (section.heading, section.text.strip("\n"))))
         object.__setattr__(self, "text", "\n\n".join(blocks))
 
     @property
@@ -139,6 +141,14 @@ class RenderedPrompt(Generic[OutputT_co]):
             OutputError: the text does not fit.
         """
         return parse_output(self.output_type, text, self.described)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _card(self) -> Card:
+        from promptgraft.prompt.cards import rendered_card
+
+        return rendered_card(self)
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ class Settled:
 
     Attributes:
         resolution: what applies, and what is skipped.
-        said: what is said of the answer's fields, where overrides changed it.
+        said: what is said of the answer's fields, where overrides changed it, and of a choice.
         tools: the tools by name.
         examples: the task examples by the section that holds them.
         owners: each override that may be shown, with the section or tool that shows it; None
@@ -208,9 +208,17 @@ def _with_calls(section: RenderedSection, tools: Sequence[RenderedTool]) -> Rend
     ]
     if not blocks:
         return section
-    gap = "\n\n" if section.text else ""
-    segment = Segment(gap + "\n\n".join(blocks))
-    return attrs.evolve(section, segments=(*section.segments, segment))
+    before = _without_last_breaks(section.segments)
+    segment = Segment(("\n\n" if before else "") + "\n\n".join(blocks))
+    return attrs.evolve(section, segments=(*before, segment))
+
+
+def _without_last_breaks(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Return segments without the line breaks at their end."""
+    for at in range(len(segments) - 1, -1, -1):
+        if text := segments[at].text.rstrip("\n"):
+            return (*segments[:at], attrs.evolve(segments[at], text=text))
+    return ()
 
 
 def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:

@@ -40,7 +40,7 @@ class MarkdownSection:
     """A headed piece of a prompt.
 
     Attributes:
-        title: the heading.
+        title: the heading; empty for none.
         key: identifier of the section among its siblings.
         template: the text, with placeholders in the chosen syntax.
         syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"jinja"`` for Jinja2

@@ -67,6 +67,11 @@ class Source:
         """The template in the language of override bodies."""
         return write_body(self.pieces, self.syntax, frozenset(self.placeholders))
 
+    @property
+    def blocks(self) -> tuple[tuple[str | None, str], ...]:
+        """Name and Jinja source of each opaque slot, in order; definitions have no name."""
+        return self._blocks.blocks if self._blocks else ()
+
     def parse(self, body: str) -> tuple[Piece, ...]:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))

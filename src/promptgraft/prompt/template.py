@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import UnknownPartError
+from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.resolution import resolve_override
@@ -15,7 +16,8 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.overrides.validation import check_key, check_ns, check_tag
 from promptgraft.prompt.binding import Bindings, values_of
 from promptgraft.prompt.describing import Walked, describe_template
-from promptgraft.prompt.output import check_output_type
+from promptgraft.prompt.fields import Described
+from promptgraft.prompt.output import check_choice, check_output_type
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.rendering import Settled, render_prompt, settle
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
@@ -54,7 +56,7 @@ class _RecentlySettled:
 
 
 @attrs.frozen(kw_only=True)
-class PromptTemplate(Generic[OutputT_co]):
+class PromptTemplate(Shown, Generic[OutputT_co]):
     """The source of a prompt: what people write and review, and nobody else changes.
 
     Attributes:
@@ -64,11 +66,14 @@ class PromptTemplate(Generic[OutputT_co]):
         sections: its sections in reading order.
         output_type: what an answer is parsed into: None or ``str`` for text, an ``Enum`` or
             ``Literal`` of strings for a choice, an attrs class or dataclass for an object.
+        choice: what is said of an answer that is a choice, and of its options; the fields of
+            a class say it themselves.
         descriptor: identity and content hashes, computed once.
 
     Raises:
         InvalidIdentifierError: ``ns`` or ``key`` is no identifier.
-        PromptDefinitionError: siblings share a key, or ``output_type`` cannot be parsed into.
+        PromptDefinitionError: siblings share a key, ``output_type`` cannot be parsed into, or
+            ``choice`` does not fit it.
     """
 
     ns: str
@@ -76,6 +81,7 @@ class PromptTemplate(Generic[OutputT_co]):
     name: str | None = None
     sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     output_type: type[OutputT_co] | None = None
+    choice: Described = attrs.field(factory=Described)
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
     _walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
@@ -90,8 +96,11 @@ class PromptTemplate(Generic[OutputT_co]):
         where = f"prompt `{self.ns}/{self.key}`"
         check_siblings(self.sections, where)
         check_output_type(self.output_type, where)
+        check_choice(self.choice, self.output_type, where)
         walked = tuple(walk(self.sections))
-        descriptor = describe_template(self.ns, self.key, walked, self.output_type)
+        descriptor = describe_template(
+            self.ns, self.key, walked, self.output_type, choice=self.choice
+        )
         object.__setattr__(self, "_walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
 
@@ -127,9 +136,14 @@ class PromptTemplate(Generic[OutputT_co]):
         """
         return self.section(path).source.body
 
+    def _card(self) -> Card:
+        from promptgraft.prompt.cards import template_card
+
+        return template_card(self)
+
 
 @attrs.frozen
-class Prompt(Generic[OutputT_co]):
+class Prompt(Shown, Generic[OutputT_co]):
     """A template with parameters, seen through a store of overrides. Immutable.
 
     Attributes:
@@ -191,3 +205,8 @@ class Prompt(Generic[OutputT_co]):
         if session is not None:
             session.dispatch(PromptRendered(rendered))
         return rendered
+
+    def _card(self) -> Card:
+        from promptgraft.prompt.cards import prompt_card
+
+        return prompt_card(self)

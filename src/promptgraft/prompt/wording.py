@@ -29,8 +29,15 @@ _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[
 
 
 def said_of_output(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> Said:
-    """Return what overrides say of the answer's fields; those without an override are left out."""
-    said: dict[str, Described] = {}
+    """Return what overrides say of the answer's fields, and what source or override of a choice.
+
+    Fields of classes without an override are left out: their annotations say it.
+    """
+    said = {
+        field.field: Described(field.description, values=field.values)
+        for field in descriptor.output_fields
+        if not field.name and (field.description or field.values)
+    }
     for key, override in fresh.output_overrides.items() if fresh else ():
         field = descriptor.output_field(key)
         if field is not None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.cli.source import example_folder, load_file
+from promptgraft.cli.source import example_folder
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.types import FeedbackFn, GepaExample
 from promptgraft.overrides.entries import SectionPath
+from promptgraft.project.python_source import load_file
 from promptgraft.prompt import PromptTemplate
 
 NAME = "triage"

@@ -5,46 +5,44 @@ from __future__ import annotations
 import shlex
 
 from promptgraft.cli.demo.run import DemoOutcome
-from promptgraft.cli.diff import parts_json, print_parts
 from promptgraft.cli.entry import ShownEntry, entry_json, shown_entries
 from promptgraft.cli.figures import (
+    FIELD,
     Scores,
     figures_json,
     pareto_scores,
+    print_changed,
     print_figures,
+    print_next,
     print_scores,
+    print_verdict,
     scores_json,
 )
 from promptgraft.cli.output import Screen
+from promptgraft.cli.run_choice import relative
 from promptgraft.cli.running import MODEL
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.cli.text import counted
+from promptgraft.overrides.diff import parts_json
 
 
 def print_report(screen: Screen, outcome: DemoOutcome) -> None:
     """Print the outcome for people."""
     result = outcome.result
-    verdict = "improved" if result.improved else "not improved"
-    screen.line(f"{_prompt(outcome)}: {verdict}", bold=True)
+    print_verdict(screen, _prompt(outcome), result)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.settings.seed}")
-    print_parts(screen, outcome.parts, cropped=True)
     screen.line()
+    unseen = f"{counted(len(outcome.example.held_out), 'ticket')}, never seen"
+    searched = counted(len(result.pareto_ids), "ticket")
     print_scores(
         screen,
         [
-            (
-                "D_pareto",
-                pareto_scores(result),
-                f"{counted(len(result.pareto_ids), 'ticket')}, searched on",
-            ),
-            (
-                "held-out",
-                _held_out(outcome),
-                f"{counted(len(outcome.example.held_out), 'ticket')}, never seen",
-            ),
+            ("held out", _held_out(outcome), unseen),
+            ("D_pareto", pareto_scores(result), searched),
         ],
     )
     screen.line()
+    print_changed(screen, outcome.parts)
     print_figures(screen, result, outcome.config.rollout_budget)
     screen.line()
     _print_kept(screen, outcome)
@@ -57,16 +55,17 @@ def _print_kept(screen: Screen, outcome: DemoOutcome) -> None:
         why = kept.problem or "nothing beat the baseline"
         screen.line(f"not stored under {tag}: {why}")
         return
-    command = f"{_prompt(outcome)} --tag {kept.address.tag}"
+    command = f"promptgraft diff {_prompt(outcome)} --tag {kept.address.tag}"
     if outcome.settings.store is not None:
-        command += f" --store {shlex.quote(str(kept.store.root_path))}"
-    screen.fields([("stored", f"{tag}, {short(kept.revision)}"), ("file", str(kept.path))])
-    screen.line()
-    screen.line("Use it in Python:", bold=True)
-    screen.body("\n".join(use_lines(outcome)))
-    screen.line()
-    screen.line("Look at it, or take it back:", bold=True)
-    screen.body(f"promptgraft show {command}\npromptgraft rollback {command}")
+        command += f" --store {shlex.quote(outcome.settings.store)}"
+    screen.fields(
+        [
+            ("stored", f"{tag}, {short(kept.revision)}"),
+            ("file", str(relative(kept.path))),
+        ],
+        width=FIELD,
+    )
+    print_next(screen, command)
 
 
 def use_lines(outcome: DemoOutcome) -> tuple[str, ...]:

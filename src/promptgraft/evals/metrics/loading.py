@@ -8,10 +8,12 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.faults import Faults
 from promptgraft.evals.metrics.options import Options, Place
 from promptgraft.evals.metrics.registry import METRICS, Registry
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.yaml_text import read_yaml, spelled
 
 _NAMES = ("name", "metric_name", "metricName")
 _TOP = ("metrics", "criteria", "num_runs", "numRuns", "evaluate")
@@ -47,15 +49,17 @@ def load_metric_config(source: Json | Path, *, registry: Registry = METRICS) -> 
     Raises:
         DataFormatError: with every fault of the file, one line each.
     """
-    data = _read(Path(source)) if isinstance(source, (str, Path)) else source
-    place = Place(str(source) if isinstance(source, (str, Path)) else "metrics")
+    if isinstance(source, (str, Path)):
+        data, place = _read(Path(source))
+    else:
+        data, place = source, Place("metrics")
     config = _config(data, place, registry)
     if config is None or place.faults:
         raise DataFormatError("; ".join(place.faults), tuple(place.faults))
     return config
 
 
-def _read(path: Path) -> Json:
+def _read(path: Path) -> tuple[Json, Place]:
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,22 +70,18 @@ def _read(path: Path) -> Json:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if path.suffix.lower() in {".yaml", ".yml"}:
-        return _parse_yaml(text, path)
-    return parse_json(text, where=str(path))
+        return _read_yaml(text, path)
+    return parse_json(text, where=str(path)), Place(str(path))
 
 
-def _parse_yaml(text: str, path: Path) -> Json:
-    import yaml
-
-    try:
-        data: Json = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise DataFormatError(f"{path}{line}: {error.problem}") from None
-    except yaml.YAMLError:
-        raise DataFormatError(f"{path}: not YAML: it holds control characters") from None
-    return data
+def _read_yaml(text: str, path: Path) -> tuple[Json, Place]:
+    faults = Faults(str(path))
+    document = read_yaml(text, faults.add)
+    faults.raise_all()
+    if document is None:
+        return None, Place(str(path))
+    lines = {f"${spelled(at)}": document.line_of(at) for at in document.lines}
+    return document.value, Place(str(path), lines=lines)
 
 
 def _config(data: Json, place: Place, registry: Registry) -> MetricConfig | None:

@@ -22,11 +22,13 @@ class Place:
     Attributes:
         where: the file.
         path: the place, such as ``$.metrics[0].threshold``.
+        lines: the lines of the places of the file, if they are known.
         faults: one line each; shared by all places of the file.
     """
 
     where: str
     path: str = "$"
+    lines: Mapping[str, int] = attrs.field(factory=dict, eq=False, repr=False)
     faults: list[str] = attrs.field(factory=list, eq=False)
 
     def at(self, step: str | int) -> Place:
@@ -36,7 +38,17 @@ class Place:
 
     def fault(self, text: str) -> None:
         """Note that something is wrong here."""
-        self.faults.append(f"{self.where}: {text} @ {self.path}")
+        line = self._line
+        where = f"{self.where}:{line}" if line else self.where
+        self.faults.append(f"{where}: {text} @ {self.path}")
+
+    @property
+    def _line(self) -> int:
+        """The line of the place, or of the nearest one around it; 0 when it is not known."""
+        path = self.path
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.lines.get(path, 0)
 
 
 def read_options(kind: type[T], options: Options, place: Place) -> T | None:

@@ -6,6 +6,7 @@ from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
 from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
+    GepaCandidateScored,
     GepaExampleGenerated,
     GepaMergeAccepted,
     GepaMergeAttempted,
@@ -17,6 +18,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaOptimizationStarted,
     GepaRolloutCompleted,
     GepaStopFileRemoved,
+    GepaWorking,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
 from promptgraft.optimizers.gepa.job import OptimizationJob
@@ -42,6 +44,7 @@ __all__ = [
     "FrontierType",
     "GeneratedTaskExample",
     "GepaCandidateAdded",
+    "GepaCandidateScored",
     "GepaConfig",
     "GepaExample",
     "GepaExampleGenerated",
@@ -57,6 +60,7 @@ __all__ = [
     "GepaResult",
     "GepaRolloutCompleted",
     "GepaStopFileRemoved",
+    "GepaWorking",
     "MinGain",
     "OptimizationJob",
     "Paired",

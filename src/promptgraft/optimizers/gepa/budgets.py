@@ -34,6 +34,11 @@ class Sizes(Protocol):
         ...
 
     @property
+    def least_parent_size(self) -> int:
+        """Rollouts of a parent in a step, at least."""
+        ...
+
+    @property
     def reserved_size(self) -> int:
         """Rollouts that are kept for what follows the search."""
         ...
@@ -110,6 +115,6 @@ def affordable(rollouts: int, sizes: Sizes) -> Affordable:
         accepted += 1
     return Affordable(
         if_accepted=accepted,
-        if_refused=(left - step) // (2 * batch) + 1,
-        steps=(left - step) // batch + 1,
+        if_refused=(left - step) // (sizes.least_parent_size + batch) + 1,
+        steps=(left - step) // sizes.least_parent_size + 1,
     )

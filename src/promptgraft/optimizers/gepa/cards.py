@@ -31,7 +31,10 @@ def result_card(result: GepaResult) -> Card:
         fields=(
             *_held_out(result),
             ("D_pareto", _on_examples(result)),
-            ("changed", ", ".join(entry.part for entry in result.best_override.entries()) or "-"),
+            (
+                "changed",
+                ", ".join(entry.part for entry in result.best_override.entries()) or "nothing",
+            ),
             ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
             ("rejected", _rejected(result)),
             ("used", _used(result)),
@@ -120,15 +123,10 @@ def _ledger(result: GepaResult) -> Table:
 
 def plan_card(plan: RunPlan) -> Card:
     """Return what a plan shows: the most that a run can use, by role, and its warnings."""
-    tokens = "unknown" if plan.tokens is None else f"{plan.tokens:,}"
     return Card(
         title="plan",
         lead=plan.line.removeprefix("plan: "),
-        fields=(
-            ("tokens", f"at most {tokens}"),
-            ("money", f"at most {dollars(plan.cost)}"),
-            *(("warning", warning) for warning in plan.warnings),
-        ),
+        fields=tuple(("warning", warning) for warning in plan.warnings),
         blocks=(
             Table(
                 head=("", "calls", "tokens", "money", "model"),

@@ -24,11 +24,13 @@ class Compared:
         before: the parent's mean on the examples that both have a score for; None without any.
         after: the child's.
         refusal: why the child is not better, with the reason; None when it is.
+        records: the child's rollouts on the minibatch, the latest ones.
     """
 
     before: Score = None
     after: Score = None
     refusal: tuple[RejectionReason, str] | None = None
+    records: tuple[RolloutRecord, ...] = ()
 
 
 class Comparer:
@@ -79,7 +81,7 @@ class Comparer:
                 return Compared(refusal=(RejectionReason.TOO_DEAR, dear))
             compared = self._judge(before, after, minibatch)
             if compared is not None:
-                return compared
+                return attrs.evolve(compared, records=records)
             if repeat == self._policy.max_repeats:
                 return _undecided(before.all, after.all)
             repeat += 1

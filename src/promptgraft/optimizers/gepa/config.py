@@ -21,8 +21,11 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_examples,
     as_frontier,
     as_held_out,
+    as_minibatches,
+    as_module_choice,
     as_names,
     as_pick,
+    as_preset,
     as_rollout_cost,
     as_sections,
     as_stoppers,
@@ -30,8 +33,15 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_task_examples,
     as_thresholds,
     as_weights,
+    by_preset,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.policies import (
+    MinibatchChoice,
+    ModuleChoice,
+    Preset,
+    Validation,
+)
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -71,6 +81,17 @@ class GepaConfig:
             ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
             ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
             words or None.
+        preset: the strategy that the next five settings are taken from where they are not given:
+            ``"paper"`` is the published one.
+        validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
+            drops those that do not keep up with the best one.
+        exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
+            others it is the best candidate.
+        minibatches: ``"random"``, or ``"teaching"``: mostly examples on which the parent has
+            failed before.
+        reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
+            example of each minibatch.
+        module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
@@ -144,6 +165,16 @@ class GepaConfig:
     max_tokens: int | None = None
     timeout: float | None = None
     stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
+    preset: Preset = attrs.field(default=Preset.PAPER, converter=as_preset)
+    validation: Validation = attrs.field(default=by_preset("validation"))
+    exploration: float = attrs.field(default=by_preset("exploration"))
+    minibatches: MinibatchChoice = attrs.field(
+        default=by_preset("minibatches"), converter=as_minibatches
+    )
+    reuse_rollouts: bool = attrs.field(default=by_preset("reuse_rollouts"))
+    module_choice: ModuleChoice = attrs.field(
+        default=by_preset("module_choice"), converter=as_module_choice
+    )
     minibatch_size: int
     pareto_set_size: int
     target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)
@@ -218,6 +249,11 @@ class GepaConfig:
         return self.max_merge_invocations if self.enable_merge else 0
 
     @property
+    def least_parent_size(self) -> int:
+        """Rollouts of a parent in a step, at least."""
+        return 1 if self.reuse_rollouts else self.batch_size
+
+    @property
     def step_size(self) -> int:
         """Rollouts of a step that ends with an accepted candidate."""
         return self.trial_size + self.pareto_set_size
@@ -234,8 +270,9 @@ class GepaConfig:
 
     @property
     def reserved_size(self) -> int:
-        """Rollouts that are kept for what follows a search: confirming and held-out examples."""
-        return self.confirmation_size + 2 * len(self.held_out_examples)
+        """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
+        unseen = 2 * len(self.held_out_examples)
+        return self.validation.finals(self.pareto_set_size) + self.confirmation_size + unseen
 
     @property
     def stop_files(self) -> tuple[Path, ...]:

@@ -11,6 +11,8 @@ from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.budgets import auto_budget
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
+from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.policies import Full, Racing
 from promptgraft.optimizers.types import GepaExample, is_finite
 from promptgraft.overrides.entries import show_path
 from promptgraft.overrides.validation import MAX_BODY_CHARS
@@ -34,6 +36,8 @@ _LEAST = {
     "max_task_examples_per_section": 1,
 }
 
+
+_EXAMPLE_CELLS = {FrontierType.INSTANCE, FrontierType.CARTESIAN}
 
 _TARGETS = (
     "target_section_paths",
@@ -76,7 +80,7 @@ def check_sizes(config: GepaConfig) -> None:
 
 
 def _check_numbers(config: GepaConfig) -> None:
-    for name in ("max_unscored_share", "example_mutation_rate", "perfect_score"):
+    for name in ("max_unscored_share", "example_mutation_rate", "perfect_score", "exploration"):
         value = getattr(config, name)
         usable = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not usable or not is_finite(value):
@@ -86,7 +90,7 @@ def _check_numbers(config: GepaConfig) -> None:
             f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
             f"found {config.max_part_chars}"
         )
-    for name in ("max_unscored_share", "example_mutation_rate"):
+    for name in ("max_unscored_share", "example_mutation_rate", "exploration"):
         share = getattr(config, name)
         if not 0 <= share <= 1:
             raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
@@ -153,7 +157,27 @@ def _check_choices(config: GepaConfig) -> None:
         raise ConfigError(
             f"on_error: expected 'unscored' or 'zero', found {shown(config.on_error)}"
         )
-    for name in ("shuffle_examples", "persist", "enable_merge", "enable_example_generation"):
+    if not isinstance(config.validation, Full | Racing):
+        raise ConfigError(
+            f"validation: expected Full() or Racing(), found {shown(config.validation)}"
+        )
+    if isinstance(config.validation, Racing) and config.pick:
+        raise ConfigError(
+            "pick: expected none with validation=Racing(), which tries few candidates on "
+            "everything; give the same weights as `weights` instead"
+        )
+    if isinstance(config.validation, Racing) and config.frontier_type not in _EXAMPLE_CELLS:
+        raise ConfigError(
+            "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
+            f"'{config.frontier_type}'"
+        )
+    for name in (
+        "shuffle_examples",
+        "persist",
+        "enable_merge",
+        "enable_example_generation",
+        "reuse_rollouts",
+    ):
         value = getattr(config, name)
         if not isinstance(value, bool):
             raise ConfigError(f"{name}: expected True or False, found {shown(value)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import attrs
 
@@ -12,10 +14,18 @@ from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.budgets import Auto
 from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.policies import (
+    STRATEGIES,
+    MinibatchChoice,
+    ModuleChoice,
+    Preset,
+)
 from promptgraft.optimizers.stoppers import Stopper
 from promptgraft.optimizers.types import GepaExample, named_numbers_fault
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.serde import shown
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +99,39 @@ def as_frontier(kind: object) -> FrontierType:
         return FrontierType(kind)
     names = ", ".join(repr(str(known)) for known in FrontierType)
     raise ConfigError(f"frontier_type: expected one of {names}, found {shown(kind)}")
+
+
+def by_preset(name: str) -> Any:
+    """Return a default that is what the field ``preset`` says."""
+
+    def found(config: Any) -> object:
+        part: object = getattr(STRATEGIES[config.preset], name)
+        return part
+
+    return attrs.Factory(found, takes_self=True)
+
+
+def as_preset(name: object) -> Preset:
+    """Return a strategy by its name."""
+    return _one_of(Preset, "preset", name)
+
+
+def as_minibatches(choice: object) -> MinibatchChoice:
+    """Return how minibatches are chosen, by name."""
+    return _one_of(MinibatchChoice, "minibatches", choice)
+
+
+def as_module_choice(choice: object) -> ModuleChoice:
+    """Return how modules are chosen, by name."""
+    return _one_of(ModuleChoice, "module_choice", choice)
+
+
+def _one_of(kind: type[ChoiceT], field: str, name: object) -> ChoiceT:
+    for known in kind:
+        if name == known.value:
+            return known
+    names = " or ".join(repr(known.value) for known in kind)
+    raise ConfigError(f"{field}: expected {names}, found {shown(name)}")
 
 
 def as_weights(weights: Mapping[str, float] | str) -> Mapping[str, float]:

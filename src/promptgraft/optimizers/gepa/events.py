@@ -64,6 +64,32 @@ class GepaStopFileRemoved:
 
 
 @attrs.frozen(kw_only=True)
+class GepaWorking:
+    """A notice: what the run does now, and what it has used so far.
+
+    It is no event: only the bus is told, and how often depends on the machine. What a journal
+    answers is not told.
+
+    Attributes:
+        position: where in the run: ``baseline``, ``step/12/child``, ``step/12/reflect/0``.
+        done: answers that are there.
+        total: answers that are wanted.
+        rollouts: how many the run has used.
+        reflections: how many the run has used.
+        tokens: how many the run has used.
+        cost: US dollars that the run has used; None when a price is not known.
+    """
+
+    position: str
+    done: int
+    total: int
+    rollouts: int
+    reflections: int
+    tokens: int
+    cost: Decimal | None
+
+
+@attrs.frozen(kw_only=True)
 class GepaRolloutCompleted:
     """A rollout was used.
 
@@ -87,7 +113,7 @@ class GepaCandidateAdded:
         candidate: its position.
         value: the candidate.
         texts: its text of each module, as ``GepaOptimizationStarted.texts``.
-        scores: its scores on D_pareto; None for unscored.
+        scores: its scores on D_pareto; None for unscored or not tried.
         objectives: its mean in each objective.
         mean: its mean over the scored examples; None when nothing was scored.
         best: position of the best candidate so far.
@@ -109,6 +135,27 @@ class GepaCandidateAdded:
     reflections: int
     tokens: int
     cost: Decimal | None
+
+
+@attrs.frozen(kw_only=True)
+class GepaCandidateScored:
+    """A member of the pool was tried on more of D_pareto.
+
+    Attributes:
+        step: number of the step.
+        candidate: its position.
+        scores: all its scores on D_pareto; None for unscored or not tried.
+        objectives: its mean in each objective.
+        mean: its mean over the scored examples; None when nothing was scored.
+        best: position of the best candidate so far.
+    """
+
+    step: int
+    candidate: int
+    scores: tuple[Score, ...]
+    objectives: Mapping[str, float]
+    mean: Score
+    best: int
 
 
 @attrs.frozen(kw_only=True)

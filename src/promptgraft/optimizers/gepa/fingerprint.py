@@ -50,6 +50,11 @@ def fingerprint_of(
         "minibatch_size": config.minibatch_size,
         "pareto_set_size": config.pareto_set_size,
         "perfect_score": config.perfect_score,
+        "validation": repr(config.validation),
+        "exploration": config.exploration,
+        "minibatches": config.minibatches,
+        "reuse_rollouts": config.reuse_rollouts,
+        "module_choice": config.module_choice,
         "enable_merge": config.enable_merge,
         "max_merge_invocations": config.max_merge_invocations,
         "max_task_examples_per_section": config.max_task_examples_per_section,
@@ -103,6 +108,7 @@ def _template_digest(template: PromptTemplate[object]) -> HexDigest:
             [[list(task.path), task.content_hash] for task in descriptor.task_examples],
             descriptor.interface_hash,
             None if kind in (None, str) else [options_of(kind), schema_of(kind)],
+            [field.content_hash for field in descriptor.output_fields],
         ]
     )
 

@@ -83,6 +83,17 @@ class Frontier:
         self._update_leaders(len(self._cells) - 1)
         self._update_dominance(len(self._cells) - 1)
 
+    def fill(self, index: int, cells: Mapping[int, Score]) -> None:
+        """Take in cells of a candidate that had no score there so far."""
+        row = list(self._cells[index])
+        for cell, score in cells.items():
+            row[cell] = score
+        self._cells[index] = tuple(row)
+        for cell in cells:
+            self._lead(index, cell)
+        self._dominated.discard(index)
+        self._update_dominance(index)
+
     def members(self) -> tuple[tuple[int, int], ...]:
         """Return the candidates that a parent is chosen from, with their weights.
 
@@ -98,18 +109,22 @@ class Frontier:
         return members or ((0, 1),)
 
     def _update_leaders(self, index: int) -> None:
-        for cell, score in enumerate(self._cells[index]):
-            if score is None:
-                continue
-            height = self._heights[cell]
-            if height is None or score > height:
-                for leader in self._leaders[cell]:
-                    self._lose(leader)
-                self._leaders[cell] = set()
-                self._heights[cell] = score
-            if score == self._heights[cell]:
-                self._leaders[cell].add(index)
-                self._wins[index] = self._wins.get(index, 0) + 1
+        for cell in range(len(self._cells[index])):
+            self._lead(index, cell)
+
+    def _lead(self, index: int, cell: int) -> None:
+        score = self._cells[index][cell]
+        if score is None:
+            return
+        height = self._heights[cell]
+        if height is None or score > height:
+            for leader in self._leaders[cell]:
+                self._lose(leader)
+            self._leaders[cell] = set()
+            self._heights[cell] = score
+        if score == self._heights[cell]:
+            self._leaders[cell].add(index)
+            self._wins[index] = self._wins.get(index, 0) + 1
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1

@@ -26,11 +26,14 @@ from promptgraft.optimizers.gepa.patience import Patience
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.proposing import Proposer
 from promptgraft.optimizers.gepa.reflection import Reflector
+from promptgraft.optimizers.gepa.scores import beats
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.stops import Stops
+from promptgraft.optimizers.gepa.teaching import Lessons
 from promptgraft.optimizers.gepa.telling import Newcomers, Rejections, tell_accepted
 from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.gepa.validation import blank, validator_of
 from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.modules import Module, owner_of
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason, reason_of
@@ -90,7 +93,6 @@ class GepaLoop:
         self._config = config
         self._target = target
         self._pareto = pareto
-        self._feedback = feedback
         self._answers = answers
         self._trials = trials
         self._stops = stops
@@ -104,34 +106,51 @@ class GepaLoop:
         self._scorer = Scorer(config.weights, also=config.pick)
         self._history = History(config.history_top_k, self._scorer)
         self.rejections = Rejections(emit)
-        self._proposer = Proposer(
-            target,
-            reflector=reflector,
-            guard=AnswerGuard(feedback, config.max_copied_words),
-            history=self._history,
-            tried=self._tried,
-            patience=self._patience,
-            rejections=self.rejections,
-            emit=emit,
+        self._members = Members(
+            config, pareto, self._scorer, telling=Newcomers(target, ledger=ledger, emit=emit)
+        )
+        self._validator = validator_of(
+            config.validation,
+            pareto,
+            order=self._choices.order(len(pareto)),
+            trials=trials,
+            members=self._members,
+        )
+        self._lessons = Lessons(
+            config, feedback, choices=self._choices, trials=trials, scorer=self._scorer
         )
         self._comparer = Comparer(config, trials=trials, scorer=self._scorer, history=self._history)
-        self._members = Members(
-            config, pareto, self._scorer, tell=Newcomers(target, ledger=ledger, emit=emit)
-        )
-        self._merger = Merger(
-            config,
-            target,
-            pareto=pareto,
-            trials=trials,
-            choices=self._choices,
-            tried=self._tried,
-            members=self._members,
-            emit=emit,
-        )
+        self._proposer = self._make_proposer(reflector, feedback)
+        self._merger = self._make_merger()
         self.confirmation: Confirmation | None = None
         self.held_out = self._not_measured("the run was stopped before that")
         self.steps = 0
         self._proposals = 0
+
+    def _make_proposer(self, reflector: Reflector, feedback: Sequence[GepaExample]) -> Proposer:
+        return Proposer(
+            self._target,
+            reflector=reflector,
+            guard=AnswerGuard(feedback, self._config.max_copied_words),
+            history=self._history,
+            tried=self._tried,
+            patience=self._patience,
+            rejections=self.rejections,
+            emit=self._emit,
+        )
+
+    def _make_merger(self) -> Merger:
+        return Merger(
+            self._config,
+            self._target,
+            pareto=self._pareto,
+            trials=self._trials,
+            choices=self._choices,
+            tried=self._tried,
+            members=self._members,
+            validator=self._validator,
+            emit=self._emit,
+        )
 
     @property
     def pool(self) -> Pool:
@@ -155,7 +174,11 @@ class GepaLoop:
     @property
     def winner(self) -> int:
         """Position of the candidate that the run ends with; 0 is the baseline."""
-        return self.best if self.is_confirmed else 0
+        best = self.best if self.is_confirmed else 0
+        if self._config.validation.ranks:
+            return best
+        # A search that was stopped has not compared its best one with the baseline.
+        return best if beats(self.pool.scores_of(best), self.pool.scores_of(0)) else 0
 
     @property
     def unscored(self) -> int:
@@ -170,6 +193,8 @@ class GepaLoop:
             JournalError: the journal cannot be used.
         """
         ended = self._ended(self._search)
+        if ended[0] in _ENDS:
+            ended = self._ended(lambda: self._validator.finish(self.steps), otherwise=ended)
         if ended[0] in _ENDS and self.pool.best and self._config.acceptance.confirmations:
             ended = self._ended(self._confirm, otherwise=ended)
         if ended[0] in _ENDS and self._config.held_out_examples:
@@ -251,12 +276,15 @@ class GepaLoop:
             self._deadline.check()
         self._trials.check()
         config = self._config
-        if not self._trials.afford(config.step_size):
+        needed = config.trial_size + self._validator.largest
+        if not self._trials.afford(needed):
             left = config.rollout_budget - self._trials.used
+            kept = config.reserved_size
             raise RunStoppedError(
                 StopReason.BUDGET,
-                f"{left} of {config.rollout_budget} rollouts are left; "
-                f"one more step may take {config.step_size}",
+                f"{left} of {config.rollout_budget} rollouts are left"
+                f"{f', {kept} of them kept for what follows the search' if kept else ''}; "
+                f"one more step may take {needed}",
             )
 
     def _is_imperfect(self, record: RolloutRecord) -> bool:
@@ -268,14 +296,19 @@ class GepaLoop:
         return all(score is not None and score >= self._config.perfect_score for score in scores)
 
     def _step(self) -> None:
-        parent = self._choices.parent(self.pool.frontier())
+        parent = self._lessons.parent(self.pool)
         candidate = self.pool.candidate(parent)
-        minibatch = self._choices.minibatch(self._feedback, self._config.batch_size)
-        records = self._trials.make(f"step/{self.steps}/parent", candidate, minibatch)
-        if not any(map(self._is_imperfect, records)):
+        minibatch = self._lessons.minibatch(candidate)
+        records = self._lessons.records(f"step/{self.steps}/parent", candidate, minibatch)
+        imperfect = list(filter(self._is_imperfect, records))
+        if not imperfect:
+            self._validator.idle(self.steps)
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
-        module = self._choices.module(lambda module: self._is_worth(module, candidate, records))
+        module = self._choices.module(
+            lambda module: self._is_worth(module, candidate, records),
+            self._lessons.blamed(self._target.modules, imperfect),
+        )
         if module is None:
             self._patience.idle("no part that may change was shown to the model")
             return
@@ -322,6 +355,8 @@ class GepaLoop:
         return True
 
     def _accept(self, step: Step, child: Candidate, compared: Compared) -> None:
-        records = self._trials.make(f"step/{step.number}/pareto", child, self._pareto)
-        position = self._members.join(child, records, step=step.number)
+        self._lessons.remember(child, compared.records)
+        position = self._validator.take_in(
+            f"step/{step.number}/pareto", child, blank(self._pareto), step=step.number
+        )
         tell_accepted(self._emit, step, child, position=position, compared=compared, pool=self.pool)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from promptgraft.optimizers.gepa.comparing import critical_loss
 from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.frontier import Objectives, means_of
+from promptgraft.optimizers.gepa.frontier import Objectives
 from promptgraft.optimizers.gepa.objectives import Scorer, pick
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score
+from promptgraft.optimizers.gepa.telling import Newcomers
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 
@@ -20,7 +21,7 @@ class Members:
         config: the settings.
         pareto: D_pareto.
         scorer: gives rollouts their scores.
-        tell: is told of every candidate that joined: the step, its position, the pool.
+        telling: tells of every candidate that joined, and of new scores.
     """
 
     def __init__(
@@ -29,36 +30,49 @@ class Members:
         pareto: Sequence[GepaExample],
         scorer: Scorer,
         *,
-        tell: Callable[[int, int, Pool], None],
+        telling: Newcomers,
     ) -> None:
         self._required = config.required_objectives
-        self._max_unscored = config.max_unscored_share * config.pareto_set_size
         self._pareto = pareto
         self._scorer = scorer
-        self._tell = tell
+        self._telling = telling
         self._eligible = [0]
-        self.pool = Pool(config.frontier_type)
+        self._share = config.max_unscored_share
+        self.pool = Pool(config.frontier_type, ranks=config.validation.ranks)
 
-    def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
-        """Return the score of each rollout."""
-        return [self._scorer.score(record) for record in records]
+    def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
+        """Return the score of each rollout; None also for those that were not made."""
+        return [None if record is None else self._scorer.score(record) for record in records]
 
-    def join(self, candidate: Candidate, records: Sequence[RolloutRecord], *, step: int) -> int:
+    def join(
+        self,
+        candidate: Candidate,
+        records: Sequence[RolloutRecord | None],
+        *,
+        step: int,
+        crowned: bool = False,
+    ) -> int:
         """Take in a candidate with its rollouts on D_pareto, and return its position.
 
-        Without rollouts it is unscored.
+        Args:
+            candidate: the candidate.
+            records: by example; None where it was not tried. Without any it is unscored.
+            step: number of the step.
+            crowned: whether it is the best one from now on, in a pool that does not rank.
         """
         position = self._join(candidate, records)
-        self._tell(step, position, self.pool)
+        if crowned:
+            self.pool.crown(position)
+        self._telling.joined(step, position, self.pool)
         return position
 
-    def _join(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> int:
+    def _join(self, candidate: Candidate, records: Sequence[RolloutRecord | None]) -> int:
         if not records:
             nothing = [None] * len(self._pareto)
             return self.pool.add(candidate, nothing, nothing)
         scores = self.scores(records)
-        objectives = [self._scorer.objectives(record) for record in records]
-        eligible = not len(self.pool) or self._is_eligible(scores, objectives)
+        objectives = [self._objectives(record) for record in records]
+        eligible = not len(self.pool) or self.may_join_as_best(records)
         position = self.pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
@@ -69,15 +83,40 @@ class Members:
         objectives = self.pool.objectives
         return self._eligible[pick([objectives[one] for one in self._eligible], weights)]
 
-    def _is_eligible(self, scores: Sequence[Score], objectives: Sequence[Objectives]) -> bool:
+    def fill(self, position: int, records: Mapping[int, RolloutRecord], *, step: int) -> None:
+        """Take in rollouts of a member on examples that it was not tried on before."""
+        if records:
+            self.pool.fill(
+                position,
+                {
+                    place: (self._scorer.score(record), self._objectives(record))
+                    for place, record in records.items()
+                },
+            )
+            self._telling.scored(step, position, self.pool)
+
+    def may_win(self, position: int, *, tried: int) -> bool:
+        """Tell whether nothing keeps a member from winning that was tried on so many examples."""
+        pool = self.pool
+        return self._is_eligible(tried, pool.scores_of(position), pool.objectives_of(position))
+
+    def may_join_as_best(self, records: Sequence[RolloutRecord | None]) -> bool:
+        """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
+        tried = sum(record is not None for record in records)
+        objectives = [self._objectives(record) for record in records]
+        return self._is_eligible(tried, self.scores(records), self.pool.means_of(objectives))
+
+    def _objectives(self, record: RolloutRecord | None) -> Objectives:
+        return None if record is None else self._scorer.objectives(record)
+
+    def _is_eligible(self, tried: int, scores: Sequence[Score], means: Mapping[str, float]) -> bool:
         """Tell whether a candidate may win.
 
-        Enough of it is scored, no critical example is lost, and it has what is required.
+        Enough of what was tried is scored, no critical example is lost, and it has what is
+        required.
         """
-        if sum(score is None for score in scores) > self._max_unscored:
+        if tried - sum(score is not None for score in scores) > self._share * tried:
             return False
         if critical_loss(self.pool.scores_of(0), scores, self._pareto) is not None:
             return False
-        names = tuple(self._required)
-        means = zip(names, means_of(objectives, names), strict=True)
-        return all(mean is not None and mean >= self._required[name] for name, mean in means)
+        return all(name in means and means[name] >= least for name, least in self._required.items())

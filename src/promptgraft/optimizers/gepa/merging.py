@@ -16,6 +16,7 @@ from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, beats
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.gepa.validation import Validator
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
@@ -32,7 +33,8 @@ class Merger:
         trials: makes rollouts.
         choices: makes the random choices.
         tried: digests of every candidate tried; merges are added to it.
-        members: where merges that are kept join.
+        members: the pool.
+        validator: takes in merges that are kept.
         emit: is told of every event.
     """
 
@@ -46,6 +48,7 @@ class Merger:
         choices: Choices,
         tried: set[str],
         members: Members,
+        validator: Validator,
         emit: Emit,
     ) -> None:
         self._config = config
@@ -55,6 +58,7 @@ class Merger:
         self._choices = choices
         self._tried = tried
         self._members = members
+        self._validator = validator
         self._emit = emit
         self._seen: set[Triple] = set()
         self._attempts = 0
@@ -67,7 +71,7 @@ class Merger:
         """
         if self._attempts >= self._config.max_merge_invocations:
             return
-        if not self._trials.afford(len(self._pareto)):
+        if not self._trials.afford(len(self._pareto) + self._validator.overhead):
             return
         found = self._next(pool)
         if found is None:
@@ -115,34 +119,36 @@ class Merger:
     def _try(self, pool: Pool, merged: Candidate, step: int) -> None:
         better, other = merged.parents
         known = (pool.scores_of(better), pool.scores_of(other))
-        first = self._subsample(*known)
+        common = self._validator.common(*known)
+        first = self._subsample(common, *known)
         records: list[RolloutRecord | None] = [None] * len(self._pareto)
         self._make(f"step/{step}/merge", merged, first, records)
         if not self._keeps_up(records, known, first):
             self._reject(merged, step, "worse than the better parent on a first few examples")
             return
-        rest = [position for position in range(len(records)) if position not in set(first)]
+        rest = [position for position in common if position not in set(first)]
         self._make(f"step/{step}/merge/rest", merged, rest, records)
-        if not self._keeps_up(records, known, range(len(records))):
+        if not self._keeps_up(records, known, common):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
-        position = self._members.join(
-            merged, [one for one in records if one is not None], step=step
-        )
+        position = self._validator.take_in(f"step/{step}/merge/race", merged, records, step=step)
         self._emit(
             GepaMergeAccepted(
                 step=step,
                 candidate=position,
                 parents=(better, other),
-                pareto_mean=pool.mean(position),
-                best_pareto_mean=pool.mean(pool.best),
+                pareto_mean=pool.estimate(position),
+                best_pareto_mean=pool.estimate(pool.best),
             )
         )
 
-    def _subsample(self, first: Sequence[Score], second: Sequence[Score]) -> list[int]:
-        """Choose a few examples, those first on which the parents differ."""
-        differing = self._choices.subsample(disputed(first, second), _SUBSAMPLE)
-        agreed = [position for position in range(len(first)) if position not in set(differing)]
+    def _subsample(
+        self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
+    ) -> list[int]:
+        """Choose a few of the ``common`` examples, those first on which the parents differ."""
+        unlike = [position for position in disputed(first, second) if position in set(common)]
+        differing = self._choices.subsample(unlike, _SUBSAMPLE)
+        agreed = [position for position in common if position not in set(differing)]
         filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
         return sorted([*differing, *filling])
 

@@ -26,6 +26,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
     GepaStopFileRemoved,
+    GepaWorking,
     teller,
 )
 from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_of
@@ -184,6 +185,21 @@ class _Run:
             self._emit(GepaOptimizationCompleted(result))
         return result
 
+    def _working(self, position: str, done: int, total: int) -> None:
+        """Tell the bus what the run does now."""
+        if self._context.event_bus is not None:
+            self._context.event_bus.publish(
+                GepaWorking(
+                    position=position,
+                    done=done,
+                    total=total,
+                    rollouts=self._ledger.rollouts,
+                    reflections=self._ledger.reflections,
+                    tokens=self._ledger.charge.tokens,
+                    cost=self._ledger.known_cost,
+                )
+            )
+
     @property
     def plan(self) -> RunPlan:
         """What the run can use."""
@@ -219,6 +235,7 @@ class _Run:
             executor=context.executor,
             deadline=self._deadline,
             example_digests=self._digests,
+            working=self._working,
         )
         trials = Trials(
             runner,
@@ -234,6 +251,7 @@ class _Run:
             ledger=self._ledger,
             deadline=self._deadline,
             watch=self._watch,
+            working=self._working,
         )
         return GepaLoop(
             config,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
+from promptgraft.notebook import Card, Shown
 from promptgraft.optimizers.gepa.budgets import Affordable, affordable, rollouts_for
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.estimates import (
@@ -20,6 +21,7 @@ from promptgraft.optimizers.ledger import Role
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.optimizers.types import MetaPrompt
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json
 
@@ -68,7 +70,7 @@ class RolePlan:
 
 
 @attrs.frozen(kw_only=True)
-class RunPlan:
+class RunPlan(Shown):
     """What the settings of a run let it use. An estimate: no call is made for it.
 
     Attributes:
@@ -79,6 +81,7 @@ class RunPlan:
         max_cost: US dollars at which the run is stopped; None for no such limit.
         max_tokens: tokens at which it is stopped; None for no such limit.
         warnings: what makes the plan a bad one, a line each.
+        max_seconds: wall time after which it is stopped; None for no such limit.
     """
 
     rollouts: int
@@ -88,6 +91,7 @@ class RunPlan:
     max_cost: Decimal | None
     max_tokens: int | None
     warnings: tuple[str, ...]
+    max_seconds: float | None = None
 
     @property
     def tokens(self) -> int | None:
@@ -133,9 +137,15 @@ class RunPlan:
             "cost": _dollars(self.cost),
             "max_tokens": self.max_tokens,
             "max_cost": _dollars(self.max_cost),
+            "max_seconds": self.max_seconds,
             "roles": [role.as_json() for role in self.roles],
             "warnings": list(self.warnings),
         }
+
+    def _card(self) -> Card:
+        from promptgraft.optimizers.gepa.cards import plan_card
+
+        return plan_card(self)
 
 
 def plan_run(
@@ -172,7 +182,8 @@ def plan_run(
         ),
         max_cost=config.max_cost,
         max_tokens=config.max_tokens,
-        warnings=_warnings(config),
+        warnings=(*_warnings(config), *_outdated(meta_prompts)),
+        max_seconds=config.timeout,
     )
 
 
@@ -209,6 +220,21 @@ def _warnings(config: GepaConfig) -> tuple[str, ...]:
             f"{_LEAST_ACCEPTED} or more"
         )
     return tuple(warnings)
+
+
+def _outdated(meta_prompts: Mapping[MetaPrompt, Prompt[object]]) -> Iterator[str]:
+    """Yield a line for each meta-prompt with overrides that were made for another shipped text."""
+    for prompt in meta_prompts.values():
+        store, descriptor = prompt.overrides_store, prompt.descriptor
+        found = store.resolve(descriptor) if store is not None else None
+        skipped = resolve_override(descriptor, found).skipped
+        if skipped:
+            parts = ", ".join(f"{one.part} ({one.reason})" for one in skipped)
+            yield (
+                f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
+                "the shipped text is another one now; see `promptgraft meta diff`, then "
+                f"`promptgraft meta reset {descriptor.key}`"
+            )
 
 
 def _dollars(amount: Decimal | None) -> str | None:

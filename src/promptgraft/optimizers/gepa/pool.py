@@ -12,7 +12,7 @@ from promptgraft.optimizers.gepa.frontier import (
     cells_of,
     means_of,
 )
-from promptgraft.optimizers.gepa.scores import Score, beats, higher, mean_score
+from promptgraft.optimizers.gepa.scores import Score, beats, higher, mean_score, paired_means
 from promptgraft.optimizers.types import Candidate
 
 
@@ -21,10 +21,15 @@ class Pool:
 
     Args:
         frontier: in what candidates are compared when a parent is chosen.
+        ranks: whether the best one is whoever has the highest mean; else somebody is crowned.
     """
 
-    def __init__(self, frontier: FrontierType = FrontierType.INSTANCE) -> None:
+    def __init__(
+        self, frontier: FrontierType = FrontierType.INSTANCE, *, ranks: bool = True
+    ) -> None:
         self._kind = frontier
+        self._ranks = ranks
+        self._gaps: dict[int, list[Objectives]] = {}
         self._names: tuple[str, ...] = ()
         self._candidates: list[Candidate] = []
         self._scores: list[tuple[Score, ...]] = []
@@ -56,7 +61,8 @@ class Pool:
         """Position of the eligible candidate with the highest mean; the elder wins a tie.
 
         A candidate with unscored examples must also beat the baseline on those that both were
-        scored on: leaving out what is hard makes nobody better.
+        scored on: leaving out what is hard makes nobody better. Where the pool does not rank, it
+        is the position of the candidate that was crowned last.
         """
         return self._best
 
@@ -71,6 +77,20 @@ class Pool:
     def objectives_of(self, index: int) -> Mapping[str, float]:
         """Return the mean of each objective of the candidate at a position."""
         return self._objectives[index]
+
+    def estimate(self, index: int) -> Score:
+        """Return what the mean over all examples seems to be.
+
+        Of a candidate that was not scored on some: the baseline's mean, and how far the
+        candidate is above it on the examples that both have a score for.
+        """
+        if self._ranks or index not in self._gaps:
+            return self._means[index]
+        own, baseline = paired_means(self._scores[index], self._scores[0])
+        whole = self._means[0]
+        if own is None or baseline is None or whole is None:
+            return self._means[index]
+        return whole + own - baseline
 
     def scores_of(self, index: int) -> tuple[Score, ...]:
         """Return the scores of the candidate at a position."""
@@ -99,13 +119,48 @@ class Pool:
         self._candidates.append(candidate)
         self._scores.append(tuple(scores))
         self._means.append(mean_score(scores))
-        means = zip(self._names, means_of(objectives, self._names), strict=True)
-        self._objectives.append(FrozenMap((name, mean) for name, mean in means if mean is not None))
+        self._objectives.append(self.means_of(objectives))
+        if None in scores:
+            self._gaps[index] = list(objectives)
         self._frontier.add(cells_of(self._kind, scores, objectives, self._names))
         above = higher(self._means[index], self._means[self._best])
-        if eligible and above and beats(scores, self._scores[0]):
+        if self._ranks and eligible and above and beats(scores, self._scores[0]):
             self._best = index
         return index
+
+    def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
+        """Take in what a candidate has on examples that it had no score for.
+
+        Only where the cells of the frontier are examples, or objectives on examples: a mean
+        that changes would have to be taken back.
+        """
+        scores, objectives = list(self._scores[index]), self._gaps[index]
+        for place, (score, has) in found.items():
+            scores[place], objectives[place] = score, has
+        self._scores[index] = tuple(scores)
+        self._means[index] = mean_score(scores)
+        self._objectives[index] = self.means_of(objectives)
+        if None not in scores:
+            del self._gaps[index]
+        cells = cells_of(self._kind, scores, objectives, self._names)
+        each = len(cells) // len(scores)
+        self._frontier.fill(
+            index,
+            {
+                cell: cells[cell]
+                for place in found
+                for cell in range(place * each, (place + 1) * each)
+            },
+        )
+
+    def crown(self, index: int) -> None:
+        """Make a candidate the best one."""
+        self._best = index
+
+    def means_of(self, objectives: Sequence[Objectives]) -> Mapping[str, float]:
+        """Return the mean of each objective that the baseline has, over the scored examples."""
+        means = zip(self._names, means_of(objectives, self._names), strict=True)
+        return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
     def frontier(self) -> tuple[tuple[int, int], ...]:
         """Return the candidates that a parent is chosen from, with their weights."""

@@ -14,7 +14,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
-from promptgraft.optimizers.answers import Answers
+from promptgraft.optimizers.answers import Answers, Working, untold
 from promptgraft.optimizers.gepa.prompts import reflection_params
 from promptgraft.optimizers.ledger import (
     Ledger,
@@ -59,6 +59,7 @@ class Reflector:
         ledger: counts every reflection.
         deadline: handed to the adapter.
         watch: budget and notices of the run.
+        working: is told when a reply is waited for, and when it is there.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Reflector:
         ledger: Ledger,
         deadline: Deadline | None,
         watch: Watch,
+        working: Working = untold,
     ) -> None:
         self._adapter = adapter
         self._prompts = prompts
@@ -77,6 +79,7 @@ class Reflector:
         self._ledger = ledger
         self._deadline = deadline
         self._watch = watch
+        self._working = working
 
     def reflect(
         self,
@@ -113,6 +116,7 @@ class Reflector:
             self._ledger.replay(spent_from_json(spent, position))
         answer = self._answers.recall(position, question)
         if answer is None:
+            self._working(position, 0, 1)
             reply = self._ask(position, question, prompt)
         else:
             reply, spent_then = _read(answer, position)

@@ -40,7 +40,7 @@ def build_result(
         generated_task_examples=_generated(pool.candidate(best)),
         best_override=override,
         best_index=best,
-        best_pareto_mean=pool.mean(best),
+        best_pareto_mean=pool.estimate(best),
         baseline_pareto_mean=pool.mean(0),
         improved=best != 0,
         persisted=False,

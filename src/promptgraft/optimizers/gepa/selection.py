@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import accumulate
 from typing import TypeVar
 
@@ -11,6 +11,9 @@ from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.types import GepaExample
 
 T = TypeVar("T")
+
+_BLAMED_SHARE = 0.75
+_FAILED_SHARE = 0.7
 
 
 class Choices:
@@ -24,9 +27,16 @@ class Choices:
         self._minibatches = random.Random(f"{seed}/minibatches")
         self._classes = random.Random(f"{seed}/modules")
         self._merges = random.Random(f"{seed}/merges")
+        self._blame = random.Random(f"{seed}/blame")
+        self._order = random.Random(f"{seed}/order")
         self._example_rate = example_rate
+        self._epoch: list[str] = []
         self._instructions = _Turns([module for module in modules if not is_example(module)])
         self._examples = _Turns([module for module in modules if is_example(module)])
+
+    def explores(self, share: float) -> bool:
+        """Tell whether the parent comes from the frontier; else it is the best candidate."""
+        return share >= 1 or self._parents.random() < share
 
     def parent(self, frontier: Sequence[tuple[int, int]]) -> int:
         """Choose a member of the frontier with a probability proportional to its weight."""
@@ -35,20 +45,59 @@ class Choices:
         position = next(i for i, bound in enumerate(bounds) if point < bound)
         return frontier[position][0]
 
-    def module(self, worth: Callable[[Module], bool]) -> Module | None:
+    def module(
+        self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
+    ) -> Module | None:
         """Return the module whose turn it is among those that are ``worth`` a mutation.
 
-        The rate decides between instructions and examples, the turn inside each of them.
+        The rate decides between instructions and examples, the turn inside each of them. In
+        three of four steps only the ``blamed`` have their turn, if there are any in the class.
         None when no module is worth one.
         """
         first, second = self._instructions, self._examples
         if first and second and self._classes.random() < self._example_rate:
             first, second = second, first
+        if blamed and self._blame.random() < _BLAMED_SHARE:
+            found = first.take(lambda module: module.name in blamed and worth(module))
+            if found is not None:
+                return found
         return first.take(worth) or second.take(worth)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
         """Choose ``size`` different examples."""
         return tuple(self._minibatches.sample(examples, size))
+
+    def teaching(
+        self, examples: Sequence[GepaExample], size: int, *, failed: Sequence[str]
+    ) -> tuple[GepaExample, ...]:
+        """Choose ``size`` different examples: some that failed before, the others in epochs.
+
+        Args:
+            examples: what may be chosen.
+            size: how many.
+            failed: ids of those that failed before; the last place never goes to one of them
+                for that.
+        """
+        by_id = {example.id: example for example in examples}
+        places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
+        chosen = self._minibatches.sample(list(failed), min(places, len(failed)))
+        while len(chosen) < size:
+            if not self._epoch:
+                self._epoch = list(by_id)
+                self._minibatches.shuffle(self._epoch)
+            # One that was chosen already is left for the next minibatch.
+            place = next(
+                (at for at, one in enumerate(reversed(self._epoch), 1) if one not in chosen), 0
+            )
+            if place:
+                chosen.append(self._epoch.pop(-place))
+            else:
+                self._epoch = []
+        return tuple(by_id[one] for one in chosen)
+
+    def order(self, count: int) -> list[int]:
+        """Return the positions of so many examples in random order."""
+        return self._order.sample(range(count), count)
 
     def merge_order(self, pairs: Sequence[T]) -> list[T]:
         """Return the pairs in the order in which they are tried."""

@@ -56,7 +56,7 @@ class Stops:
             steps_since_improvement=steps - self._improved_at,
             best=pool.best,
             baseline_mean=pool.mean(0),
-            best_mean=pool.mean(pool.best),
+            best_mean=pool.estimate(pool.best),
             best_objectives=pool.objectives_of(pool.best),
             cost=self._ledger.known_cost,
             tokens=self._ledger.charge.tokens,

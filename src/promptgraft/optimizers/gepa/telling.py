@@ -8,6 +8,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.comparing import Compared
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
+    GepaCandidateScored,
     GepaExampleGenerated,
     GepaMutationAccepted,
     GepaMutationRejected,
@@ -69,7 +70,20 @@ class Newcomers:
         self._ledger = ledger
         self._emit = emit
 
-    def __call__(self, step: int, position: int, pool: Pool) -> None:
+    def scored(self, step: int, position: int, pool: Pool) -> None:
+        """Tell of new scores of the candidate at ``position``."""
+        self._emit(
+            GepaCandidateScored(
+                step=step,
+                candidate=position,
+                scores=pool.scores_of(position),
+                objectives=pool.objectives_of(position),
+                mean=pool.estimate(position),
+                best=pool.best,
+            )
+        )
+
+    def joined(self, step: int, position: int, pool: Pool) -> None:
         """Tell of the candidate at ``position``."""
         candidate = pool.candidate(position)
         self._emit(
@@ -80,7 +94,7 @@ class Newcomers:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores_of(position),
                 objectives=pool.objectives_of(position),
-                mean=pool.mean(position),
+                mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
                 reflections=self._ledger.reflections,
@@ -113,8 +127,8 @@ def tell_accepted(
             module=step.module.name,
             parent_score=compared.before,
             child_score=compared.after,
-            pareto_mean=pool.mean(position),
-            best_pareto_mean=pool.mean(pool.best),
+            pareto_mean=pool.estimate(position),
+            best_pareto_mean=pool.estimate(pool.best),
         )
     )
 

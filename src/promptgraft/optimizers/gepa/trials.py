@@ -47,6 +47,10 @@ class Trials:
         """Tell whether the budget has room for that many more rollouts, besides the reserve."""
         return self._ledger.affords(rollouts + self._reserve)
 
+    def release(self, rollouts: int) -> None:
+        """Make rollouts available that were kept for the end of the run."""
+        self._reserve -= rollouts
+
     def check(self) -> None:
         """Do nothing while there is money.
 

@@ -1,0 +1,1 @@
+"""Searches on simulated worlds, beside gepa."""

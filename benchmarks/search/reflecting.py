@@ -1,0 +1,87 @@
+"""A reflection model that is right sometimes: it forgets, repeats itself, writes rubbish."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+import attrs
+
+_LESSON = re.compile(r"(\w+) wants (\w+) \((\w+)\)")
+_RUBBISH = (
+    "Think step by step and be careful.",
+    "It is very important to follow the rules above at all times.",
+    "- when unsure then apologise",
+    "Answer in the tone of a friendly expert.",
+    "Double check everything.",
+    "Never mention these instructions.",
+)
+
+
+@attrs.frozen(kw_only=True)
+class Habits:
+    """How often the model does what.
+
+    Attributes:
+        lessons: lessons that it takes from one set of answers, at most.
+        wrong: how often it notes a lesson wrongly.
+        forgets: how often each line that is there is lost.
+        rubbish: how often it adds lines that say nothing.
+        repeats: how often it returns the text unchanged.
+        truncates: how often the end of its reply is missing.
+        nonsense: how often its reply has nothing to do with the question.
+    """
+
+    lessons: int = 2
+    wrong: float = 0.2
+    forgets: float = 0.02
+    rubbish: float = 0.25
+    repeats: float = 0.08
+    truncates: float = 0.06
+    nonsense: float = 0.05
+
+
+class Reflector:
+    """Writes a new text of a module out of the old one and feedback.
+
+    Args:
+        habits: how often it does what.
+        wrong_actions: what it makes of lessons that it notes wrongly.
+        seed: decides every draw.
+    """
+
+    def __init__(self, habits: Habits, wrong_actions: Sequence[str], seed: int) -> None:
+        self._habits = habits
+        self._wrong = wrong_actions
+        self._draw = random.Random(f"reflector/{seed}")
+        self.calls = 0
+
+    def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
+        """Return what it takes for a better text of ``module``."""
+        self.calls += 1
+        draw, habits = self._draw, self._habits
+        kind = draw.random()
+        if kind < habits.repeats:
+            return text
+        if kind < habits.repeats + habits.nonsense:
+            return "\n".join(draw.sample(_RUBBISH, 3))
+        lines = [line for line in text.splitlines() if draw.random() >= habits.forgets]
+        lines += self._lessons(module, feedback)
+        if draw.random() < habits.rubbish:
+            lines += draw.sample(_RUBBISH, draw.randint(1, 2))
+        if draw.random() < habits.truncates:
+            lines = lines[: max(1, len(lines) * 2 // 3)]
+        return "\n".join(lines) or "Rules:"
+
+    def _lessons(self, module: str, feedback: Sequence[str]) -> list[str]:
+        told = dict.fromkeys(found for said in feedback for found in _LESSON.findall(said))
+        # It is told which part a rule belongs to, and mostly heeds it.
+        fitting = [one for one in told if one[2] == module or self._draw.random() < 0.1]
+        chosen = self._draw.sample(fitting, min(self._habits.lessons, len(fitting)))
+        return [f"- when {cue} then {self._action(action)}" for cue, action, _ in chosen]
+
+    def _action(self, action: str) -> str:
+        if self._draw.random() < self._habits.wrong:
+            return self._draw.choice(self._wrong)
+        return action

@@ -1,0 +1,15 @@
+"""The gate: the cases and metrics of `promptgraft.yaml`, as tests."""
+
+import pytest
+
+
+@pytest.mark.promptgraft(split="test")
+def test_the_prompt_is_good_enough(promptgraft_report):
+    """Fails for the prompt as it comes; `promptgraft optimize` and `apply` make it pass."""
+    promptgraft_report.check(fail_under=0.6)
+
+
+@pytest.mark.promptgraft(split="test", check=False)
+def test_the_answer_is_one_word(promptgraft_verdict):
+    """Runs once for each case; without `check=False` it would ask for the right answer, too."""
+    assert len(promptgraft_verdict.answer.text.split()) == 1

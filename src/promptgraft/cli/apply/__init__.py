@@ -1,0 +1,1 @@
+"""``promptgraft apply``: what a run has found goes where it is used."""

@@ -1,0 +1,138 @@
+"""Where the winner of a run goes: the prompt as it is today, its store, its files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from promptgraft.cli.jobs import loaded_job
+from promptgraft.cli.projects import opened_project, project_path
+from promptgraft.cli.stored import open_store
+from promptgraft.errors import ConfigError
+from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.project import Project, ProjectPrompt
+from promptgraft.project.applying.handover import tag_of
+from promptgraft.project.python_source import beside
+from promptgraft.project.sources import PromptSource
+from promptgraft.runs import RunRecord
+from promptgraft.runs.fields import Fields
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """What a run was made of, as it is today.
+
+    Attributes:
+        prompt: the source.
+        store: where its overrides are kept.
+        tag: the tag that the run began with.
+        source: the files that the prompt is written in; None for a prompt in Python.
+        folder: the project's folder; None for a job.
+    """
+
+    prompt: PromptLike
+    store: LocalPromptOverridesStore
+    tag: str
+    source: PromptSource | None
+    folder: Path | None
+
+    @property
+    def address(self) -> OverrideAddress:
+        """The prompt and the tag that the run began with."""
+        descriptor = self.prompt.descriptor
+        return OverrideAddress(descriptor.ns, descriptor.key, self.tag)
+
+
+def project_of(run: RunRecord, file: str | None) -> Project | None:
+    """Return the project that a run was made of; None when it was made of a job.
+
+    Raises:
+        ConfigError: the project file is not there any more.
+        DataFormatError: ``config.json`` or the project file is at fault.
+    """
+    origin = _origin(run)
+    if origin.text("kind") != "project":
+        return None
+    path = _near(run) or Path(origin.text("path")) if file is None else project_path(file)
+    if not path.is_file():
+        raise ConfigError(
+            f"run {run.id} was made of {path}, which is not there any more; name the project file "
+            "with --project"
+        )
+    return opened_project(str(path))
+
+
+def _near(run: RunRecord) -> Path | None:
+    """Return the project file around the current folder if the run is kept in that project.
+
+    A project may have been moved, or checked out elsewhere, since the run was made.
+    """
+    try:
+        path = project_path(None)
+    except ConfigError:
+        return None
+    kept = opened_project(str(path)).runs_folder.resolve()
+    return path if run.folder.path.resolve().parent == kept else None
+
+
+def _origin(run: RunRecord) -> Fields:
+    return Fields(run.config, str(run.folder.config)).inside("origin")
+
+
+@contextlib.contextmanager
+def found_target(run: RunRecord, project: Project | None, store: str | None) -> Iterator[Target]:
+    """Give what the run was made of; inside, its code can import its neighbours.
+
+    No model is made for a prompt of a project, so no secret is needed.
+
+    Raises:
+        ConfigError: it is not there any more, or keeps its overrides elsewhere than on disk.
+        DataFormatError: the source of the prompt is at fault.
+    """
+    if project is not None:
+        with beside(project.folder):
+            found = project.prompt(_origin(run).text("prompt"))
+            yield _of_project(run, project, found, store)
+        return
+    origin = _origin(run)
+    folder = Path(origin.text("folder"))
+    if not folder.is_dir():
+        raise ConfigError(
+            f"run {run.id} was made in {folder}, which is not there any more; put it back"
+        )
+    opened = None if store is None else open_store(store)
+    with contextlib.chdir(folder), loaded_job(origin.text("spec")) as job:
+        kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
+        if not isinstance(kept, LocalPromptOverridesStore):
+            raise ConfigError(
+                f"{origin.text('spec')}: the job keeps overrides in a {type(kept).__name__}; "
+                "`apply` writes into stores on disk: name one with --store"
+            )
+        yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
+
+
+def _of_project(
+    run: RunRecord, project: Project, found: ProjectPrompt, store: str | None
+) -> Target:
+    return Target(
+        prompt=found.prompt,
+        store=project.store() if store is None else open_store(store),
+        tag=_run_tag(run),
+        source=found.source,
+        folder=project.folder,
+    )
+
+
+def _run_tag(run: RunRecord) -> str:
+    """Return the tag that a run began with."""
+    config = Fields(run.config, str(run.folder.config))
+    settings = config.inside("settings")
+    if _origin(run).text("kind") == "project":
+        kept = settings.inside("store").text_or_none("tag")
+    else:
+        kept = settings.text_or_none("tag")
+    return tag_of(run) or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG

@@ -1,0 +1,167 @@
+"""``promptgraft eval``: try a prompt on its cases, and let it pass or not."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Unpack
+
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import (
+    at_least,
+    examples,
+    json_option,
+    project_option,
+    quiet_option,
+    read_tag,
+)
+
+
+def _share(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if 0 <= found <= 1:
+        return found
+    raise click.BadParameter(f"expected a number from 0 to 1, found {value!r}")
+
+
+class _Options(TypedDict):
+    split: str
+    fail_under: float | None
+    min_pass_rate: float | None
+    baseline: str | None
+    tolerance: float
+    max_unscored: int
+    save_baseline: str | None
+    junit: str | None
+    tag: str | None
+    source: bool
+    run: str | None
+    candidate: int | None
+    num_runs: int
+    workers: int | None
+
+
+@click.command(
+    "eval",
+    epilog=examples(
+        "promptgraft eval --fail-under 0.8",
+        "promptgraft eval --baseline old.json --junit gate.xml",
+        "promptgraft eval --source --save-baseline old.json",
+        "promptgraft eval --run latest --num-runs 3",
+    ),
+)
+@click.argument("prompt", required=False)
+@project_option
+@click.option(
+    "--split",
+    type=click.Choice(("test", "validation", "train", "all")),
+    default="test",
+    show_default=True,
+    help="The cases.",
+)
+@click.option(
+    "--fail-under", metavar="SCORE", callback=_share, help="The least mean score, 0 to 1."
+)
+@click.option(
+    "--min-pass-rate",
+    metavar="R",
+    callback=_share,
+    help="The least share of answers that pass, 0 to 1.",
+)
+@click.option(
+    "--baseline",
+    metavar="FILE",
+    help="Scores that no critical case, and no mean, may be below.",
+)
+@click.option(
+    "--tolerance",
+    metavar="T",
+    callback=_share,
+    default="0",
+    help="How much the mean may be below that of the baseline.",
+)
+@click.option(
+    "--max-unscored",
+    metavar="N",
+    callback=at_least(0),
+    default="0",
+    help="How many answers may be without a score; those of critical cases never.",
+)
+@click.option(
+    "--save-baseline", metavar="FILE", help="Keep the scores there if the gate is passed."
+)
+@click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
+@click.option(
+    "--tag",
+    metavar="TAG",
+    callback=read_tag,
+    help="Try what this tag holds; by default the project's tag.",
+)
+@click.option("--source", is_flag=True, help="Try the source, without overrides.")
+@click.option("--run", metavar="RUN", help="Try the winner of a run: an id, or `latest`.")
+@click.option(
+    "--candidate",
+    metavar="N",
+    callback=at_least(0),
+    help="Another candidate of the run; 0 is its baseline.",
+)
+@click.option(
+    "--num-runs",
+    metavar="N",
+    callback=at_least(1),
+    default="1",
+    help="How often each case is answered.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    callback=at_least(1),
+    help="Cases side by side; by default as the project says.",
+)
+@json_option
+@quiet_option
+def command(
+    prompt: str | None,
+    *,
+    project: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Unpack[_Options],
+) -> ExitCode:
+    """Try a prompt on its cases, and let it pass or not.
+
+    PROMPT is its name in the project. Exits with 1 when the scores are not what was asked
+    for, and with 4 when answers have no score. What is tried is what the project's tag
+    holds, with the metrics, the model and the data that `promptgraft optimize` uses.
+    """
+    from promptgraft.cli.eval.carrying import Asked, carry_out
+    from promptgraft.evals.gate import GateRules
+    from promptgraft.integrations.gate import Choice
+
+    asked = Asked(
+        choice=Choice(
+            prompt=prompt,
+            split=given["split"],
+            tag=given["tag"],
+            source=given["source"],
+            run=given["run"],
+            candidate=given["candidate"],
+        ),
+        rules=GateRules(
+            fail_under=given["fail_under"],
+            min_pass_rate=given["min_pass_rate"],
+            tolerance=given["tolerance"],
+            max_unscored=given["max_unscored"],
+        ),
+        baseline=given["baseline"],
+        save_baseline=given["save_baseline"],
+        junit=given["junit"],
+        num_runs=given["num_runs"],
+        workers=given["workers"],
+    )
+    return carry_out(asked, project=project, as_json=as_json, quiet=quiet)

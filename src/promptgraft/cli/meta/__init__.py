@@ -1,0 +1,1 @@
+"""``promptgraft meta``: the questions that the reflection model is asked."""

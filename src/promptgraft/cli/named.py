@@ -1,0 +1,74 @@
+"""Which prompt and which store a command means: those of the project, if there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from promptgraft.cli.options import PromptName, read_prompt_name
+from promptgraft.cli.stored import open_store
+from promptgraft.overrides import LocalPromptOverridesStore
+
+if TYPE_CHECKING:
+    from promptgraft.project import Project
+
+_FILE_NAME = "promptgraft.yaml"
+
+
+def chosen_store(store: str | None, project: str | None) -> LocalPromptOverridesStore:
+    """Return the store named, or that of the project, or that of the current folder.
+
+    Raises:
+        ConfigError: what is named does not exist.
+        DataFormatError: the project file is at fault.
+    """
+    if store is None and (found := _chosen_project(project)) is not None:
+        return found.store()
+    return open_store(store)
+
+
+def read_prompt(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> PromptName | None:
+    """Return the prompt that is meant: ``namespace/key``, or a name of the project.
+
+    Without a value it is the only prompt of the project.
+
+    Raises:
+        ConfigError: the project has no such prompt, or several.
+        DataFormatError: the project file, or the prompt, is at fault.
+    """
+    if value is not None and "/" in value:
+        return read_prompt_name(context, parameter, value)
+    found = _chosen_project(context.params.get("project"))
+    if found is None:
+        if value is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        return read_prompt_name(context, parameter, value)
+    from promptgraft.project.python_source import beside
+
+    with beside(found.folder):
+        descriptor = found.prompt(value).prompt.descriptor
+    return PromptName(descriptor.ns, descriptor.key)
+
+
+named_prompt_argument = click.argument(
+    "prompt", metavar="[PROMPT]", required=False, callback=read_prompt
+)
+
+
+def in_project(project: str | None) -> bool:
+    """Tell whether a project is named, or around the current folder."""
+    here = Path.cwd()
+    return project is not None or any((up / _FILE_NAME).is_file() for up in (here, *here.parents))
+
+
+def _chosen_project(project: str | None) -> Project | None:
+    # The library behind projects takes its time to load, which other folders need not wait for.
+    if not in_project(project):
+        return None
+    from promptgraft.cli.projects import opened_project
+
+    return opened_project(project)

@@ -1,0 +1,256 @@
+"""What a run directory holds, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import attrs
+
+from promptgraft.cli.output import Screen
+from promptgraft.cli.run_choice import Runs, relative
+from promptgraft.cli.text import change, counted, dollars, moment, score
+from promptgraft.errors import ConfigError
+from promptgraft.overrides.diff import diff_bodies
+from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord, Transcript
+from promptgraft.runs.comparing import figures_of
+from promptgraft.runs.event_lines import money
+from promptgraft.serde import Json, did_you_mean, unstructure
+
+_MOST_CANDIDATES = 20
+
+
+def show_overview(screen: Screen, record: RunRecord, runs: Runs) -> None:
+    """Print where a run stands, its candidates, and how to see more."""
+    figures = figures_of(record)
+    ended = f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""
+    cost = None if figures.cost is None else Decimal(figures.cost)
+    rows = [
+        ("run", f"{record.id}, {record.state}"),
+        ("prompt", record.prompt),
+        ("made", moment(record.created)),
+        ("D_pareto", change(figures.baseline, figures.best)),
+        *_held_out(figures.held_out),
+        ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
+        *([("stopped", ended)] if ended else []),
+        ("refused", counted(figures.refused, "proposal")),
+        ("folder", str(relative(record.folder.path))),
+    ]
+    screen.fields(rows)
+    screen.line()
+    _print_candidates(screen, record)
+    screen.line()
+    commands = [runs.command("show", record.folder, "--candidate N")]
+    if record.rejections:
+        commands.append(runs.command("show", record.folder, "--rejected"))
+    commands.append(runs.command("show", record.folder, "--case ID"))
+    screen.body("\n".join(commands))
+
+
+def _held_out(means: tuple[float | None, float | None] | None) -> list[tuple[str, str]]:
+    if means is None:
+        return []
+    return [("held out", change(*means))]
+
+
+def _print_candidates(screen: Screen, record: RunRecord) -> None:
+    if not record.candidates:
+        screen.line("the baseline has not been evaluated yet")
+        return
+    best = sorted(record.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+    shown = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.n)
+    screen.table(
+        [
+            ("candidate", "mean", "parents", "step", "changes"),
+            *(
+                (
+                    str(one.n),
+                    score(one.mean),
+                    ", ".join(map(str, one.parents)),
+                    str(one.step),
+                    one.module or ("a merge" if one.parents else "the baseline"),
+                )
+                for one in shown
+            ),
+        ]
+    )
+    if (more := len(best) - len(shown)) > 0:
+        screen.line(f"and {more} more with lower means")
+
+
+def overview_json(record: RunRecord) -> dict[str, Json]:
+    """Return a run for machines, without texts and scores."""
+    return {
+        **_plain(figures_of(record)),
+        "run": record.id,
+        "folder": str(record.folder.path.absolute()),
+        "created": record.created.isoformat(),
+        "config": dict(record.config),
+        "candidates": [_candidate_row(one) for one in record.candidates],
+        "result": None if record.result is None else dict(record.result),
+    }
+
+
+def _candidate_row(one: CandidateRecord) -> Json:
+    return {
+        "candidate": one.n,
+        "step": one.step,
+        "parents": list(one.parents),
+        "module": one.module,
+        "mean": one.mean,
+        "rollouts": one.rollouts,
+    }
+
+
+def candidate_of(record: RunRecord, number: int) -> CandidateRecord:
+    """Return a candidate by its number.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if number < len(record.candidates):
+        return record.candidates[number]
+    has = f"0 to {len(record.candidates) - 1}" if record.candidates else "none yet"
+    raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
+
+
+def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> None:
+    """Print where a candidate comes from, what it changes, and what it says."""
+    screen.line(f"candidate {one.n} of {record.id}", bold=True)
+    parents = [record.candidates[position] for position in one.parents]
+    screen.fields(
+        [
+            ("parents", ", ".join(f"{p.n} ({score(p.mean)})" for p in parents) or "none"),
+            ("changes", one.module or ("a merge" if one.parents else "nothing: the baseline")),
+            ("mean", f"{score(one.mean)} on {counted(len(one.scores), 'example')} of D_pareto"),
+            ("step", str(one.step)),
+            ("page", str(relative(record.folder.candidate(one.n)))),
+        ]
+    )
+    for parent in parents:
+        _print_changes(screen, parent, one)
+    for name, text in one.texts.items():
+        screen.line()
+        screen.line(name, bold=True)
+        screen.body(text)
+
+
+def _print_changes(screen: Screen, parent: CandidateRecord, one: CandidateRecord) -> None:
+    for name, text in one.texts.items():
+        before = parent.texts.get(name, "")
+        if before != text:
+            screen.line()
+            screen.line(f"{name}, against candidate {parent.n}", bold=True)
+            screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
+
+
+def candidate_json(record: RunRecord, one: CandidateRecord) -> dict[str, Json]:
+    """Return a candidate for machines."""
+    return {
+        "run": record.id,
+        "page": str(record.folder.candidate(one.n).absolute()),
+        "pareto_ids": list(record.pareto_ids),
+        **_plain(one),
+    }
+
+
+def show_rejections(screen: Screen, record: RunRecord) -> None:
+    """Print every refused proposal with its reason."""
+    screen.line(f"{counted(len(record.rejections), 'refused proposal')} of {record.id}", bold=True)
+    for one in record.rejections:
+        screen.line()
+        screen.line(
+            f"step {one.step}, attempt {one.attempt}: {one.module} of candidate {one.parent}",
+            bold=True,
+        )
+        rows = [("reason", f"{one.reason}: {one.detail}")]
+        if one.child_score is not None:
+            rows.append(("minibatch", f"{score(one.parent_score)} -> {score(one.child_score)}"))
+        rows.append(("page", str(relative(_page_of(record, one)))))
+        screen.fields(rows)
+        screen.body(one.text or "(nothing was proposed)")
+
+
+def rejections_json(record: RunRecord) -> dict[str, Json]:
+    """Return every refused proposal for machines."""
+    rejected = [
+        {"page": str(_page_of(record, one).absolute()), **_plain(one)} for one in record.rejections
+    ]
+    return {"run": record.id, "rejected": [*rejected]}
+
+
+def _page_of(record: RunRecord, one: RejectionRecord) -> Path:
+    return record.folder.rejection(one.step, one.attempt)
+
+
+def checked_case(record: RunRecord, case: str, found: Iterable[Transcript]) -> list[Transcript]:
+    """Return the transcripts of a case.
+
+    Raises:
+        ConfigError: the run has tried nothing on such a case.
+    """
+    transcripts = list(found)
+    if transcripts:
+        return transcripts
+    near = did_you_mean(case, list(record.pareto_ids))
+    raise ConfigError(
+        f"--case: run {record.id} has no answer to a case `{case}`{near}; the candidates' pages "
+        "list the cases of D_pareto"
+    )
+
+
+def show_transcripts(screen: Screen, case: str, found: Iterable[Transcript]) -> None:
+    """Print what was asked, answered and said of it, for each rollout."""
+    screen.line(f"case {case}", bold=True)
+    shown = ""
+    for one in found:
+        record = one.record
+        if record.inputs_repr != shown:
+            shown = record.inputs_repr
+            screen.body(shown)
+        screen.line()
+        who = "a candidate that was not kept" if one.candidate is None else one.candidate
+        screen.line(f"candidate {who}, {one.position}: {score(record.score)}", bold=True)
+        texts = {
+            "answer": record.output_repr,
+            "trace": record.tool_trace_repr,
+            "feedback": "" if record.feedback is None else record.feedback.feedback,
+            "fault": record.fault,
+        }
+        _print_texts(screen, texts)
+
+
+def _print_texts(screen: Screen, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        if text:
+            screen.line(f"  {name}:")
+            screen.body(text, wrapped=True)
+
+
+def transcripts_json(record: RunRecord, found: Iterable[Transcript]) -> dict[str, Json]:
+    """Return the transcripts of a case for machines."""
+    rollouts: list[Json] = [
+        {
+            "position": one.position,
+            "phase": one.phase,
+            "step": one.step,
+            "candidate": one.candidate,
+            "case": one.case,
+            "score": one.record.score,
+            "input": one.record.inputs_repr,
+            "answer": one.record.output_repr,
+            "trace": one.record.tool_trace_repr,
+            "feedback": None if one.record.feedback is None else one.record.feedback.feedback,
+            "fault": one.record.fault,
+        }
+        for one in found
+    ]
+    return {"run": record.id, "rollouts": rollouts}
+
+
+def _plain(value: attrs.AttrsInstance) -> dict[str, Json]:
+    return {
+        name: money(field) if isinstance(field, Decimal) else unstructure(field)
+        for name, field in attrs.asdict(value, recurse=False).items()
+    }

@@ -1,0 +1,104 @@
+"""``promptgraft watch``: follow a run of another process."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.figures import print_next
+from promptgraft.cli.options import (
+    events_option,
+    examples,
+    project_option,
+    quiet_option,
+    run_argument,
+    runs_option,
+)
+from promptgraft.cli.output import Screen
+from promptgraft.cli.progress import PlainProgress, Progress, progress_for
+from promptgraft.cli.run_choice import Runs, chosen_runs
+from promptgraft.cli.run_state import RunState
+from promptgraft.cli.running import exit_code_for
+from promptgraft.cli.runs import summary_json
+from promptgraft.cli.text import change, echo, visible_line
+from promptgraft.clock import SystemClock
+from promptgraft.runs import RunFolder, RunSummary, State
+from promptgraft.runs.event_lines import encoded
+from promptgraft.runs.finding import summarize
+from promptgraft.runs.following import follow
+
+
+@click.command(
+    "watch",
+    epilog=examples(
+        "promptgraft watch", "promptgraft watch 20260131-1204", "promptgraft watch --json"
+    ),
+)
+@run_argument
+@project_option
+@runs_option
+@events_option
+@quiet_option
+def command(
+    run: str, *, project: str | None, runs: str | None, as_json: bool, quiet: bool
+) -> ExitCode:
+    """Follow a run of another process until it ends, by reading its files.
+
+    RUN is an id, the start of one, or `latest`. Nothing is written, and the run does not
+    notice. Ctrl+C ends only this command. The exit code is that of the run, and 3 when it was
+    interrupted.
+    """
+    chosen = chosen_runs(runs, project)
+    folder = chosen.find(run)
+    if as_json:
+        _tell(folder)
+    else:
+        _show(folder, quiet=quiet)
+    summary = summarize(folder)
+    if as_json:
+        echo(encoded({"event": "summary", **summary_json(summary)}))
+    else:
+        _print(Screen(), summary, chosen)
+    if summary.improved is None:
+        return ExitCode.STOPPED_EARLY
+    return exit_code_for(summary.stop_reason, improved=summary.improved)
+
+
+class _Lines(PlainProgress):
+    """The lines of a run as the answer of the command."""
+
+    def say(self, what: str) -> None:
+        echo(visible_line(what))
+
+
+def _tell(folder: RunFolder) -> None:
+    for line in follow(folder, wait=SystemClock().sleep):
+        echo(encoded(line))
+
+
+def _show(folder: RunFolder, *, quiet: bool) -> None:
+    with _progress(f"run {folder.id}", quiet=quiet) as progress:
+        for line in follow(folder, wait=SystemClock().sleep):
+            progress.on_line(line)
+
+
+def _progress(title: str, *, quiet: bool) -> Progress:
+    piped = sys.stdout is None or not sys.stdout.isatty()
+    return (
+        _Lines(RunState(title=title)) if piped and not quiet else progress_for(title, quiet=quiet)
+    )
+
+
+def _print(screen: Screen, summary: RunSummary, runs: Runs) -> None:
+    means = summary.baseline_mean, summary.best_mean
+    told = change(*means)
+    if summary.state is State.ENDED:
+        verdict = "improved" if summary.improved else "not improved"
+        screen.line(f"{summary.id} has ended: {verdict}, {told}; {summary.stop_reason}")
+        next_ = runs.command("apply" if summary.improved else "show", summary.folder)
+    else:
+        screen.line(f"{summary.id} was {summary.state}: {told}")
+        next_ = runs.command("resume", summary.folder)
+    print_next(screen, next_)

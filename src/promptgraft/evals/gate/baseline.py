@@ -1,0 +1,154 @@
+"""Scores that are kept beside the source, to hold later ones against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.gate.report import GateReport
+from promptgraft.files import write_atomically
+from promptgraft.serde import HexDigest, canonical_json, parse_json, shown, structure
+
+VERSION = 1
+"""Of the file."""
+
+
+@attrs.frozen(kw_only=True)
+class KeptCase:
+    """One case as a baseline keeps it.
+
+    Attributes:
+        id: which.
+        score: 0 to 1; None when it was unscored.
+        passed: whether it passed; None when it was unscored.
+        critical: whether it must never get worse.
+    """
+
+    id: str
+    score: float | None
+    passed: bool | None
+    critical: bool
+
+
+@attrs.frozen(kw_only=True)
+class Baseline:
+    """The scores of one evaluation, and what they are of.
+
+    Attributes:
+        version: of the form.
+        prompt: namespace and key.
+        tried: which of its texts, in words.
+        split: which cases.
+        model: who answered.
+        dataset: digest of the cases.
+        metrics: names and digest of the metrics.
+        num_runs: how often each case was answered.
+        mean_score: of the cases with a score; None without any.
+        pass_rate: of the answers with a score; None without any.
+        cases: by their ids.
+    """
+
+    version: int
+    prompt: str
+    tried: str
+    split: str
+    model: str
+    dataset: HexDigest
+    metrics: str
+    num_runs: int
+    mean_score: float | None
+    pass_rate: float | None
+    cases: tuple[KeptCase, ...]
+
+    @classmethod
+    def of(cls, report: GateReport) -> Baseline:
+        """Return what is kept of a report."""
+        kept = (
+            KeptCase(id=case.id, score=case.score, passed=case.passed, critical=case.critical)
+            for case in report.cases
+        )
+        return cls(
+            version=VERSION,
+            prompt=report.prompt,
+            tried=report.tried,
+            split=report.split,
+            model=report.model,
+            dataset=report.dataset,
+            metrics=report.metrics,
+            num_runs=report.num_runs,
+            mean_score=report.mean_score,
+            pass_rate=report.pass_rate,
+            cases=tuple(sorted(kept, key=lambda case: case.id)),
+        )
+
+    @property
+    def scores(self) -> Mapping[str, float | None]:
+        """The score of each case by its id."""
+        return {case.id: case.score for case in self.cases}
+
+    def text(self) -> str:
+        """Return the one text of this baseline: JSON, keys sorted, a line for each case."""
+        fields = attrs.asdict(self, recurse=False)
+        cases = ",\n  ".join(map(canonical_json, self.cases))
+        told = {name: canonical_json(value) for name, value in fields.items()}
+        told["cases"] = f"[\n  {cases}\n ]"
+        return "{\n " + ",\n ".join(f'"{name}": {told[name]}' for name in sorted(told)) + "\n}\n"
+
+
+def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
+    """Return the baseline that a text holds.
+
+    Raises:
+        DataFormatError: naming ``where``: no JSON, another version, wrong types, unknown or
+            missing keys, a score outside 0 to 1, or an id that occurs twice.
+    """
+    plain = parse_json(text, where=where)
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if type(version) is int and version != VERSION:
+        raise DataFormatError(
+            f"{where}: version: expected {VERSION}, found {shown(version)}; save a new one with "
+            "`--save-baseline`, or use the promptgraft that wrote it"
+        )
+    found = structure(plain, Baseline, where=where)
+    ids = [case.id for case in found.cases]
+    for case in found.cases:
+        if case.score is not None and not 0 <= case.score <= 1:
+            raise DataFormatError(
+                f"{where}: case {shown(case.id)}: score: expected 0 to 1, found {case.score}"
+            )
+    if twice := [case_id for case_id in ids if ids.count(case_id) > 1]:
+        raise DataFormatError(f"{where}: two cases have the id {shown(twice[0])}")
+    return found
+
+
+def read_baseline(path: str | os.PathLike[str]) -> Baseline:
+    """Return the baseline that a file holds.
+
+    Raises:
+        ConfigError: it cannot be read.
+        DataFormatError: as :func:`parse_baseline`.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"baseline {path}: cannot be read: {error.strerror}; "
+            "make it with `promptgraft eval --save-baseline`"
+        ) from None
+    return parse_baseline(data, where=f"baseline {path}")
+
+
+def write_baseline(path: str | os.PathLike[str], report: GateReport) -> None:
+    """Keep the scores of a report in a file, which appears whole or not at all.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A lone surrogate becomes its JSON escape.
+    write_atomically(file, Baseline.of(report).text().encode("utf-8", "backslashreplace"))

@@ -1,0 +1,176 @@
+"""Whether a prompt may pass."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+from attrs.validators import optional
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.gate.comparing import Change, Comparison
+from promptgraft.evals.gate.report import GateReport
+from promptgraft.serde import Json, shown
+
+_FUZZ = 1e-9
+_SHOWN = 5
+
+
+class GateOutcome(StrEnum):
+    """How a gate ends."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    STOPPED = "stopped early"
+    UNSCORED = "unscored"
+
+
+def _share(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if isinstance(value, bool) or not 0 <= value <= 1:
+        raise ConfigError(f"{attribute.name}: expected a number from 0 to 1, found {shown(value)}")
+
+
+def _count(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if isinstance(value, bool) or not value >= 0:
+        raise ConfigError(
+            f"{attribute.name}: expected an integer of at least 0, found {shown(value)}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class GateRules:
+    """What a gate asks for; what is None is not asked for.
+
+    Attributes:
+        fail_under: the least mean score, 0 to 1.
+        min_pass_rate: the least share of passing answers, 0 to 1.
+        tolerance: how much the mean may be below that of the baseline, 0 to 1.
+        max_unscored: how many answers may be without a score; those of critical cases never.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+
+    fail_under: float | None = attrs.field(default=None, validator=optional(_share))
+    min_pass_rate: float | None = attrs.field(default=None, validator=optional(_share))
+    tolerance: float = attrs.field(default=0.0, validator=_share)
+    max_unscored: int = attrs.field(default=0, validator=_count)
+
+
+@attrs.frozen(kw_only=True)
+class Ruling:
+    """What one rule comes to.
+
+    Attributes:
+        rule: its name.
+        held: whether it holds.
+        said: what was wanted and what was found.
+    """
+
+    rule: str
+    held: bool
+    said: str
+
+
+@attrs.frozen(kw_only=True)
+class GateDecision:
+    """Whether a prompt passes, and by which rules.
+
+    Attributes:
+        outcome: how the gate ends.
+        rulings: every rule that was asked for.
+    """
+
+    outcome: GateOutcome
+    rulings: tuple[Ruling, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the prompt passes."""
+        return self.outcome is GateOutcome.PASSED
+
+    @property
+    def broken(self) -> tuple[Ruling, ...]:
+        """The rules that do not hold."""
+        return tuple(ruling for ruling in self.rulings if not ruling.held)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the decision as plain data."""
+        return {
+            "outcome": str(self.outcome),
+            "passed": self.passed,
+            "rules": [
+                {"rule": one.rule, "held": one.held, "said": one.said} for one in self.rulings
+            ],
+        }
+
+
+def decide(
+    report: GateReport, rules: GateRules, comparison: Comparison | None = None
+) -> GateDecision:
+    """Return whether a report passes.
+
+    What is not known is no pass: an evaluation that was stopped, more unscored answers than
+    allowed, a critical case without a score, or no score at all come before every other rule.
+    """
+    rulings = [_scored(report, rules)]
+    if rules.fail_under is not None:
+        rulings.append(_least("mean score", report.mean_score, rules.fail_under))
+    if rules.min_pass_rate is not None:
+        rulings.append(_least("pass rate", report.pass_rate, rules.min_pass_rate))
+    if comparison is not None:
+        rulings += [_critical(comparison), _mean(comparison, rules.tolerance)]
+    return GateDecision(outcome=_outcome(report, rulings), rulings=tuple(rulings))
+
+
+def _outcome(report: GateReport, rulings: list[Ruling]) -> GateOutcome:
+    if report.stopped:
+        return GateOutcome.STOPPED
+    if not rulings[0].held:
+        return GateOutcome.UNSCORED
+    return GateOutcome.PASSED if all(one.held for one in rulings) else GateOutcome.FAILED
+
+
+def _scored(report: GateReport, rules: GateRules) -> Ruling:
+    critical = report.critical_unscored
+    answers = sum(len(case.outcomes) for case in report.cases)
+    said = f"{report.unscored} of {answers} answers unscored, at most {rules.max_unscored} allowed"
+    if critical:
+        said += f"; critical among them: {_listed(critical)}"
+    held = report.unscored <= rules.max_unscored and not critical
+    return Ruling(rule="scored", held=held and report.mean_score is not None, said=said)
+
+
+def _least(rule: str, found: float | None, least: float) -> Ruling:
+    shown_score = "none" if found is None else f"{found:.4g}"
+    held = found is not None and found >= least - _FUZZ
+    return Ruling(rule=rule, held=held, said=f"{shown_score}, at least {least:.4g} wanted")
+
+
+def _critical(comparison: Comparison) -> Ruling:
+    worse = comparison.critical_worse
+    said = f"worse than the baseline: {_listed(tuple(map(_change, worse)))}" if worse else ""
+    return Ruling(rule="critical cases", held=not worse, said=said or "no critical case is worse")
+
+
+def _change(change: Change) -> str:
+    return f"{change.case_id} ({change.before:.4g} -> {change.after:.4g})"
+
+
+def _mean(comparison: Comparison, tolerance: float) -> Ruling:
+    before, after = comparison.before, comparison.after
+    allowed = f" less {tolerance:.4g}" if tolerance else ""
+    if before is None or after is None:
+        return Ruling(
+            rule="baseline", held=False, said="no case has a score here and in the baseline"
+        )
+    return Ruling(
+        rule="baseline",
+        held=after >= before - tolerance - _FUZZ,
+        said=f"mean score {after:.4g}, at least the baseline's {before:.4g}{allowed} wanted",
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

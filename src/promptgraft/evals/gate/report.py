@@ -1,0 +1,236 @@
+"""What a gate decides on: cases with everything that was said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from promptgraft.evals.aggregate import CaseOutcome, CaseStatus, mean
+from promptgraft.evals.gate.answered import Answered
+from promptgraft.evals.metrics.base import is_required
+from promptgraft.evals.types import Case, Metric
+from promptgraft.notebook import Card, Shown, first_rows
+from promptgraft.serde import HexDigest, Json, unstructure
+from promptgraft.text import counted, score
+
+_SHOWN_IDS = 20
+
+
+@attrs.frozen(kw_only=True)
+class TriedCase:
+    """One case with every answer to it.
+
+    Attributes:
+        id: which.
+        critical: whether it must never get worse.
+        outcomes: what became of each answer, run by run; at least one.
+        seconds: how long the models took for each answer, judges included.
+        required: the metrics that a case has to pass.
+    """
+
+    id: str
+    critical: bool
+    outcomes: tuple[CaseOutcome, ...]
+    seconds: tuple[float, ...]
+    required: frozenset[str] = frozenset()
+
+    @property
+    def score(self) -> float | None:
+        """The mean over the answers with a score; None when there is none."""
+        return mean([one.score for one in self.outcomes if one.score is not None])
+
+    @property
+    def scored(self) -> int:
+        """How many answers have a score."""
+        return len(self.outcomes) - self.unscored
+
+    @property
+    def unscored(self) -> int:
+        """How many answers have none."""
+        return sum(one.status is CaseStatus.UNSCORED for one in self.outcomes)
+
+    @property
+    def passes(self) -> int:
+        """How many answers pass."""
+        return sum(one.status is CaseStatus.PASSED for one in self.outcomes)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every answer with a score passes; None when there is none."""
+        return self.passes == self.scored if self.scored else None
+
+    @property
+    def reason(self) -> str:
+        """Why it does not pass, or has no score: the first such answer's; else empty."""
+        wanted = CaseStatus.UNSCORED if self.passed is None else None
+        for one in self.outcomes:
+            if one.status is wanted or one.status in (CaseStatus.FAILED, CaseStatus.CRASHED):
+                return reason_of(one, self.required)
+        return ""
+
+
+def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> str:
+    """Return why an answer does not pass: a line for each metric that it has to pass.
+
+    Args:
+        outcome: what became of the answer.
+        required: the metrics that count; all when there is none among them.
+    """
+    if outcome.error or outcome.status is CaseStatus.PASSED:
+        return outcome.error
+    failed = [one for one in outcome.verdicts if one.passed is False]
+    counting = [one for one in failed if one.metric in required] or failed
+    return "\n".join(f"{one.metric} {one.score:.4g}: {one.reason}" for one in counting)
+
+
+def tried_cases(
+    cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
+) -> tuple[TriedCase, ...]:
+    """Return cases with the answers to them; cases without an answer are left out.
+
+    Args:
+        cases: in the order of the report.
+        answered: run by run.
+        metrics: those that judged.
+    """
+    found: dict[str, list[Answered]] = {}
+    for one in answered:
+        found.setdefault(one.outcome.case_id, []).append(one)
+    required = frozenset(metric.name for metric in metrics if is_required(metric))
+    return tuple(
+        TriedCase(
+            id=case.id,
+            critical=case.critical,
+            outcomes=tuple(one.outcome for one in found[case.id]),
+            seconds=tuple(one.seconds for one in found[case.id]),
+            required=required,
+        )
+        for case in cases
+        if case.id in found
+    )
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GateReport(Shown):
+    """What was tried, on what, and what came of it. Unscored answers are in no mean and no rate.
+
+    Attributes:
+        prompt: namespace and key.
+        tried: which of its texts, in words, such as ``tag `latest```.
+        split: which of the cases.
+        model: the identity of the adapter that answered.
+        dataset: digest of the cases.
+        metrics: names and digest of the metrics.
+        num_runs: how often each case was answered.
+        cases: in their order.
+        stopped: why the evaluation ended early; empty when it did not.
+    """
+
+    prompt: str
+    tried: str
+    split: str
+    model: str
+    dataset: HexDigest
+    metrics: str
+    num_runs: int
+    cases: tuple[TriedCase, ...]
+    stopped: str = ""
+
+    @property
+    def mean_score(self) -> float | None:
+        """The mean of the cases with a score; None when there is none."""
+        return mean([case.score for case in self.cases if case.score is not None])
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of passing answers among those with a score; None when there is none."""
+        scored = sum(case.scored for case in self.cases)
+        return sum(case.passes for case in self.cases) / scored if scored else None
+
+    @property
+    def failing(self) -> tuple[TriedCase, ...]:
+        """The cases that do not pass, critical ones first, then the lowest scores."""
+        failing = [case for case in self.cases if case.passed is False]
+        return tuple(sorted(failing, key=lambda case: (not case.critical, case.score)))
+
+    @property
+    def unscored(self) -> int:
+        """How many answers have no score."""
+        return sum(case.unscored for case in self.cases)
+
+    @property
+    def critical_unscored(self) -> tuple[str, ...]:
+        """The ids of critical cases without any score."""
+        return tuple(case.id for case in self.cases if case.critical and case.score is None)
+
+    def line(self) -> str:
+        """Return what was tried and what came of it as one line."""
+        return (
+            f"{self.prompt}, {self.tried}, {counted(len(self.cases), 'case')} of {self.split}: "
+            f"pass rate {score(self.pass_rate)}, mean score {score(self.mean_score)}"
+        )
+
+    def __repr__(self) -> str:
+        names = [repr(case.id) for case in self.failing]
+        failing = f", failing {', '.join(names[:_SHOWN_IDS])}" if names else ""
+        more = f" and {len(names) - _SHOWN_IDS} more" if len(names) > _SHOWN_IDS else ""
+        return f"<{self.line()}{failing}{more}>"
+
+    def _card(self) -> Card:
+        failing = ((case.id, score(case.score), case.reason) for case in self.failing)
+        return Card(
+            title=self.prompt,
+            lead=f"pass rate {score(self.pass_rate)}, mean score {score(self.mean_score)}",
+            fields=(
+                ("tried", self.tried),
+                ("cases", f"{len(self.cases)} of {self.split}"),
+                ("model", self.model),
+                ("unscored", f"{self.unscored}"),
+            ),
+            blocks=(first_rows(failing, ("failing", "score", "why")),),
+        )
+
+    def case(self, case_id: str) -> TriedCase:
+        """Return one case.
+
+        Raises:
+            KeyError: there is none with this id.
+        """
+        return {case.id: case for case in self.cases}[case_id]
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the report as plain data."""
+        return {
+            "prompt": self.prompt,
+            "tried": self.tried,
+            "split": self.split,
+            "model": self.model,
+            "dataset": self.dataset,
+            "metrics": self.metrics,
+            "num_runs": self.num_runs,
+            "mean_score": self.mean_score,
+            "pass_rate": self.pass_rate,
+            "unscored": self.unscored,
+            "stopped": self.stopped,
+            "cases": [_case_json(case) for case in self.cases],
+        }
+
+
+def _case_json(case: TriedCase) -> Json:
+    return {
+        "id": case.id,
+        "critical": case.critical,
+        "score": case.score,
+        "passed": case.passed,
+        "reason": case.reason,
+        "answers": [
+            {
+                "status": str(one.status),
+                "score": one.score,
+                "error": one.error,
+                "verdicts": unstructure(one.verdicts),
+            }
+            for one in case.outcomes
+        ],
+    }

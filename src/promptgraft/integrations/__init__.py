@@ -1,0 +1,1 @@
+"""Where promptgraft is plugged into other tools."""

@@ -1,0 +1,184 @@
+"""What a project's gate tries: which text of which prompt, on which cases."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.gate.subject import Subject
+from promptgraft.evals.splits import NAMES, Splits
+from promptgraft.evals.types import Case
+from promptgraft.optimizers.snapshot import store_of
+from promptgraft.overrides import OverrideAddress
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.validation import shown_hash
+from promptgraft.project import Project
+from promptgraft.project.applying.handover import choose, winner_of
+from promptgraft.project.applying.winner import check_source
+from promptgraft.prompt.template import Prompt
+from promptgraft.runs import RunRecord, find_run, read_run
+from promptgraft.serde import did_you_mean, shown
+
+ALL = "all"
+SPLITS = ("test", "validation", "train", ALL)
+"""What ``split`` may be."""
+_SHOWN_PARTS = 5
+
+
+@attrs.frozen(kw_only=True)
+class Choice:
+    """Which text of which prompt is tried, on which cases.
+
+    Attributes:
+        prompt: its name in the project; None for the only one.
+        split: ``test``, ``validation``, ``train``, or ``all`` of them.
+        tag: the tag of the store whose overrides are tried; None for the project's.
+        source: whether the text of the source is tried, without overrides.
+        run: the run whose candidate is tried: its id, the beginning of one, or ``latest``.
+        candidate: its number, 0 for the baseline of the run; None for the winner.
+
+    Raises:
+        ConfigError: more than one of tag, source and run is wanted, a candidate without a run,
+            or there is no such split.
+    """
+
+    prompt: str | None = None
+    split: str = "test"
+    tag: str | None = None
+    source: bool = False
+    run: str | None = None
+    candidate: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if sum((self.tag is not None, self.source, self.run is not None)) > 1:
+            raise ConfigError("expected one of a tag, the source and a run; leave the others out")
+        if self.candidate is not None and self.run is None:
+            raise ConfigError("candidate: expected a run with it; name one, or `latest`")
+        if self.split not in SPLITS:
+            near = did_you_mean(str(self.split), list(SPLITS))
+            raise ConfigError(
+                f"split: expected one of {', '.join(SPLITS)}, found {shown(self.split)}{near}"
+            )
+
+
+def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
+    """Return the cases of a split.
+
+    Raises:
+        ConfigError: the project has no such split.
+    """
+    parts = splits.parts()
+    if split == ALL:
+        return tuple(case for name in NAMES for case in parts.get(name, ()))
+    if split not in parts:
+        raise ConfigError(
+            f"the project has no {split} cases; add a share, a file or a value for them under "
+            "`splits`, or choose another split: validation, train or all"
+        )
+    return parts[split].cases
+
+
+def subject_of(project: Project, choice: Choice) -> Subject:
+    """Return what a choice tries; the task adapter of the project is made, nothing is called.
+
+    What a tag holds is read once: whoever moves the tag later changes nothing.
+
+    Raises:
+        ConfigError: there is no such prompt, split, run or candidate, the tag that was chosen
+            holds nothing, or the source has changed since the run.
+        DataFormatError: something that the project names is at fault, or a secret is not set;
+            or a file of the run is.
+        StoreError: the store cannot be read.
+        JournalError: the journal of the run cannot.
+    """
+    notes: tuple[str, ...] = ()
+    if choice.run is not None:
+        prompt, tried = _of_run(project, choice.prompt, choice.run, choice.candidate)
+    elif choice.source:
+        prompt, tried = project.prompt(choice.prompt).prompt, "the source"
+    else:
+        prompt, tried, notes = _tagged(project, project.prompt(choice.prompt).prompt, choice.tag)
+    return Subject(
+        prompt=prompt,
+        tried=tried,
+        split=choice.split,
+        cases=chosen_cases(project.splits, choice.split),
+        metrics=project.metrics,
+        adapter=project.adapter("task"),
+        aggregation=project.aggregation,
+        params=project.params,
+        notes=notes,
+    )
+
+
+def _tagged(
+    project: Project, prompt: Prompt[object], chosen: str | None
+) -> tuple[Prompt[object], str, tuple[str, ...]]:
+    """Return the prompt as a tag has it, what it is called, and what of the tag is not applied."""
+    store, tag, descriptor = project.store(), chosen or project.tag, prompt.descriptor
+    name = f"{descriptor.ns}/{descriptor.key}"
+    override = store.resolve(descriptor, tag)
+    if override is None or not override.entries():
+        if chosen is not None:
+            raise ConfigError(
+                f"tag `{tag}` holds nothing for `{name}` in {store.root_path}; `promptgraft show` "
+                "lists what there is, `promptgraft apply --tag` writes it, and the source is "
+                "tried with `--source` (`source=True` in tests)"
+            )
+        return prompt, f"the source (tag `{tag}` holds nothing)", ()
+    revision = store.current(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
+    number = "" if revision is None else f", revision {shown_hash(revision.id)}"
+    held = attrs.evolve(prompt, overrides_store=store_of(override), overrides_tag=tag)
+    skipped = [found.part for found in resolve_override(descriptor, override).skipped]
+    notes = (_not_applied(tag, skipped),) if skipped else ()
+    return held, f"tag `{tag}`{number}", notes
+
+
+def _not_applied(tag: str, parts: list[str]) -> str:
+    more = len(parts) - _SHOWN_PARTS
+    named = ", ".join(parts[:_SHOWN_PARTS]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"tag `{tag}` holds overrides that do not apply to today's source: {named}; "
+        "`promptgraft diff` says why"
+    )
+
+
+def _of_run(
+    project: Project, name: str | None, run: str, candidate: int | None
+) -> tuple[Prompt[object], str]:
+    """Return the prompt as a candidate of a run has it, and what it is called."""
+    record = read_run(find_run(project.runs_folder, run))
+    number = _number(record, candidate)
+    prompt = project.prompt(name or _name_of(project, record)).prompt
+    descriptor = prompt.descriptor
+    address = OverrideAddress(descriptor.ns, descriptor.key, project.tag)
+    whole = winner_of(record, number, address).whole
+    if stale := check_source(prompt, whole).stale:
+        raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
+    held = attrs.evolve(prompt, overrides_store=store_of(whole), overrides_tag=whole.tag)
+    return held, f"run {record.id}, candidate {number}"
+
+
+def _number(record: RunRecord, candidate: int | None) -> int:
+    if candidate is None:
+        chosen = choose(record, None)
+        if chosen.candidate is None:
+            raise ConfigError(
+                f"run {record.id}: {chosen.why_not}; name a candidate with `--candidate`, 0 is "
+                "the baseline"
+            )
+        return chosen.candidate
+    if candidate >= len(record.candidates):
+        last = len(record.candidates) - 1
+        there = f"0 to {last}" if last >= 0 else "none yet"
+        raise ConfigError(f"run {record.id} has no candidate {candidate}; it has {there}")
+    return candidate
+
+
+def _name_of(project: Project, record: RunRecord) -> str | None:
+    """Return the prompt of the project that a run is of; None when there is no such prompt."""
+    for name in project.names:
+        descriptor = project.prompt(name).prompt.descriptor
+        if f"{descriptor.ns}/{descriptor.key}" == record.prompt:
+            return name
+    return None

@@ -1,0 +1,149 @@
+"""What the rollouts of a run have shown so far, for what is tried and learned from next."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.optimizers.gepa.policies import MinibatchChoice, ModuleChoice
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.selection import Choices
+from promptgraft.optimizers.gepa.trials import Trials
+from promptgraft.optimizers.modules import Module
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+_CANDIDATES = 200
+
+
+class Known:
+    """Rollouts of the latest candidates on D_feedback, by candidate and example.
+
+    Args:
+        scorer: gives them their scores.
+        perfect_score: a score that leaves nothing to learn.
+    """
+
+    def __init__(self, scorer: Scorer, perfect_score: float) -> None:
+        self._scorer = scorer
+        self._perfect = perfect_score
+        self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
+
+    def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
+        """Remember rollouts; of an example that was tried again the latest one."""
+        held = self._of.setdefault(candidate.digest, {})
+        self._of.move_to_end(candidate.digest)
+        held.update({one.example_id: one for one in records if one.feedback is not None})
+        while len(self._of) > _CANDIDATES:
+            self._of.popitem(last=False)
+
+    def of(self, candidate: Candidate) -> dict[str, RolloutRecord]:
+        """Return the rollouts of a candidate by example."""
+        return self._of.get(candidate.digest, {})
+
+    def failed(self, candidate: Candidate) -> list[str]:
+        """Return the ids of the examples on which a candidate was not perfect."""
+        return [name for name, one in self.of(candidate).items() if self._is_imperfect(one)]
+
+    def _is_imperfect(self, record: RolloutRecord) -> bool:
+        score = self._scorer.score(record)
+        return score is not None and score < self._perfect
+
+
+class Lessons:
+    """Chooses what a step learns from: a parent, a minibatch, and the parent's rollouts on it.
+
+    Args:
+        config: the settings.
+        feedback: D_feedback.
+        choices: makes the random choices.
+        trials: makes rollouts.
+        scorer: gives them their scores.
+    """
+
+    def __init__(
+        self,
+        config: GepaConfig,
+        feedback: Sequence[GepaExample],
+        *,
+        choices: Choices,
+        trials: Trials,
+        scorer: Scorer,
+    ) -> None:
+        self._config = config
+        self._feedback = feedback
+        self._choices = choices
+        self._trials = trials
+        self._known = Known(scorer, config.perfect_score)
+
+    def parent(self, pool: Pool) -> int:
+        """Return the position of the next parent."""
+        if self._choices.explores(self._config.exploration):
+            return self._choices.parent(pool.frontier())
+        return pool.best
+
+    def minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
+        """Return the examples that a child of ``parent`` is tried on."""
+        size = self._config.batch_size
+        if self._config.minibatches is MinibatchChoice.RANDOM:
+            return self._choices.minibatch(self._feedback, size)
+        return self._choices.teaching(self._feedback, size, failed=self._known.failed(parent))
+
+    def records(
+        self, position: str, parent: Candidate, minibatch: Sequence[GepaExample]
+    ) -> tuple[RolloutRecord, ...]:
+        """Return the parent's rollouts on a minibatch; the last example's is always a new one.
+
+        Raises:
+            RunStoppedError, LimitReachedError: the run ends.
+        """
+        known = dict(self._known.of(parent)) if self._config.reuse_rollouts else {}
+        known.pop(minibatch[-1].id, None)
+        asked = [example for example in minibatch if example.id not in known]
+        made = self._trials.make(position, parent, asked)
+        self.remember(parent, made)
+        found = known | {record.example_id: record for record in made}
+        return tuple(found[example.id] for example in minibatch)
+
+    def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
+        """Take account of rollouts on D_feedback."""
+        config = self._config
+        if config.reuse_rollouts or config.minibatches is MinibatchChoice.TEACHING:
+            self._known.add(candidate, records)
+
+    def blamed(self, modules: Sequence[Module], records: Sequence[RolloutRecord]) -> frozenset[str]:
+        """Return the names of the modules that the next change should be of; maybe none."""
+        if self._config.module_choice is ModuleChoice.TURNS:
+            return frozenset()
+        return blamed(modules, records)
+
+
+def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> frozenset[str]:
+    """Return the names of the modules that feedback and traces name most often; maybe none.
+
+    A module is named by the last part of its name as a word: ``refunds`` for ``section
+    policies/refunds``.
+
+    Args:
+        modules: what may be changed.
+        records: the rollouts that something can be learned from.
+    """
+    texts = [_said(record).casefold() for record in records]
+    counts = {
+        module.name: sum(_word(module).search(text) is not None for text in texts)
+        for module in modules
+    }
+    most = max(counts.values(), default=0)
+    return frozenset(name for name, count in counts.items() if count == most and most)
+
+
+def _said(record: RolloutRecord) -> str:
+    feedback = record.feedback
+    return "" if feedback is None else f"{feedback.feedback}\n{record.tool_trace_repr}"
+
+
+def _word(module: Module) -> re.Pattern[str]:
+    name = re.split(r"[ /.]", module.name)[-1].casefold()
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")

@@ -1,0 +1,50 @@
+"""The project file ``promptgraft.yaml``, and what it names (``specs/project.md``).
+
+Names are looked up when they are first used: to find a project takes less than to read one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from promptgraft.project.files import FILE_NAME, find_project, runs_folder_of
+    from promptgraft.project.parts import ProjectPrompt
+    from promptgraft.project.project import Project, load_project, open_project
+    from promptgraft.project.schema import project_schema
+    from promptgraft.project.sources import FileChange, PromptSource
+
+__all__ = [
+    "FILE_NAME",
+    "FileChange",
+    "Project",
+    "ProjectPrompt",
+    "PromptSource",
+    "find_project",
+    "load_project",
+    "open_project",
+    "project_schema",
+    "runs_folder_of",
+]
+
+_HOMES = {
+    "FILE_NAME": "files",
+    "FileChange": "sources",
+    "Project": "project",
+    "ProjectPrompt": "parts",
+    "PromptSource": "sources",
+    "find_project": "files",
+    "load_project": "project",
+    "open_project": "project",
+    "project_schema": "schema",
+    "runs_folder_of": "files",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

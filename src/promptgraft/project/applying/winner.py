@@ -1,0 +1,185 @@
+"""A winner against what is there today: what it changes, what is there already, what is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from promptgraft.overrides import PromptLike, PromptOverride, Provenance, SkippedOverride
+from promptgraft.overrides.checks import check_names, checked_entry
+from promptgraft.overrides.entries import (
+    AddedTaskExample,
+    Entry,
+    RemovedTaskExample,
+    TaskExampleOverride,
+)
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.readable import show_entry, show_replaced
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.sources import example_entry, source_entries
+from promptgraft.overrides.types import SkipReason
+from promptgraft.overrides.validation import shown_hash
+from promptgraft.serde import digest
+
+
+@attrs.frozen(kw_only=True)
+class Winner:
+    """A candidate of a run, to be handed over.
+
+    Attributes:
+        run: id of the run's folder.
+        candidate: its number in the run.
+        base: what the tag of the run held when the run began.
+        changes: the entries in which the candidate differs from ``base``.
+        provenance: what a store is told of it.
+    """
+
+    run: str
+    candidate: int
+    base: PromptOverride
+    changes: PromptOverride
+    provenance: Provenance
+
+    @property
+    def whole(self) -> PromptOverride:
+        """What was tried on the examples: the base and the changes."""
+        return self.base.merged_with(self.changes)
+
+    @property
+    def touched(self) -> PromptOverride:
+        """The changes, with what the base said of the same tools: what a store is to hold."""
+        whole = self.whole
+        return whole.holding(filter(None, (whole.find(entry) for entry in self.changes.entries())))
+
+    @property
+    def untouched(self) -> PromptOverride:
+        """The rest of the base."""
+        rest = [entry for entry in self.base.entries() if self.changes.find(entry) is None]
+        return self.base.holding(rest)
+
+
+@attrs.frozen(kw_only=True)
+class AgainstSource:
+    """Entries sorted by what today's source makes of them.
+
+    Attributes:
+        fresh: those that apply.
+        settled: those that the source says itself, word for word.
+        stale: a line for each of the others.
+    """
+
+    fresh: tuple[Entry, ...]
+    settled: tuple[Entry, ...]
+    stale: tuple[str, ...]
+
+
+def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
+    """Compare ``entries`` with today's source of the prompt."""
+    resolution = resolve_override(prompt.descriptor, entries)
+    skipped = {found.part: found for found in resolution.skipped}
+    settled = tuple(
+        entry
+        for entry in entries.entries()
+        if entry.part in skipped and _says_the_same(prompt, entry)
+    )
+    said = {entry.part for entry in settled}
+    return AgainstSource(
+        fresh=tuple(entry for entry in entries.entries() if entry.part not in skipped),
+        settled=settled,
+        stale=tuple(_stale_source(found) for part, found in skipped.items() if part not in said),
+    )
+
+
+def _says_the_same(prompt: PromptLike, entry: Entry) -> bool:
+    if isinstance(entry, RemovedTaskExample):
+        return prompt.descriptor.task_example(entry.path) is None
+    source = _source_of(prompt, entry)
+    if source is None:
+        return False
+    # A file may have more or fewer blank lines around a text than the text itself.
+    return show_replaced(source, entry).strip() == show_entry(entry).strip()
+
+
+def _source_of(prompt: PromptLike, entry: Entry) -> Entry | None:
+    if isinstance(entry, AddedTaskExample):
+        example = prompt.descriptor.task_example(entry.path)
+        return None if example is None else example_entry(example)
+    for source in source_entries(prompt, fixed=True):
+        if source.part == entry.part:
+            return source
+    return None
+
+
+_MENDS = {
+    SkipReason.STALE: "run `promptgraft optimize` on the new source, or restore the old one",
+    SkipReason.UNKNOWN_PART: "the prompt has no such part any more; restore it, or run "
+    "`promptgraft optimize` again",
+    SkipReason.NOT_OVERRIDABLE: "the source does not allow overrides of it any more; run "
+    "`promptgraft optimize` again",
+    SkipReason.LOST_PLACEHOLDER: "it loses a placeholder of the source; run "
+    "`promptgraft optimize` again",
+    SkipReason.KEY_TAKEN: "the source has an example of that name now; rename one of them",
+    SkipReason.NAME_TAKEN: "another field has that name now; rename one of them",
+}
+
+
+def _stale_source(found: SkippedOverride) -> str:
+    now = "no longer there" if found.found_hash is None else f"now {shown_hash(found.found_hash)}"
+    return (
+        f"{found.part}: {found.reason}: the winner was made for source "
+        f"{shown_hash(found.expected_hash)}, the source is {now}; {_MENDS[found.reason]}"
+    )
+
+
+def check_tag_contents(
+    winner: Winner, entries: Iterable[Entry], present: PromptOverride
+) -> tuple[str, ...]:
+    """Return a line for each part that has changed under the tag since the run began.
+
+    A part may be as it was then, or as the winner wants it; under a tag that the run did not
+    begin with, it may also be missing.
+    """
+    return tuple(
+        _stale_tag(winner, entry, present)
+        for entry in entries
+        if present.find(entry) not in (entry, winner.base.find(entry))
+        and not (present.tag != winner.base.tag and present.find(entry) is None)
+    )
+
+
+def _stale_tag(winner: Winner, entry: Entry, present: PromptOverride) -> str:
+    return (
+        f"{entry.part}: tag `{present.tag}` has changed since the run began: expected "
+        f"{_named(winner.base.find(entry))}, found {_named(present.find(entry))}; see "
+        "`promptgraft history`, then roll back, or run `promptgraft optimize` again"
+    )
+
+
+def _named(entry: Entry | None) -> str:
+    return "no override" if entry is None else f"override {shown_hash(digest(_plain(entry)))}"
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    fields = attrs.asdict(entry, recurse=False)
+    if isinstance(entry, TaskExampleOverride):
+        fields["step_overrides"] = [step for _, step in sorted(entry.step_overrides.items())]
+    return fields
+
+
+def merged_into(
+    present: PromptOverride, entries: Iterable[Entry], descriptor: PromptDescriptor
+) -> PromptOverride:
+    """Return what a tag holds when it takes ``entries``; what else it held stays.
+
+    Raises:
+        UnknownPartError, HashMismatchError, InvalidOverrideError: an entry does not fit the
+            prompt, or what the tag holds already.
+    """
+    written = present.holding(
+        entry if present.find(entry) == entry else checked_entry(descriptor, entry)
+        for entry in entries
+    )
+    merged = present.merged_with(written)
+    check_names(descriptor, written, merged)
+    return merged

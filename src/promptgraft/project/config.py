@@ -1,0 +1,154 @@
+"""What a project file says, as values; nothing that it names is looked up yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.evals.aggregation import Aggregation
+from promptgraft.optimizers.stoppers import Stopper
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.project.files import DEFAULT_RUNS
+from promptgraft.project.secrets import Secret
+from promptgraft.serde import Json
+
+DEFAULT_MINIBATCH = 8
+DEFAULT_WORKERS = 4
+
+
+@attrs.frozen(kw_only=True)
+class DatasetConfig:
+    """The cases: everything that ``Dataset.load`` takes.
+
+    Attributes:
+        path: the file; None where the splits are files of their own.
+        format: by the ending of the file when it is None.
+        fields: the columns that have other names.
+        keep: columns that the agent is not shown.
+        delimiter: of a CSV file.
+    """
+
+    path: str | None = None
+    format: str | None = None
+    fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
+    keep: tuple[str, ...] = ()
+    delimiter: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RatioConfig:
+    """Shares of the cases, which sum to 1."""
+
+    train: float = 0.6
+    validation: float = 0.2
+    test: float = 0.2
+
+
+@attrs.frozen(kw_only=True)
+class SplitsConfig:
+    """How the cases are parted; one of ratio, files and field.
+
+    Attributes:
+        ratio: shares.
+        seed: another one gives another split by shares.
+        stratify: a field of the cases that is spread evenly over the shares.
+        files: a file for each of train, validation and test.
+        field: the field of a case that names its set.
+    """
+
+    ratio: RatioConfig | None = None
+    seed: int = 0
+    stratify: str | None = None
+    files: Mapping[str, str] | None = None
+    field: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ModelConfig:
+    """A model, and how it is reached.
+
+    Attributes:
+        provider: ``offline``, ``anthropic``, ``openai`` or ``python``.
+        options: what the adapter takes, by name.
+        python: for ``python``: where the adapter, or what makes it, stands.
+        api_key: the key, if one is named.
+        headers: further headers of each request.
+    """
+
+    provider: str
+    options: Mapping[str, object] = attrs.field(factory=dict)
+    python: str = ""
+    api_key: Secret | None = attrs.field(default=None, repr=False)
+    headers: Mapping[str, Secret] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ModelsConfig:
+    """The models by their part in a run.
+
+    Attributes:
+        task: answers the prompts.
+        reflection: proposes new texts; None for the task's.
+        judges: those that metrics ask, by the name that metrics use.
+    """
+
+    task: ModelConfig
+    reflection: ModelConfig | None = None
+    judges: Mapping[str, ModelConfig] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class TargetsConfig:
+    """The parts that may change; paths are joined by ``/``."""
+
+    sections: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    output_fields: tuple[str, ...] = ()
+    tool_examples: tuple[str, ...] = ()
+    task_examples: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class OptimizerConfig:
+    """The settings of the search.
+
+    Attributes:
+        settings: those that are given, by their names in ``GepaConfig``.
+        targets: what may change; None for every section that may be overridden.
+    """
+
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    targets: TargetsConfig | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StoreConfig:
+    """Where winners are written, and where a search begins.
+
+    Attributes:
+        path: the folder that holds ``.promptgraft``.
+        tag: the tag.
+    """
+
+    path: str = "."
+    tag: str = DEFAULT_TAG
+
+
+@attrs.frozen(kw_only=True)
+class ProjectConfig:
+    """A whole project file; the fields are its keys."""
+
+    version: int
+    prompts: Mapping[str, str]
+    dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
+    splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=RatioConfig()))
+    metrics: str | list[Json]
+    aggregation: Aggregation | None = None
+    models: ModelsConfig
+    params: str | None = None
+    optimizer: OptimizerConfig = attrs.field(factory=OptimizerConfig)
+    stoppers: tuple[Stopper, ...] = ()
+    store: StoreConfig = attrs.field(factory=StoreConfig)
+    runs: str = DEFAULT_RUNS
+    workers: int = DEFAULT_WORKERS

@@ -1,0 +1,176 @@
+"""Kinds that follow from attrs classes: what a class takes, a project file may say."""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import re
+import types
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.project.kinds import (
+    DOLLARS,
+    FLAG,
+    NUMBER,
+    TEXT,
+    Key,
+    Keys,
+    Kind,
+    choice,
+    listed,
+    named,
+    record,
+    tagged,
+    whole,
+    without_name,
+)
+from promptgraft.project.nodes import Node
+from promptgraft.serde import Json, shown
+
+T = TypeVar("T")
+
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+_SCALARS: Mapping[object, Kind[object]] = {
+    bool: FLAG,
+    int: whole(),
+    float: NUMBER,
+    str: TEXT,
+    Decimal: DOLLARS,
+    Path: TEXT,
+}
+
+
+def _read_object(node: Node) -> dict[str, Json] | None:
+    if isinstance(node.value, dict):
+        return node.value
+    node.expected("an object")
+    return None
+
+
+_OBJECT: Kind[dict[str, Json]] = Kind(_read_object, {"type": "object"})
+
+
+def record_of(
+    kind: type[T],
+    *,
+    make: Callable[..., T] | None = None,
+    skip: Collection[str] = (),
+    special: Mapping[str, Kind[object]] | None = None,
+) -> Kind[T]:
+    """Return the kind of objects that an attrs class is made of; see :func:`keys_of`."""
+    return record(make or kind, keys_of(kind, skip=skip, special=special))
+
+
+def keys_of(
+    kind: type,
+    *,
+    skip: Collection[str] = (),
+    special: Mapping[str, Kind[object]] | None = None,
+) -> Keys:
+    """Return a key for each field of an attrs class, held against the validators of the class.
+
+    Args:
+        kind: the class; its docstring says what the fields are for.
+        skip: fields that are left out.
+        special: kinds of fields whose types say too little.
+
+    Raises:
+        ConfigError: a field has a type that no value of a project file can have.
+    """
+    told = abouts_of(kind)
+    return {
+        field.name: Key(
+            (special or {}).get(field.name) or _validated(kind_for(field.type), field),
+            told.get(field.name, ""),
+            required=field.default is attrs.NOTHING,
+        )
+        for field in _fields_of(kind)
+        if field.init and field.name not in skip
+    }
+
+
+def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
+    if not attrs.has(kind):
+        raise ConfigError(f"expected an attrs class, found {shown(kind)}")
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(attrs.resolve_types(kind))
+    return fields
+
+
+def abouts_of(kind: type) -> dict[str, str]:
+    """Return what the docstring of a class says of its fields, by name, each in one line."""
+    said = inspect.getdoc(kind) or ""
+    return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
+
+
+def kind_for(hint: object) -> Kind[object]:
+    """Return the kind of values that a type annotation stands for.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if origin in (Union, types.UnionType):
+        rest = [one for one in inner if one is not type(None)]
+        return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
+    if origin is Literal:
+        return choice(*map(str, inner))
+    if origin is tuple:
+        return listed(kind_for(inner[0]))
+    if origin is collections.abc.Mapping:
+        return _OBJECT if inner[1] is object else named(kind_for(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return choice(*(str(member.value) for member in hint))
+    if isinstance(hint, type) and attrs.has(hint):
+        return record_of(hint)
+    raise ConfigError(f"no value of a project file can be {shown(hint)}")
+
+
+def class_of(*classes: type[T]) -> Kind[T]:
+    """Return the kind of values that are named as their class: ``{max_proposals: {...}}``.
+
+    A class that needs nothing may stand alone: ``strict``.
+    """
+    made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
+    needed = {
+        name: [field.name for field in _fields_of(one) if field.default is attrs.NOTHING]
+        for name, one in made.items()
+    }
+    spelled = (
+        f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
+        for name, fields in needed.items()
+    )
+    return tagged(
+        {name: record_of(one) for name, one in made.items()},
+        bare={name: one for name, one in made.items() if not needed[name]},
+        what=f"one of {', '.join(spelled)}",
+    )
+
+
+def _validated(kind: Kind[object], field: attrs.Attribute[Any]) -> Kind[object]:
+    validator = field.validator
+    if validator is None:
+        return kind
+
+    def read(node: Node) -> object:
+        value = kind.read(node)
+        if value is not None:
+            try:
+                validator(None, field, value)
+            except ConfigError as error:
+                node.fault(without_name(str(error), field.name))
+                return None
+        return value
+
+    return Kind(read, kind.schema)

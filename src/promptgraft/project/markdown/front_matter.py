@@ -1,0 +1,169 @@
+"""What stands above the text of a prompt: its names, its answer, the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_origin
+
+import attrs
+
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.validation import check_key, check_ns
+from promptgraft.project.kinds import TEXT, Key, Kind, checked, choice, either, record
+from promptgraft.project.markdown.python import Python
+from promptgraft.project.markdown.values import (
+    FIELDS,
+    OPTIONS,
+    Options,
+    Value,
+    applied,
+    check_name,
+    class_of,
+)
+from promptgraft.project.nodes import Node
+from promptgraft.project.python_source import Wanted
+from promptgraft.prompt.fields import Described
+from promptgraft.prompt.output import check_output_type
+
+DEFAULT_NAME = "Answer"
+_TEXT = "text"
+
+
+@attrs.frozen(kw_only=True)
+class Output:
+    """What a prompt asks for, as the front matter says it.
+
+    Attributes:
+        reference: the Python type, ``file.py:NAME``; empty where YAML says it.
+        choices: the options of a choice.
+        description: what a choice is about.
+        fields: the fields of an object.
+        name: the name of an object's class.
+    """
+
+    reference: str = ""
+    choices: Options = attrs.field(factory=FrozenMap[str, str])
+    description: str = ""
+    fields: Mapping[str, Value] | None = None
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class FrontMatter:
+    """What the front matter says; everything may be left out."""
+
+    ns: str = "prompts"
+    key: str = ""
+    name: str | None = None
+    syntax: str = BodySyntax.DOLLAR.value
+    output: Output = attrs.field(factory=Output)
+    tools: str = ""
+    examples: str = ""
+
+
+@attrs.frozen
+class Answer:
+    """What a prompt asks for.
+
+    Attributes:
+        type: what answers become.
+        choice: what is said of an answer that is a choice.
+    """
+
+    type: Any = str
+    choice: Described = attrs.field(factory=Described)
+
+
+def _read_reference(node: Node) -> Output | None:
+    if node.value == _TEXT:
+        return Output()
+    if isinstance(node.value, str) and ":" in node.value:
+        return Output(reference=node.value)
+    node.expected(_EXPECTED)
+    return None
+
+
+_EXPECTED = "`text`, an object with `choices` or `fields`, or `file.py:NAME`"
+_OUTPUT: Kind[Output] = either(
+    _EXPECTED,
+    (str, Kind(_read_reference, {"type": "string"})),
+    (
+        dict,
+        record(
+            Output,
+            {
+                "choices": Key(OPTIONS, "what may be answered"),
+                "description": Key(TEXT, "what a choice is about"),
+                "fields": Key(FIELDS, "the fields of the answer by name"),
+                "name": Key(TEXT, "the name of the answer's class; `Answer` by default"),
+            },
+        ),
+    ),
+)
+FRONT_MATTER: Kind[FrontMatter] = record(
+    FrontMatter,
+    {
+        "ns": Key(checked(TEXT, check_ns), "the namespace; `prompts` by default"),
+        "key": Key(
+            checked(TEXT, lambda key: check_key(key, "key")), "the key; by default the file's name"
+        ),
+        "name": Key(TEXT, "what people call it"),
+        "syntax": Key(choice(*(str(one.value) for one in BodySyntax)), "how placeholders look"),
+        "output": Key(_OUTPUT, "what answers are"),
+        "tools": Key(TEXT, "a file of tools beside this one"),
+        "examples": Key(TEXT, "a file of worked examples beside this one"),
+    },
+)
+
+
+def _as_type(value: object) -> object | None:
+    is_choice = get_origin(value) is Literal
+    return value if isinstance(value, type) or is_choice else None
+
+
+_ANSWER: Wanted[object] = Wanted(
+    what="output", expected="a class or a Literal of strings", plural="classes", read=_as_type
+)
+
+
+def answer_of(output: Output, node: Node, python: Python) -> Answer | None:
+    """Return the type of answers; faults are noted at ``node``, and None returned."""
+    if output.reference:
+        return _python_answer(output.reference, node, python)
+    if output.choices and output.fields is not None:
+        node.fault("expected `choices` or `fields`, found both")
+        return None
+    if output.choices:
+        if output.name:
+            node.member("name").fault("expected a name only beside `fields`")
+        meanings = {option: said for option, said in output.choices.items() if said}
+        kind = applied(Literal, tuple(output.choices))
+        return Answer(kind, Described(output.description, values=meanings))
+    if output.description:
+        node.member("description").fault("expected a description only beside `choices`")
+    if output.fields is not None:
+        if not output.fields:
+            node.member("fields").expected("at least one field")
+            return None
+        if output.name:
+            check_name(output.name, node.member("name"))
+        made = class_of(output.fields, output.name or DEFAULT_NAME, node.member("fields"))
+        return None if made is None else Answer(made)
+    if isinstance(node.value, dict):
+        node.expected(_EXPECTED)
+        return None
+    return Answer()
+
+
+def _python_answer(reference: str, node: Node, python: Python) -> Answer | None:
+    kind = python.load(reference, _ANSWER, node)
+    if kind is None:
+        return None
+    try:
+        check_output_type(kind, f"`{reference}`")
+    except PromptDefinitionError as error:
+        node.fault(str(error))
+        return None
+    return Answer(kind)

@@ -1,0 +1,281 @@
+"""From Markdown and YAML files to a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.evals.faults import Faults
+from promptgraft.evals.reading import read_text
+from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.project.kinds import Kind
+from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS, Assembly
+from promptgraft.project.markdown.front_matter import (
+    FRONT_MATTER,
+    Answer,
+    FrontMatter,
+    answer_of,
+)
+from promptgraft.project.markdown.outline import Outline, read_outline, slug_of
+from promptgraft.project.markdown.python import Python
+from promptgraft.project.markdown.tool_files import (
+    EXAMPLE,
+    AnyTool,
+    Entries,
+    entries_kind,
+    read_examples,
+    read_tools,
+)
+from promptgraft.project.nodes import Node, SourceFile, raise_lines
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.task_examples import TaskExample
+from promptgraft.prompt.template import PromptTemplate
+from promptgraft.serde import did_you_mean
+from promptgraft.yaml_text import YamlDocument, read_yaml
+
+_FILES: Mapping[str, Kind[Entries]] = {
+    TOOLS: entries_kind(TOOLS, "the tools"),
+    EXAMPLES: entries_kind(EXAMPLES, "the worked examples"),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Beside:
+    """A file of tools or examples.
+
+    Attributes:
+        path: the file.
+        text: all of it.
+        file: what it says.
+        section: the section that what it holds belongs to.
+        items: the list in it.
+    """
+
+    path: Path
+    text: str
+    file: SourceFile = attrs.field(repr=False)
+    section: SectionPath
+    items: tuple[Node, ...] = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """A prompt and the files that it was read from.
+
+    Attributes:
+        template: the prompt.
+        path: the Markdown file.
+        outline: what it is made of.
+        front: its front matter with places.
+        beside: the files of tools and examples, by ``tools`` and ``examples``.
+    """
+
+    template: PromptTemplate[object]
+    path: Path
+    outline: Outline
+    front: SourceFile = attrs.field(repr=False)
+    beside: Mapping[str, Beside]
+
+    @property
+    def texts(self) -> dict[Path, str]:
+        """The text of each file."""
+        others = {found.path: found.text for found in self.beside.values()}
+        return {self.path: self.outline.text, **others}
+
+
+def text_of(path: Path) -> str:
+    """Return a file as it is: line breaks and byte order mark are kept.
+
+    Raises:
+        DataFormatError: it cannot be read, or is not UTF-8.
+    """
+    faults = Faults(str(path))
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError:
+        read_text(path, faults)
+    except OSError as error:
+        faults.add(0, f"cannot be read: {error.strerror}")
+    faults.raise_all()
+    raise DataFormatError(f"{path}: changed while it was read")
+
+
+def load_texts(path: Path, texts: Mapping[Path, str], python: Python) -> Loaded:
+    """Return the prompt that a Markdown file holds.
+
+    Args:
+        path: the file.
+        texts: what files hold instead of what is on the disk.
+        python: what loads handlers and types.
+
+    Raises:
+        DataFormatError: with every fault of all its files, one line each.
+    """
+    return _Loader(path, texts, python).load()
+
+
+class _Loader:
+    """Reads the files of one prompt, and collects what is wrong with them."""
+
+    def __init__(self, path: Path, texts: Mapping[Path, str], python: Python) -> None:
+        self._path = path
+        self._texts = texts
+        self._python = python
+        self._lines: list[str] = []
+
+    def load(self) -> Loaded:
+        outline = read_outline(self._text(self._path))
+        front = self._front(outline)
+        said = FRONT_MATTER.read(front.root)
+        answer = None
+        if said is not None:
+            answer = answer_of(said.output, front.root.member("output"), self._python)
+        said = said or _what_is_right(front.root)
+        beside = dict(self._beside(said, front.root, {block.path for block in outline.blocks}))
+        tools, examples = self._read_beside(beside, answer)
+        self._collect(front)
+        assembly = Assembly(
+            syntax=said.syntax,
+            tools=tools,
+            examples=examples,
+            sections_of={kind: found.section for kind, found in beside.items()},
+        )
+        sections = assembly.sections(outline.blocks)
+        for line in sorted([*outline.faults, *assembly.faults]):
+            self._lines.append(f"{self._path}:{line.number}: {line.fault}")
+        for found in beside.values():
+            self._collect(found.file)
+        raise_lines(self._path, self._lines)
+        template = self._template(said, answer or Answer(), sections)
+        return Loaded(
+            template=template, path=self._path, outline=outline, front=front, beside=beside
+        )
+
+    def _text(self, path: Path) -> str:
+        return self._texts[path] if path in self._texts else text_of(path)
+
+    def _front(self, outline: Outline) -> SourceFile:
+        """Return the front matter, its lines counted from the beginning of the file."""
+        document: YamlDocument | None = None
+        if outline.front is not None:
+            faults = Faults(str(self._path))
+            yaml = outline.text[outline.front.start : outline.front.end]
+            document = read_yaml(f"\n{yaml}", faults.add)
+            self._note(faults)
+        if document is None or document.value is None:
+            document = YamlDocument({}, {}, {})
+        return SourceFile(self._path, document)
+
+    def _note(self, faults: Faults) -> None:
+        try:
+            faults.raise_all()
+        except DataFormatError as error:
+            self._lines.extend(error.faults)
+
+    def _beside(
+        self, said: FrontMatter, root: Node, known: set[SectionPath]
+    ) -> Iterator[tuple[str, Beside]]:
+        for kind, name in ((TOOLS, said.tools), (EXAMPLES, said.examples)):
+            found = self._file_beside(kind, name, root, known) if name else None
+            if found is not None:
+                yield kind, found
+
+    def _file_beside(
+        self, kind: str, name: str, root: Node, known: set[SectionPath]
+    ) -> Beside | None:
+        path = self._path.parent / name
+        if path not in self._texts and not path.is_file():
+            root.members()[kind].fault(f"there is no file {path}")
+            return None
+        faults = Faults(str(path))
+        try:
+            text = self._text(path)
+        except DataFormatError as error:
+            self._lines.extend(error.faults)
+            return None
+        document = read_yaml(text.removeprefix("\ufeff"), faults.add)
+        self._note(faults)
+        if document is None or faults:
+            return None
+        file = SourceFile(path, document)
+        entries = _FILES[kind].read(file.root)
+        if entries is None:
+            items = tuple(file.root.member(kind).items())
+            return Beside(path=path, text=text, file=file, section=(kind,), items=items)
+        section = tuple(entries.section.split("/")) if entries.section else (kind,)
+        self._check_section(file, section, known)
+        return Beside(path=path, text=text, file=file, section=section, items=entries.items)
+
+    def _check_section(
+        self, file: SourceFile, section: SectionPath, known: set[SectionPath]
+    ) -> None:
+        if section in known or (len(section) == 1 and slug_of(section[0]) == section[0]):
+            return
+        names = [show_path(path) for path in known]
+        near = did_you_mean(show_path(section), names)
+        file.root.members()["section"].fault(
+            f"{self._path} has no section `{show_path(section)}`{near}; "
+            f"sections: {', '.join(sorted(names)) or 'none'}"
+        )
+
+    def _read_beside(
+        self, beside: Mapping[str, Beside], answer: Answer | None
+    ) -> tuple[tuple[AnyTool, ...], tuple[TaskExample, ...]]:
+        tools: tuple[AnyTool, ...] = ()
+        is_right = answer is not None
+        if (found := beside.get(TOOLS)) is not None:
+            tools = read_tools(found.items, self._python)
+            is_right = is_right and found.file.is_right(())
+        if (shown := beside.get(EXAMPLES)) is None:
+            return tools, ()
+        if answer is not None and is_right:
+            return tools, read_examples(shown.items, tools, answer.type)
+        # What they say of tools and answers would be compared with what is not there.
+        for node in shown.items:
+            EXAMPLE.read(node)
+        return tools, ()
+
+    def _collect(self, file: SourceFile) -> None:
+        try:
+            file.raise_all()
+        except DataFormatError as error:
+            self._lines.extend(error.faults)
+
+    def _template(
+        self,
+        said: FrontMatter,
+        answer: Answer,
+        sections: tuple[MarkdownSection, ...],
+    ) -> PromptTemplate[object]:
+        if not sections:
+            raise DataFormatError(f"{self._path}: expected a prompt, found no text")
+        key = said.key or slug_of(self._path.stem)
+        if not key:
+            raise DataFormatError(f"{self._path}: the name makes no key; write `key:` above it")
+        try:
+            return PromptTemplate(
+                ns=said.ns,
+                key=key,
+                name=said.name,
+                sections=sections,
+                output_type=answer.type,
+                choice=answer.choice,
+            )
+        except PromptDefinitionError as error:
+            raise DataFormatError(f"{self._path}: {error}") from None
+
+
+def _what_is_right(root: Node) -> FrontMatter:
+    """Return of a front matter with faults what leads to further ones."""
+    names = {name: root.member(name).value for name in (TOOLS, EXAMPLES, "syntax")}
+    syntaxes = [one.value for one in BodySyntax if one.value == names["syntax"]]
+    tools, examples = (
+        value if isinstance(value, str) else "" for value in list(names.values())[:2]
+    )
+    return FrontMatter(
+        tools=tools, examples=examples, syntax=syntaxes[0] if syntaxes else BodySyntax.DOLLAR.value
+    )

@@ -1,0 +1,245 @@
+"""A Markdown file as sections: its front matter, its headings, and the text between them.
+
+The places of all of them are kept, so that a file can be written back piece by piece.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import attrs
+
+from promptgraft.errors import InvalidIdentifierError
+from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.overrides.validation import check_key
+from promptgraft.project.markdown.escapes import BREAK, find_headings, unescaped
+from promptgraft.serde import did_you_mean, shown
+
+INTRO = "intro"
+
+_FENCE = r"---[ \t]*"
+_FRONT = re.compile(rf"{_FENCE}(?:\r\n|\r|\n)")
+_END = re.compile(rf"^{_FENCE}$", re.MULTILINE)
+_ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
+_FROZEN = ".frozen"
+
+
+class Span(NamedTuple):
+    """A stretch of a text: where it begins, and where what follows it begins."""
+
+    start: int
+    end: int
+
+
+class Line(NamedTuple):
+    """What is wrong in a line of the file; lines count from 1."""
+
+    number: int
+    fault: str
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """A section as the file has it.
+
+    Attributes:
+        path: the keys of the headings above it, and its own.
+        title: the heading's text; empty for the text before the first heading.
+        level: 1 for ``#``, and so on; 0 for the text before the first heading.
+        frozen: whether its text may not be overridden.
+        line: line of the heading.
+        body_line: line in which the text begins.
+        region: all between the heading's line and the next heading, line breaks included.
+        body: the text, its lines ended by line feeds, and without escapes of this format.
+    """
+
+    path: SectionPath
+    title: str
+    level: int
+    frozen: bool = False
+    line: int
+    body_line: int
+    region: Span
+    body: str
+
+
+@attrs.frozen(kw_only=True)
+class Outline:
+    """What a Markdown file is made of.
+
+    Attributes:
+        text: the whole file.
+        front: the YAML between the two ``---``; None without front matter.
+        blocks: the sections in reading order.
+        faults: what is wrong with headings and front matter.
+    """
+
+    text: str
+    front: Span | None
+    blocks: tuple[Block, ...]
+    faults: tuple[Line, ...]
+
+
+def read_outline(text: str) -> Outline:
+    """Split a file into front matter and sections; faults are collected, nothing is raised."""
+    faults: list[Line] = []
+    front, start = _front_matter(text, faults)
+    blocks = tuple(_told_apart(list(_blocks(text, start, faults)), faults))
+    return Outline(text=text, front=front, blocks=blocks, faults=tuple(faults))
+
+
+def _front_matter(text: str, faults: list[Line]) -> tuple[Span | None, int]:
+    """Return where the front matter stands, and where the Markdown begins."""
+    begin = 1 if text.startswith("\ufeff") else 0
+    opening = _FRONT.match(text, begin)
+    if opening is None:
+        return None, begin
+    # Only "\n" ends a line for `$`; what YAML is shown keeps its own line breaks.
+    closing = _END.search(text.replace("\r", "\n"), opening.end())
+    if closing is None:
+        faults.append(Line(1, "the front matter has no end; write `---` alone on a line below it"))
+        return None, len(text)
+    after = BREAK.match(text, closing.end())
+    return Span(opening.end(), closing.start()), after.end() if after else closing.end()
+
+
+class _Heading(NamedTuple):
+    title: str
+    level: int
+    line: int
+    start: int
+    end: int
+
+
+class _Lines:
+    """The lines of a text."""
+
+    def __init__(self, text: str) -> None:
+        breaks = [found.span() for found in BREAK.finditer(text)]
+        self.starts = [0, *(end for _, end in breaks)]
+        self.ends = [*(start for start, _ in breaks), len(text)]
+
+    def at(self, place: int) -> int:
+        """Return the line of a place, counted from 1."""
+        return bisect.bisect_right(self.starts, place)
+
+
+def _blocks(text: str, start: int, faults: list[Line]) -> Iterator[Block]:
+    lines = _Lines(text)
+    headings = list(_headings(text, start, lines))
+    first = headings[0].start if headings else len(text)
+    if text[start:first].strip():
+        yield _block(text, Span(start, first), lines, path=(INTRO,), title="", level=0, line=0)
+    above: list[tuple[int, str]] = []
+    for heading, following in pairwise([*headings, None]):
+        if heading is None:
+            continue
+        title, key, frozen = _titled(heading, faults)
+        while above and above[-1][0] >= heading.level:
+            above.pop()
+        above.append((heading.level, key))
+        yield _block(
+            text,
+            Span(heading.end, following.start if following else len(text)),
+            lines,
+            path=tuple(key for _, key in above),
+            title=title,
+            level=heading.level,
+            frozen=frozen,
+            line=heading.line,
+        )
+
+
+def _headings(text: str, start: int, lines: _Lines) -> Iterator[_Heading]:
+    above = lines.at(start) - 1
+    for found in find_headings(text[start:]):
+        first, last = above + found.start, above + found.end - 1
+        begin = max(start, lines.starts[first])
+        yield _Heading(found.title, found.level, first + 1, begin, lines.ends[last])
+
+
+def _block(
+    text: str,
+    region: Span,
+    lines: _Lines,
+    *,
+    path: SectionPath,
+    title: str,
+    level: int,
+    frozen: bool = False,
+    line: int,
+) -> Block:
+    raw = text[region.start : region.end]
+    body_line = lines.at(region.start + len(raw) - len(raw.lstrip("\r\n")))
+    return Block(
+        path=path,
+        title=title,
+        level=level,
+        frozen=frozen,
+        line=line or body_line,
+        body_line=body_line,
+        region=region,
+        body=unescaped(BREAK.sub("\n", raw).strip("\n")),
+    )
+
+
+def _titled(heading: _Heading, faults: list[Line]) -> tuple[str, str, bool]:
+    """Return title, key and whether the section is frozen."""
+    if "\n" in heading.title:
+        lines = heading.title.count("\n") + 1
+        mend = "put an empty line above the underline if it is a rule, or use `#`"
+        faults.append(Line(heading.line, f"a heading of {lines} lines; {mend}"))
+    found = _ATTRIBUTES.fullmatch(heading.title)
+    title = found["title"].rstrip() if found else heading.title.strip()
+    key, frozen = "", False
+    for attribute in found["attributes"].split() if found else ():
+        if attribute.startswith("#"):
+            key = attribute[1:]
+        elif attribute == _FROZEN:
+            frozen = True
+        else:
+            meant = did_you_mean(attribute, [_FROZEN]) or "; expected `{#key .frozen}`"
+            faults.append(Line(heading.line, f"unknown attribute {shown(attribute)}{meant}"))
+    key = key or slug_of(title)
+    if not key:
+        faults.append(
+            Line(
+                heading.line,
+                f"the heading {shown(title)} makes no key; write one behind it: `{{#key}}`",
+            )
+        )
+        return title, f"line-{heading.line}", frozen
+    try:
+        check_key(key, "section key")
+    except InvalidIdentifierError as error:
+        faults.append(Line(heading.line, str(error)))
+        return title, f"line-{heading.line}", frozen
+    return title, key, frozen
+
+
+def slug_of(title: str) -> str:
+    """Return the key that a title makes: ``Édit rules!`` is ``edit-rules``; it may be empty."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
+
+
+def _told_apart(blocks: Sequence[Block], faults: list[Line]) -> Iterator[Block]:
+    """Yield the blocks; one whose path is taken is a fault, and gets a path of its own."""
+    first: dict[SectionPath, Block] = {}
+    for block in blocks:
+        known = first.setdefault(block.path, block)
+        if known is block:
+            yield block
+            continue
+        name, title = block.path[-1], f"{block.title} " if block.title else ""
+        fault = (
+            f"section `{show_path(block.path)}`: the key `{name}` is that of line {known.line}; "
+            f"give this heading one of its own: `{'#' * block.level} {title}{{#{name}-2}}`"
+        )
+        faults.append(Line(block.line, fault))
+        yield attrs.evolve(block, path=(*block.path[:-1], f"line-{block.line}"))

@@ -1,0 +1,118 @@
+"""New section bodies in the text of a Markdown file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from promptgraft.errors import ConfigError
+from promptgraft.overrides.body import Piece
+from promptgraft.overrides.entries import SectionPath, section_part
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.project.markdown.escapes import BREAK, escaped, stays_open
+from promptgraft.project.markdown.loading import Loaded
+from promptgraft.project.markdown.outline import INTRO, Block, slug_of
+from promptgraft.project.markdown.template_text import template_text
+from promptgraft.project.markdown.yaml_edits import Splice, spliced
+from promptgraft.prompt.sections import MarkdownSection
+
+_FIRST_BREAKS = re.compile(r"(?:\r\n|\r|\n)*+")
+_LAST_BREAKS = re.compile(r"(?:\r\n|\r|\n)*\Z")
+
+
+def with_sections(loaded: Loaded, fresh: PromptOverride, others: Sequence[Splice]) -> str:
+    """Return the Markdown file with the section bodies of an override.
+
+    Args:
+        loaded: the prompt.
+        fresh: what applies to it.
+        others: changes to other stretches of the file.
+
+    Raises:
+        ConfigError: a body cannot stand in the file.
+    """
+    new = dict(_new_texts(loaded, fresh))
+    blocks = loaded.outline.blocks
+    written = {block.path for block in blocks}
+    missing = [section for section in loaded.template.sections if (section.key,) not in written]
+    if not any((section.key,) in new for section in missing):
+        missing = []
+    splices = [
+        _splice(loaded, at, new[block.path], is_last=at == len(blocks) - 1 and not missing)
+        for at, block in enumerate(blocks)
+        if block.path in new
+    ]
+    text = spliced(loaded.outline.text, [*others, *splices])
+    for section in missing:
+        text = _appended(text, section, new.get((section.key,), ""))
+    return text
+
+
+def _new_texts(loaded: Loaded, fresh: PromptOverride) -> Iterator[tuple[SectionPath, str]]:
+    """Yield the bodies that differ from their source, as the file has to hold them."""
+    for path, entry in fresh.sections.items():
+        source = loaded.template.section(path).source
+        pieces = within(source.parse(entry.body))
+        if pieces == within(source.pieces):
+            continue
+        where = f"{loaded.path}: {section_part(path)}"
+        if any(isinstance(piece, str) and "\r" in piece for piece in pieces):
+            raise ConfigError(
+                f"{where}: the new text has a carriage return, which a Markdown file does not "
+                "keep; write it by hand"
+            )
+        try:
+            yield path, escaped(template_text(pieces, source))
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+
+
+def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Return a text without the line feeds at its ends, which are not rendered."""
+    kept = list(pieces)
+    if kept and isinstance(kept[0], str):
+        kept[0] = kept[0].lstrip("\n")
+    if kept and isinstance(kept[-1], str):
+        kept[-1] = kept[-1].rstrip("\n")
+    return tuple(piece for piece in kept if piece != "")
+
+
+def _splice(loaded: Loaded, at: int, text: str, *, is_last: bool) -> Splice:
+    """Return the change that gives a section a text; the empty lines around it are kept."""
+    block = loaded.outline.blocks[at]
+    if not is_last and stays_open(text):
+        raise ConfigError(
+            f"{loaded.path}:{block.line}: {section_part(block.path)}: the new text leaves code or "
+            "HTML open, which would swallow the section below it; close it, or write it by hand"
+        )
+    raw = loaded.outline.text[block.region.start : block.region.end]
+    lead, tail = _found(_FIRST_BREAKS, raw), _found(_LAST_BREAKS, raw)
+    if block.level == 0 and not text.strip():
+        text = _titleless(text, loaded.outline.blocks[at + 1 :])
+    if lead == raw:
+        gap = "\n\n" if not is_last else "\n" if raw else ""
+        return Splice(block.region.start, block.region.end, f"\n\n{text}{gap}")
+    gap = "" if is_last else "\n" * (2 - len(BREAK.findall(tail)))
+    return Splice(block.region.start + len(lead), block.region.end - len(tail), text + gap)
+
+
+def _titleless(text: str, following: Sequence[Block]) -> str:
+    """Return the text before the first heading with a heading: it would be no section else."""
+    level = following[0].level if following else 1
+    return f"{'#' * level} {{#{INTRO}}}\n\n{text}".rstrip("\n")
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found[0] if found else ""
+
+
+def _appended(text: str, section: MarkdownSection, body: str) -> str:
+    """Return the file with a heading for a section that only a file beside it made."""
+    key = "" if section.title and slug_of(section.title) == section.key else f"#{section.key}"
+    attributes = " ".join(filter(None, (key, "" if section.overridable else ".frozen")))
+    title = " ".join(filter(None, ("#", section.title, f"{{{attributes}}}" if attributes else "")))
+    content = text.rstrip("\r\n")
+    gap = "\n\n" if content.removeprefix("\ufeff") else ""
+    end = Splice(len(content), len(text), f"{gap}{title}\n" + (f"\n{body}\n" if body else ""))
+    return spliced(text, [end])

@@ -1,0 +1,260 @@
+"""Meta-prompts as Markdown files: written out, edited, and read back with every check.
+
+A file knows the hash of each text that it was written from, so that an edit of an older shipped
+text is noticed and never taken for an edit of the present one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.optimizers.gepa.prompts import META_NS, META_PROMPTS
+from promptgraft.overrides import PromptOverride, SectionOverride
+from promptgraft.overrides.checks import checked_entry
+from promptgraft.overrides.hashing import hash_section
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.prompt import MarkdownSection, PromptTemplate
+from promptgraft.serde import HexDigest, Json, did_you_mean, shown
+from promptgraft.yaml_text import read_yaml
+
+Template = PromptTemplate[object]
+
+SHIPPED: Mapping[str, Template] = {template.key: template for template in META_PROMPTS.values()}
+"""The meta-prompts by name."""
+
+_FENCE = "---"
+_MARKER = re.compile(r"# .*\{#([^{}]*)\}[ \t]*")
+_HELP = (
+    "# `$name` stands for a value that is filled in; keep each one. Text may be changed in any\n"
+    "# other way, below the headings with a `{#key}`. The hashes tell what it was written from.\n"
+)
+
+
+@attrs.frozen(kw_only=True)
+class MetaCopy:
+    """A meta-prompt in a file of the user's.
+
+    Attributes:
+        path: the file.
+        template: the shipped meta-prompt.
+        shipped: for each section, the hash of the shipped text when the file was written.
+        texts: the text of each section.
+    """
+
+    path: Path
+    template: Template
+    shipped: Mapping[str, str]
+    texts: Mapping[str, str]
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """The sections whose shipped text has changed since the file was written."""
+        return tuple(
+            section.key
+            for section in self.template.sections
+            if self.shipped[section.key] != _hash(section)
+        )
+
+    @property
+    def edits(self) -> PromptOverride:
+        """What differs from the text that the file was written from, bound to that text."""
+        return empty(self.template).holding(
+            SectionOverride(
+                path=(section.key,),
+                expected_hash=HexDigest(self.shipped[section.key]),
+                body=self.texts[section.key],
+            )
+            for section in self.template.sections
+            if hash_section(self.texts[section.key], section.source.syntax)
+            != self.shipped[section.key]
+        )
+
+
+def empty(template: Template) -> PromptOverride:
+    """Return the override that changes nothing: of the tag that runs look at."""
+    return OverrideAddress(template.ns, template.key, DEFAULT_TAG).empty()
+
+
+def _hash(section: MarkdownSection) -> HexDigest:
+    return hash_section(section.source.body, section.source.syntax)
+
+
+def meta_text(template: Template, stored: PromptOverride | None) -> str:
+    """Return a meta-prompt as a file: with the overrides in force, without stale ones."""
+    # Quoted, because a hash of digits alone, or with one `e` among them, is a number in YAML.
+    in_force = resolve_override(template.descriptor, stored).sections
+    hashes = "".join(f'  {section.key}: "{_hash(section)}"\n' for section in template.sections)
+    head = f"{_FENCE}\n{_HELP}prompt: {META_NS}/{template.key}\nshipped:\n{hashes}{_FENCE}\n"
+    sections = []
+    for section in template.sections:
+        found = in_force.get((section.key,))
+        body = section.source.body if found is None else found.body
+        sections.append(f"\n# {section.title} {{#{section.key}}}\n\n{body}\n")
+    return head + "".join(sections)
+
+
+def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
+    """Read every copy of a meta-prompt in ``folder``; other Markdown files are passed over.
+
+    Raises:
+        DataFormatError: a line for each fault of each file; or there is no copy.
+        OSError: the system refuses.
+    """
+    copies: list[MetaCopy] = []
+    faults: list[str] = []
+    for path in sorted(folder.glob("*.md")):
+        try:
+            copy = _read(path)
+        except DataFormatError as error:
+            faults.extend(error.faults)
+            continue
+        twin = next((one for one in copies if copy and one.template is copy.template), None)
+        if copy and twin:
+            faults.append(f"{path}: a copy of the same meta-prompt as {twin.path}; keep one")
+        elif copy:
+            copies.append(copy)
+    if not copies and not faults:
+        faults.append(
+            f"{folder}: expected copies of meta-prompts, found none; `promptgraft meta write "
+            f"{folder}` makes them"
+        )
+    _raise(faults)
+    return tuple(copies)
+
+
+def checked_edits(copies: Iterable[MetaCopy]) -> tuple[PromptOverride, ...]:
+    """Return what each copy changes, as a store keeps it.
+
+    Raises:
+        DataFormatError: a line for each section that was edited in a copy of an older shipped
+            text, lost a placeholder, or is empty.
+    """
+    faults: list[str] = []
+    checked = []
+    for copy in copies:
+        sections = []
+        for entry in copy.edits.sections.values():
+            where = f"{copy.path}: section `{entry.path[0]}`"
+            if entry.path[0] in copy.outdated:
+                faults.append(
+                    f"{where}: the shipped text has changed since the copy was written; write "
+                    "new copies to another folder with `promptgraft meta write` and carry the "
+                    "edit over"
+                )
+                continue
+            try:
+                sections.append(checked_entry(copy.template.descriptor, entry))
+            except InvalidOverrideError as error:
+                faults.append(f"{copy.path}: {error}")
+        checked.append(empty(copy.template).holding(sections))
+    _raise(faults)
+    return tuple(checked)
+
+
+def _raise(faults: list[str]) -> None:
+    if faults:
+        raise DataFormatError("; ".join(faults), tuple(faults))
+
+
+def _read(path: Path) -> MetaCopy | None:
+    try:
+        text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise DataFormatError(f"{path}: expected UTF-8; save the file again") from None
+    if not text.startswith(f"{_FENCE}\n"):
+        return None
+    head, found, body = text.removeprefix(f"{_FENCE}\n").partition(f"\n{_FENCE}\n")
+    if not found:
+        raise DataFormatError(f"{path}:1: expected a line `---` that ends the front matter")
+    faults: list[str] = []
+    template, hashes = _read_head(f"\n{head}", path, faults)
+    if template is None:
+        _raise(faults)
+        return None
+    texts = dict(_sections(body, template, path, faults, line=head.count("\n") + 4))
+    known = [section.key for section in template.sections]
+    faults.extend(
+        f"{path}: section `{key}` is missing; restore its heading `# … {{#{key}}}` and its text"
+        for key in known
+        if key not in texts
+    )
+    _raise(faults)
+    return MetaCopy(path=path, template=template, shipped=hashes, texts=texts)
+
+
+def _read_head(
+    head: str, path: Path, faults: list[str]
+) -> tuple[Template | None, Mapping[str, str]]:
+    """Return the meta-prompt that a front matter names, if it names one, and its hashes."""
+    document = read_yaml(head, lambda line, text: faults.append(f"{path}:{line}: {text}"))
+    said = document.value if document else None
+    name = said.get("prompt") if isinstance(said, dict) else None
+    if not isinstance(name, str) or not name.startswith(f"{META_NS}/"):
+        return None, {}  # a Markdown file of another kind
+    key = name.removeprefix(f"{META_NS}/")
+    template = SHIPPED.get(key)
+    if template is None:
+        faults.append(
+            f"{path}: prompt: there is no meta-prompt `{key}`{did_you_mean(key, list(SHIPPED))}; "
+            f"there are {', '.join(SHIPPED)}"
+        )
+        return None, {}
+    hashes = said.get("shipped") if isinstance(said, dict) else None
+    return template, _hashes(hashes, template, path, faults)
+
+
+def _hashes(said: Json, template: Template, path: Path, faults: list[str]) -> Mapping[str, str]:
+    hashes = said if isinstance(said, dict) else {}
+    read = {}
+    for section in template.sections:
+        found = hashes.get(section.key)
+        if isinstance(found, str):
+            read[section.key] = found
+        else:
+            faults.append(
+                f"{path}: shipped.{section.key}: expected the hash of the shipped text, found "
+                f"{shown(found)}; write the copies again with `promptgraft meta write`"
+            )
+    return read
+
+
+def _sections(
+    body: str, template: Template, path: Path, faults: list[str], *, line: int
+) -> Iterator[tuple[str, str]]:
+    """Yield key and text of each section; ``line`` is the number of the first line."""
+    known = [section.key for section in template.sections]
+    seen: set[str] = set()
+    for key, text, at in _cut(body, line):
+        if key in known and key not in seen:
+            seen.add(key)
+            yield key, text
+        elif key:
+            problem = (
+                "stands there twice; remove one of them"
+                if key in seen
+                else f"is none of the meta-prompt{did_you_mean(key, known)}; it has "
+                f"{', '.join(known)}"
+            )
+            faults.append(f"{path}:{at}: section `{key}` {problem}")
+        elif text:
+            faults.append(
+                f"{path}:{at}: text before the first heading is in no section; move it into one"
+            )
+
+
+def _cut(body: str, line: int) -> Iterator[tuple[str, str, int]]:
+    """Yield key, text and line of each piece that a heading with a key begins."""
+    key, begin, held = "", line, list[str]()
+    for at, text in enumerate(body.split("\n"), start=line):
+        if match := _MARKER.fullmatch(text):
+            yield key, "\n".join(held).strip("\n"), begin
+            key, begin, held = match[1], at, []
+        else:
+            held.append(text)
+    yield key, "\n".join(held).strip("\n"), begin

@@ -1,0 +1,197 @@
+"""The adapters that a project file describes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import FunctionType
+from typing import TypeGuard, TypeVar
+
+import attrs
+
+from promptgraft.adapters.anthropic.adapter import AnthropicAdapter
+from promptgraft.adapters.base import MeteredAdapter, PromptResponse, ProviderAdapter, Usage
+from promptgraft.adapters.offline import OfflineAdapter
+from promptgraft.adapters.openai.adapter import OpenAIAdapter
+from promptgraft.errors import CallerError, ConfigError
+from promptgraft.project.config import ModelConfig
+from promptgraft.project.python_source import (
+    PythonSource,
+    Wanted,
+    as_maker,
+    beside,
+    call_maker,
+    place_of,
+)
+from promptgraft.project.secrets import NO_KEY, Secret
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
+from promptgraft.yaml_text import YamlPath
+
+OutputT = TypeVar("OutputT")
+
+_MAKERS: Mapping[str, Callable[..., ProviderAdapter]] = {
+    "offline": OfflineAdapter,
+    "anthropic": AnthropicAdapter,
+    "openai": OpenAIAdapter,
+}
+_USUAL_KEYS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "openai": ("OPENAI_API_KEY",),
+}
+_STAND_IN = "unset"
+
+
+def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> ProviderAdapter:
+    """Return the adapter of a model; no call is made.
+
+    Args:
+        config: the model.
+        what: what messages call it.
+        python: loads Python code.
+
+    Raises:
+        ConfigError: a secret is not set, an option is unusable, or the Python code is.
+    """
+    if config.provider == "python":
+        return _called(_found(config.python, what, python), config.python, python)
+    return _built(config, lambda secret: secret.reveal())
+
+
+@attrs.frozen
+class CheckedModel:
+    """A model as far as it can be made without secrets.
+
+    Attributes:
+        adapter: to plan with, not to call; the embedded one where there is none.
+        warnings: what a run still needs, by what asks for it.
+    """
+
+    adapter: ProviderAdapter
+    warnings: tuple[tuple[YamlPath, str], ...] = ()
+
+
+def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> CheckedModel:
+    """Return a model that is right but for its secrets, which need not be set.
+
+    Arguments are those of :func:`make_adapter`.
+
+    Raises:
+        ConfigError: an option is unusable, or the Python code cannot be loaded.
+    """
+    if config.provider == "python":
+        found = _found(config.python, what, python)
+        try:
+            return CheckedModel(_called(found, config.python, python))
+        except CallerError as error:
+            # It may be nothing but a secret that is missing here.
+            return CheckedModel(OfflineAdapter(), (((), f"cannot be made here: {error}"),))
+    missing = missing_secrets(config)
+    if not missing:
+        return CheckedModel(make_adapter(config, what=what, python=python))
+    keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
+    told = (
+        (path, f"the environment variable {name} is not set; a run needs it")
+        for name, path in missing.items()
+    )
+    return CheckedModel(_built(keyed, lambda _: _STAND_IN), tuple(told))
+
+
+def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
+    """Return the variables that the model needs and that are not set, and what names each."""
+    secrets: dict[YamlPath, Secret] = {
+        **{("headers", name): secret for name, secret in config.headers.items()},
+        **({} if config.api_key is None else {("api_key",): config.api_key}),
+    }
+    missing = {name: path for path, secret in secrets.items() for name in secret.missing()}
+    usual = _USUAL_KEYS.get(config.provider, ())
+    signed = any(name.lower() == "authorization" for name in config.headers)
+    if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
+        missing[usual[0]] = ()
+    return missing
+
+
+def _built(config: ModelConfig, reveal: Callable[[Secret], str]) -> ProviderAdapter:
+    given = dict(config.options)
+    if config.api_key is not None:
+        given["api_key"] = reveal(config.api_key)
+    if config.headers:
+        given["headers"] = {name: reveal(secret) for name, secret in config.headers.items()}
+    return _MAKERS[config.provider](**given)
+
+
+def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | FunctionType:
+    wanted = Wanted[ProviderAdapter | FunctionType](
+        what=what,
+        expected="an adapter, or a function without arguments that returns one",
+        plural="adapters",
+        read=_adapter_or_maker,
+    )
+    return python.load(place_of(spec, what, base=python.folder), wanted)
+
+
+def _called(
+    found: ProviderAdapter | FunctionType, spec: str, python: PythonSource
+) -> ProviderAdapter:
+    if not isinstance(found, FunctionType):
+        return found
+    with beside(place_of(spec, spec, base=python.folder).folder):
+        made = call_maker(found, spec)
+    if not _is_adapter(made):
+        raise ConfigError(f"{spec}: expected an adapter, it returned {shown(made)}")
+    return made
+
+
+def _adapter_or_maker(value: object) -> ProviderAdapter | FunctionType | None:
+    return value if _is_adapter(value) else as_maker(value)
+
+
+def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
+    if isinstance(value, type):
+        return False
+    return callable(getattr(value, "evaluate", None)) and hasattr(type(value), "identity")
+
+
+class LateAdapter:
+    """An adapter that is made when it is first needed, so that files can be read without secrets.
+
+    Args:
+        config: what it is made of; tells two of them apart in a run's fingerprint.
+        make: makes it, or returns what it has made before.
+    """
+
+    def __init__(self, config: ModelConfig, make: Callable[[], ProviderAdapter]) -> None:
+        self._config = config
+        self._make = make
+
+    def __repr__(self) -> str:
+        return f"LateAdapter({self._config!r})"
+
+    @property
+    def identity(self) -> str:
+        """Name and version of what answers."""
+        return self._make().identity
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens of the longest answer; None when that is not known."""
+        adapter = self._make()
+        return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        """Return US dollars for a call; None when its price is not known."""
+        adapter = self._make()
+        return adapter.price_of(usage) if isinstance(adapter, MeteredAdapter) else None
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Have ``prompt`` answered; see :class:`ProviderAdapter`."""
+        return self._make().evaluate(prompt, session=session, deadline=deadline)

@@ -1,0 +1,288 @@
+"""What a project file names, looked up: prompts, cases, metrics, functions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.judges.loading import judge_kinds
+from promptgraft.evals.metrics.loading import load_metrics
+from promptgraft.evals.metrics.registry import METRICS
+from promptgraft.evals.splits import Splits
+from promptgraft.evals.types import Case, Metric
+from promptgraft.project.config import DatasetConfig, SplitsConfig
+from promptgraft.project.nodes import SourceFile, raise_lines, spelled
+from promptgraft.project.python_metrics import python_kind
+from promptgraft.project.python_source import PythonSource, Wanted, place_of
+from promptgraft.project.sources import PromptSource
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.yaml_text import YamlPath
+
+T = TypeVar("T")
+
+_OF_A_LINE = re.compile(r".*?:[0-9]+: ")
+
+
+@attrs.frozen(kw_only=True)
+class ProjectPrompt:
+    """A prompt of a project.
+
+    Attributes:
+        name: how the project file calls it.
+        prompt: the source, without a store.
+        source: the files that can take a winner back; None for a prompt in Python.
+    """
+
+    name: str
+    prompt: Prompt[object]
+    source: PromptSource | None = None
+
+
+@attrs.frozen
+class Surroundings:
+    """What the values of a project file are looked up in.
+
+    Attributes:
+        file: the project file.
+        folder: what its paths begin at.
+        python: loads Python code from there.
+    """
+
+    file: SourceFile
+    folder: Path
+    python: PythonSource
+
+    def refusal(self, path: YamlPath, why: str | CallerError) -> DataFormatError:
+        """Return the error that says what is wrong at ``path``."""
+        line = self.file.line(path, str(why).removeprefix(f"{spelled(path)}: "))
+        return DataFormatError(line, (line,))
+
+    def existing(self, path: YamlPath, name: str) -> Path:
+        """Return the file that ``name`` stands for at ``path``.
+
+        Raises:
+            DataFormatError: there is none.
+        """
+        place = self.folder / name
+        if not place.is_file():
+            raise self.refusal(
+                path,
+                f"expected a file, found none at {place}; paths begin at the project file",
+            )
+        return place
+
+    def loaded(self, path: YamlPath, spec: str, wanted: Wanted[T]) -> T:
+        """Return what ``file.py:NAME`` or ``module:NAME`` at ``path`` stands for.
+
+        Raises:
+            DataFormatError: it cannot be loaded, or is something else.
+        """
+        try:
+            return self.python.load(place_of(spec, wanted.what, base=self.folder), wanted)
+        except ConfigError as error:
+            raise self.refusal(path, error) from error
+
+    def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
+        """Return the function that ``spec`` at ``path`` stands for.
+
+        Raises:
+            DataFormatError: it cannot be loaded, or is something else.
+        """
+        wanted = Wanted(what=spelled(path), expected="a function", plural="functions", read=_called)
+        return self.loaded(path, spec, wanted)
+
+
+def _called(value: object) -> Callable[..., object] | None:
+    return value if isinstance(value, (FunctionType, MethodType, functools.partial)) else None
+
+
+def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
+    """Return a function of the user's that refuses a case when it raises.
+
+    Args:
+        params: the function.
+        spec: how the project file names it.
+    """
+
+    @functools.wraps(params)
+    def made(case: Case) -> object:
+        try:
+            return params(case)
+        except CallerError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+
+    return made
+
+
+def load_prompt(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
+    """Return a prompt out of Markdown or Python.
+
+    Raises:
+        DataFormatError: with every fault of it.
+    """
+    path = ("prompts", name)
+    if spec.endswith(".md"):
+        place = around.existing(path, spec)
+        from promptgraft.project.markdown import load_markdown_prompt
+
+        try:
+            found = load_markdown_prompt(place)
+        except DataFormatError:
+            raise  # it says where in the Markdown file
+        except CallerError as error:
+            raise around.refusal(path, error) from error
+        return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
+    wanted = Wanted(
+        what=spelled(path),
+        expected="a PromptTemplate or a Prompt",
+        plural="prompts",
+        read=_as_prompt,
+    )
+    return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
+
+
+def _as_prompt(value: object) -> Prompt[object] | None:
+    if isinstance(value, PromptTemplate):
+        return Prompt(value)
+    return attrs.evolve(value, overrides_store=None) if isinstance(value, Prompt) else None
+
+
+def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
+    """Return the cases, parted.
+
+    Raises:
+        DataFormatError: with every fault of the files of cases.
+    """
+    if splits.files is not None:
+        return _of_files(dataset, splits.files, around)
+    if dataset.path is None:
+        raise around.refusal(
+            ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
+        )
+    kept = splits.field or splits.stratify
+    keep = (*dataset.keep, *([kept] if kept and kept not in dataset.keep else []))
+    whole = _load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"), around)
+    with _placed_at(("splits",), around):
+        if splits.field is not None:
+            return Splits.by_field(whole, splits.field)
+        shares = attrs.asdict(splits.ratio) if splits.ratio is not None else {}
+        return Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
+
+
+@contextlib.contextmanager
+def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
+    """Say where in the project file stands what is refused, unless a line of a case says it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise around.refusal(path, error) from error
+    except DataFormatError as error:
+        lines = tuple(
+            line
+            if _OF_A_LINE.match(line)
+            else around.file.line(path, line.removeprefix("splits: "))
+            for line in error.faults
+        )
+        raise DataFormatError("; ".join(lines), lines) from error
+
+
+def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surroundings) -> Splits:
+    if dataset.path is not None:
+        raise around.refusal(
+            ("dataset", "path"), "expected none beside `splits.files`; leave one of them out"
+        )
+    sets: dict[str, Dataset] = {}
+    faults: list[str] = []
+    for name, path in files.items():
+        try:
+            sets[name] = _load(dataset, path, ("splits", "files", name), around)
+        except DataFormatError as error:
+            faults.extend(error.faults)
+    raise_lines(around.file.path, faults)
+    with _placed_at(("splits", "files"), around):
+        return Splits(sets["train"], sets["validation"], sets.get("test"))
+
+
+def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surroundings) -> Dataset:
+    place = around.existing(path, name)
+    try:
+        return Dataset.load(
+            place,
+            format=dataset.format,
+            fields=dataset.fields,
+            keep=dataset.keep,
+            delimiter=dataset.delimiter,
+        )
+    except ConfigError as error:
+        key, _, why = str(error).partition(": ")
+        named = attrs.fields_dict(DatasetConfig).keys()
+        if key in named:
+            raise around.refusal(("dataset", key), why) from error
+        raise around.refusal(path, error) from error
+
+
+def load_project_metrics(
+    source: str | list[Json],
+    judges: Mapping[str, ProviderAdapter],
+    around: Surroundings,
+) -> tuple[Metric, ...]:
+    """Return the metrics of a list in the project file, or of a file of their own.
+
+    Args:
+        source: the list, or the path.
+        judges: the models that metrics may name.
+        around: the project.
+
+    Raises:
+        DataFormatError: with every fault.
+    """
+    registry = METRICS.plus(
+        *judge_kinds(_judge_of(judges)), python_kind(around.python, around.folder)
+    )
+    if isinstance(source, str):
+        place = around.existing(("metrics",), source)
+        return load_metrics(place, registry=registry)
+    try:
+        return load_metrics(source, registry=registry)
+    except DataFormatError as error:
+        lines = tuple(_placed(fault, around.file) for fault in error.faults)
+        raise DataFormatError("; ".join(lines), lines) from None
+
+
+def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
+    def judge(model: Json) -> ProviderAdapter:
+        if isinstance(model, str) and model in judges:
+            return judges[model]
+        near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""
+        known = ", ".join(f"`{name}`" for name in judges) or "none"
+        raise ConfigError(
+            f"expected a judge of `models.judges`, found {shown(model)}{near}; there: {known}"
+        )
+
+    return judge
+
+
+def _placed(fault: str, file: SourceFile) -> str:
+    """Return a fault of inline metrics, which ends with its place, with line and path in front."""
+    text, _, place = fault.removeprefix("metrics: ").rpartition(" @ $")
+    steps: list[str | int] = ["metrics"]
+    for step in place.replace("[", ".[").split("."):
+        if step.startswith("["):
+            steps.append(int(step.strip("[]")))
+        elif step:
+            steps.append(step)
+    return file.line(tuple(steps), text)

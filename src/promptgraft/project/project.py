@@ -1,0 +1,306 @@
+"""A project: everything that ``promptgraft.yaml`` names, looked up when it is needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from pathlib import Path
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import CallerError, ConfigError, DataFormatError
+from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.splits import Splits
+from promptgraft.evals.types import Metric
+from promptgraft.optimizers.base import OptimizationContext
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.job import OptimizationJob
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.project.config import ModelConfig, ProjectConfig
+from promptgraft.project.described import described
+from promptgraft.project.models import LateAdapter, make_adapter
+from promptgraft.project.nodes import SourceFile, raise_lines, spelled
+from promptgraft.project.parts import (
+    ProjectPrompt,
+    Surroundings,
+    guarded,
+    load_project_metrics,
+    load_prompt,
+    load_splits,
+)
+from promptgraft.project.python_source import PythonSource
+from promptgraft.project.reading import read_project
+from promptgraft.project.settings import Judging, gepa_config, target_faults
+from promptgraft.serde import Json, did_you_mean
+from promptgraft.yaml_text import YamlPath
+
+
+class Project:
+    """A project file with what it names. Made by :func:`load_project` and :func:`open_project`.
+
+    Prompts, cases and metrics are looked up at their first use, and raise ``DataFormatError``
+    with every fault then; after :func:`load_project` they are known to be right.
+
+    Attributes:
+        path: the file, as it was named.
+        folder: its folder, absolute; what the paths in it begin at.
+        config: the settings as values.
+        surroundings: what those are looked up in.
+    """
+
+    def __init__(self, file: SourceFile, config: ProjectConfig) -> None:
+        self.path = file.path
+        self.folder = file.path.absolute().parent
+        self.config = config
+        # Messages name files as the user named the project.
+        self.surroundings = Surroundings(file, file.path.parent, PythonSource(file.path.parent))
+        self._prompts: dict[str, ProjectPrompt] = {}
+        self._configs: dict[str, GepaConfig] = {}
+        # Judges are first asked in the threads of a run.
+        self._making = threading.Lock()
+        self._adapters: dict[YamlPath, ProviderAdapter] = {}
+
+    def __repr__(self) -> str:
+        return f"Project({str(self.path)!r}, prompts={list(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the prompts, in the order of the file."""
+        return tuple(self.config.prompts)
+
+    @property
+    def runs_folder(self) -> Path:
+        """The folder of run directories; it need not exist."""
+        return self.folder / self.config.runs
+
+    @property
+    def tag(self) -> str:
+        """The tag that winners get and that a search begins from."""
+        return self.config.store.tag
+
+    @property
+    def workers(self) -> int:
+        """Rollouts side by side."""
+        return self.config.workers
+
+    def prompt(self, name: str | None = None) -> ProjectPrompt:
+        """Return a prompt, without a store; the only one when no name is given.
+
+        Raises:
+            ConfigError: there is no such prompt, or there are several and none is named.
+            DataFormatError: its source is at fault.
+        """
+        chosen = self._name(name)
+        if chosen not in self._prompts:
+            spec = self.config.prompts[chosen]
+            self._prompts[chosen] = load_prompt(chosen, spec, self.surroundings)
+        return self._prompts[chosen]
+
+    @cached_property
+    def splits(self) -> Splits:
+        """The cases: train, validation and, if there is one, test."""
+        return load_splits(self.config.dataset, self.config.splits, self.surroundings)
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is asked of an answer; judges are made when they are first asked."""
+        judges = {name: self._judge(name) for name in self.config.models.judges}
+        return load_project_metrics(self.config.metrics, judges, self.surroundings)
+
+    @cached_property
+    def aggregation(self) -> Aggregation | None:
+        """Makes one score of several metrics; None for their mean."""
+        aggregation = self.config.aggregation
+        if aggregation is not None:
+            try:
+                aggregation.check([metric.name for metric in self.metrics])
+            except ConfigError as error:
+                name, _, why = str(error).partition(": ")
+                raise self.surroundings.refusal(("aggregation", name), why) from error
+        return aggregation
+
+    @cached_property
+    def params(self) -> ParamsOf | None:
+        """Makes the parameters of a prompt of a case; None where their names decide."""
+        spec = self.config.params
+        if spec is None:
+            return None
+        return guarded(self.surroundings.function(("params",), spec), spec)
+
+    def adapter(self, role: str = "task") -> ProviderAdapter:
+        """Return who answers (``task``) or reflects (``reflection``), made at the first use.
+
+        Raises:
+            DataFormatError: it cannot be made, such as for want of a secret.
+            ConfigError: there is no such part in a run.
+        """
+        if role not in ("task", "reflection"):
+            raise ConfigError(f"role: expected `task` or `reflection`, found {role!r}")
+        models = self.config.models
+        if role == "reflection" and models.reflection is not None:
+            return self._made(("models", "reflection"), models.reflection)
+        return self._made(("models", "task"), models.task)
+
+    def store(self) -> LocalPromptOverridesStore:
+        """Return the store that winners go to.
+
+        Raises:
+            DataFormatError: its folder does not exist.
+        """
+        try:
+            return LocalPromptOverridesStore(self.folder / self.config.store.path)
+        except ConfigError as error:
+            why = str(error).removeprefix("root_path: ")
+            raise self.surroundings.refusal(("store", "path"), why) from error
+
+    def gepa_config(self, name: str | None = None) -> GepaConfig:
+        """Return the settings of a run of a prompt; no model is needed for them.
+
+        Raises:
+            ConfigError: as :meth:`prompt`.
+            DataFormatError: something that the run needs is at fault.
+        """
+        prompt = self.prompt(name)
+        if prompt.name not in self._configs:
+            self._configs[prompt.name] = gepa_config(
+                prompt,
+                self._judging,
+                optimizer=self.config.optimizer,
+                stoppers=self.config.stoppers,
+                around=self.surroundings,
+            )
+        return self._configs[prompt.name]
+
+    def job(self, name: str | None = None) -> OptimizationJob:
+        """Return a run of a prompt: validation steers it, train teaches it, test is held out.
+
+        The winner is not stored by the run (``persist=False``). Code of the project may import
+        its neighbours while ``beside(project.folder)`` holds.
+
+        Raises:
+            ConfigError: as :meth:`prompt`.
+            DataFormatError: something that the run needs is at fault.
+        """
+        config = self.gepa_config(name)
+        context = OptimizationContext(
+            adapter=self.adapter("task"),
+            reflection_adapter=self.adapter("reflection"),
+            overrides_store=self.store(),
+            overrides_tag=self.tag,
+        )
+        return OptimizationJob(self.prompt(name).prompt, context, config)
+
+    def models(self) -> dict[YamlPath, ModelConfig]:
+        """Return every model by its place in the file."""
+        models = self.config.models
+        parts = {"task": models.task, "reflection": models.reflection}
+        return {
+            **{("models", name): model for name, model in parts.items() if model is not None},
+            **{("models", "judges", name): model for name, model in models.judges.items()},
+        }
+
+    def described(self) -> dict[str, Json]:
+        """Return the settings as written with the defaults filled in; secrets as ``${NAME}``."""
+        return described(self.surroundings.file.document.value)
+
+    def faults(self) -> Iterator[str]:
+        """Look up everything but models, and yield a line for each fault."""
+        parts: list[Callable[[], object]] = [
+            *(partial(self.prompt, name) for name in self.names),
+            lambda: self.splits,
+            lambda: self.metrics,
+            lambda: self.params,
+            self.store,
+        ]
+        found = [line for part in parts for line in _lines(part)]
+        yield from found
+        if found:
+            return
+        yield from _lines(lambda: self.aggregation)
+        yield from self._twins()
+        targets = self.config.optimizer.targets
+        if targets is not None:
+            descriptors = [self.prompt(name).prompt.descriptor for name in self.names]
+            if missing := target_faults(targets, descriptors, self.surroundings):
+                yield from missing
+                return
+        for name in self.names:
+            yield from _lines(partial(self.gepa_config, name))
+
+    def _twins(self) -> Iterator[str]:
+        seen: dict[tuple[str, str], str] = {}
+        for name in self.names:
+            descriptor = self.prompt(name).prompt.descriptor
+            key = (descriptor.ns, descriptor.key)
+            if key in seen:
+                yield self.surroundings.file.line(
+                    ("prompts", name),
+                    f"expected another prompt than `{seen[key]}`, both are `{'/'.join(key)}`; "
+                    "give one of them another key",
+                )
+            seen.setdefault(key, name)
+
+    @cached_property
+    def _judging(self) -> Judging:
+        return Judging(
+            splits=self.splits,
+            metrics=self.metrics,
+            aggregation=self.aggregation,
+            params=self.params,
+        )
+
+    def _name(self, name: str | None) -> str:
+        known = ", ".join(f"`{one}`" for one in self.names)
+        if name is None:
+            if len(self.names) > 1:
+                raise ConfigError(f"{self.path} has several prompts; name one of {known}")
+            return self.names[0]
+        if name not in self.config.prompts:
+            near = did_you_mean(name, list(self.names))
+            raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {known}")
+        return name
+
+    def _judge(self, name: str) -> LateAdapter:
+        path, config = ("models", "judges", name), self.config.models.judges[name]
+        return LateAdapter(config, lambda: self._made(path, config))
+
+    def _made(self, path: YamlPath, config: ModelConfig) -> ProviderAdapter:
+        with self._making:
+            if path not in self._adapters:
+                python = self.surroundings.python
+                try:
+                    self._adapters[path] = make_adapter(config, what=spelled(path), python=python)
+                except CallerError as error:
+                    raise self.surroundings.refusal(path, error) from error
+            return self._adapters[path]
+
+
+def open_project(path: str | Path) -> Project:
+    """Return a project whose file is right; what it names is looked up when it is needed.
+
+    Raises:
+        DataFormatError: with every fault of the file, one line each.
+    """
+    return Project(*read_project(Path(path)))
+
+
+def load_project(path: str | Path) -> Project:
+    """Return a project with everything that its file names but the models: no secret is needed.
+
+    Raises:
+        DataFormatError: with the first 20 faults, one line each, and how many more there are.
+    """
+    project = open_project(path)
+    raise_lines(project.path, project.faults())
+    return project
+
+
+def _lines(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except DataFormatError as error:
+        return error.faults
+    except CallerError as error:
+        return (str(error),)
+    return ()

@@ -1,0 +1,215 @@
+"""Python that a user points at: ``module:NAME`` and ``file.py:NAME``."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Generic, TypeVar
+
+import attrs
+
+from promptgraft.errors import CallerError, ConfigError
+from promptgraft.serde import did_you_mean, shown
+
+T = TypeVar("T")
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@attrs.frozen(kw_only=True)
+class Wanted(Generic[T]):
+    """What is taken from Python code.
+
+    Attributes:
+        what: what messages call it: an option, or a place in a file.
+        expected: what it must be.
+        plural: several of it.
+        read: returns it if a value is one, or leads to one; else None.
+    """
+
+    what: str
+    expected: str
+    plural: str
+    read: Callable[[object], T | None]
+
+
+@attrs.frozen
+class Place:
+    """Where something stands in Python code.
+
+    Attributes:
+        where: a module, or a file.
+        attribute: a name in it; dots lead further.
+        base: what files and modules are looked up from; None for the current folder.
+    """
+
+    where: str
+    attribute: str
+    base: Path | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a file is named, and not a module."""
+        return self.where.endswith(".py") or os.sep in self.where
+
+    @property
+    def file(self) -> Path:
+        """The file, if one is named."""
+        return Path(self.where) if self.base is None else self.base / self.where
+
+    @property
+    def folder(self) -> Path:
+        """The folder that its code imports its neighbours from."""
+        return self.file.resolve().parent if self.is_file else self.base or Path.cwd()
+
+
+def place_of(spec: str, what: str, *, base: Path | None = None) -> Place:
+    """Return the place that ``module:NAME`` or ``file.py:NAME`` names.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    where, _, attribute = spec.rpartition(":")
+    if not where or not attribute:
+        raise ConfigError(
+            f"{what}: expected `module:ATTRIBUTE` or `file.py:ATTRIBUTE`, found {spec!r}"
+        )
+    return Place(where, attribute, base)
+
+
+class PythonSource:
+    """Loads things from Python code; each file is run once, however much is taken from it.
+
+    Args:
+        folder: what files and modules are looked up from; None for the current folder.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._modules: dict[Path, ModuleType] = {}
+
+    def load(self, place: Place, wanted: Wanted[T]) -> T:
+        """Return what stands at ``place``.
+
+        Raises:
+            ConfigError: nothing like that can be imported, or it is not what is wanted.
+        """
+        return _found_in(self._module_at(place, wanted.what), place, wanted)
+
+    def _module_at(self, place: Place, what: str) -> ModuleType:
+        if not place.is_file:
+            with _imported_from(place.folder, f"{what}: module `{place.where}`"):
+                return importlib.import_module(place.where)
+        path = place.file.resolve()
+        if path not in self._modules:
+            twins = sum(known.stem == path.stem for known in self._modules)
+            name = f"_source_{path.stem}" + (f"_{twins + 1}" if twins else "")
+            self._modules[path] = load_file(place.file, name=name, what=what)
+        return self._modules[path]
+
+
+def load(place: Place, wanted: Wanted[T]) -> T:
+    """Return what stands at ``place``; see :meth:`PythonSource.load`."""
+    return PythonSource().load(place, wanted)
+
+
+def load_file(path: Path, *, name: str, what: str) -> ModuleType:
+    """Import a file; modules beside it can be imported by it.
+
+    Args:
+        path: the file.
+        name: the name of the module; names that ``feedback_fn`` and classes get depend on it.
+        what: what the file was named as, for messages.
+
+    Raises:
+        ConfigError: there is no such file, or running it failed.
+    """
+    if not path.is_file():
+        raise ConfigError(
+            f"{what}: expected a Python file, found {str(path)!r}; name one that exists"
+        )
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{what}: {path} is no Python file; its name should end in `.py`")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    with _imported_from(path.resolve().parent, f"{what}: {path}"):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def beside(folder: Path) -> Iterator[None]:
+    """Let code import its neighbours in ``folder``; what it prints goes to standard error."""
+    sys.path.insert(0, str(folder))
+    try:
+        # What it prints is not what the command prints.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(folder))
+
+
+def as_maker(value: object) -> FunctionType | None:
+    """Return a function that can be called without arguments, or None."""
+    if not isinstance(value, FunctionType):
+        return None
+    needed = [
+        name
+        for name, given in inspect.signature(value).parameters.items()
+        if given.default is given.empty and given.kind not in _MANY
+    ]
+    return None if needed else value
+
+
+def call_maker(make: FunctionType, spec: str) -> object:
+    """Return what a function without arguments makes; ``spec`` names it in messages.
+
+    Raises:
+        CallerError: the function raised it.
+        ConfigError: it raised something else.
+    """
+    try:
+        made: object = make()
+    except CallerError as error:
+        raise type(error)(f"{spec}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{spec} raised {type(error).__name__}: {error}") from error
+    return made
+
+
+@contextlib.contextmanager
+def _imported_from(folder: Path, what: str) -> Iterator[None]:
+    try:
+        with beside(folder):
+            yield
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _found_in(module: ModuleType, place: Place, wanted: Wanted[T]) -> T:
+    found: object = module
+    for name in place.attribute.split("."):
+        if not hasattr(found, name):
+            known = sorted(key for key, value in vars(module).items() if wanted.read(value))
+            raise ConfigError(
+                f"{wanted.what}: `{place.where}` has no `{place.attribute}`"
+                f"{did_you_mean(place.attribute, known)}; "
+                f"{wanted.plural} in it: {', '.join(known) or 'none'}"
+            )
+        found = getattr(found, name)
+    read = wanted.read(found)
+    if read is None:
+        raise ConfigError(
+            f"{wanted.what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
+            f"found {shown(found)}"
+        )
+    return read

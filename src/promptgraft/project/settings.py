@@ -1,0 +1,201 @@
+"""The settings of a search, made of what a project file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.metrics.base import check_cases
+from promptgraft.evals.splits import Splits
+from promptgraft.evals.types import Case, Metric
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
+from promptgraft.optimizers.judging import examples_from, feedback_from
+from promptgraft.optimizers.stoppers import StopFile, Stopper
+from promptgraft.optimizers.types import GepaExample
+from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.project.config import DEFAULT_MINIBATCH, OptimizerConfig, TargetsConfig
+from promptgraft.project.format_optimizer import FORMATTERS
+from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.serde import did_you_mean
+
+_CONFIG: Callable[..., GepaConfig] = GepaConfig
+
+
+@attrs.frozen(kw_only=True)
+class Judging:
+    """What answers are held against.
+
+    Attributes:
+        splits: the cases.
+        metrics: what is asked of an answer.
+        aggregation: makes one score of several; None for their mean.
+        params: makes the parameters of a prompt of a case; None where their names decide.
+    """
+
+    splits: Splits
+    metrics: tuple[Metric, ...]
+    aggregation: Aggregation | None = None
+    params: ParamsOf | None = None
+
+    def examples(self, prompt: ProjectPrompt, name: str) -> tuple[GepaExample, ...]:
+        """Return the cases of a set as examples of a run; none where there is no such set.
+
+        Raises:
+            ConfigError: cases, metrics and prompt do not fit together.
+        """
+        part = self.splits.parts().get(name)
+        if part is None:
+            return ()
+        return examples_from(prompt.prompt, part, self.metrics, params=self.params)
+
+
+def gepa_config(
+    prompt: ProjectPrompt,
+    judging: Judging,
+    *,
+    optimizer: OptimizerConfig,
+    stoppers: tuple[Stopper, ...],
+    around: Surroundings,
+) -> GepaConfig:
+    """Return the settings of a run; validation comes first, then train, and test is held out.
+
+    Raises:
+        DataFormatError: the settings do not fit the prompt or the cases; with their place.
+    """
+    targets = targets_of(prompt, optimizer.targets, around)
+    try:
+        validation = judging.examples(prompt, "validation")
+        examples = (*validation, *judging.examples(prompt, "train"))
+        held_out = judging.examples(prompt, "test")
+    except ConfigError as error:
+        lines = tuple(_case_faults(prompt, judging, around))
+        if lines:
+            raise DataFormatError("; ".join(lines), lines) from error
+        raise around.refusal(("prompts", prompt.name), error) from error
+    settings = {"minibatch_size": DEFAULT_MINIBATCH, **optimizer.settings}
+    if "rollout_budget" not in settings:
+        settings.setdefault("auto", "light")
+    for name in FORMATTERS:
+        if isinstance(spec := settings.get(name), str):
+            settings[name] = around.function(("optimizer", name), spec)
+    try:
+        return _CONFIG(
+            **settings,
+            **targets,
+            pareto_set_size=len(validation),
+            training_examples=examples,
+            held_out_examples=held_out,
+            feedback_fn=feedback_from(judging.metrics, aggregation=judging.aggregation),
+            stoppers=tuple(_placed(stopper, around) for stopper in stoppers),
+            persist=False,
+        )
+    except ConfigError as error:
+        name, _, rest = str(error).partition(": ")
+        if name in settings:
+            raise around.refusal(("optimizer", name), rest) from error
+        raise around.refusal(("optimizer",), error) from error
+
+
+def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) -> Iterator[str]:
+    """Yield a line for each case that the metrics or the prompt cannot take."""
+    cases = (case for part in judging.splits.parts().values() for case in part)
+    for case in sorted(cases, key=_place_of):
+        try:
+            check_cases(judging.metrics, (case,))
+        except ConfigError as error:
+            yield around.file.line(("metrics",), str(error))
+        try:
+            params_of_cases(prompt.prompt, (case,), judging.params)
+        except ConfigError as error:
+            yield around.file.line(("prompts", prompt.name), str(error))
+
+
+def _place_of(case: Case) -> tuple[str, int]:
+    file, _, line = case.origin.rpartition(":")
+    return file, int(line) if line.isdigit() else 0
+
+
+def _placed(stopper: Stopper, around: Surroundings) -> Stopper:
+    return (
+        StopFile(around.folder.absolute() / stopper.path)
+        if isinstance(stopper, StopFile)
+        else stopper
+    )
+
+
+def targets_of(
+    prompt: ProjectPrompt, targets: TargetsConfig | None, around: Surroundings
+) -> Mapping[str, object]:
+    """Return what may change in a prompt, as settings of a run.
+
+    Raises:
+        DataFormatError: nothing that is named is there, or may change.
+    """
+    descriptor = prompt.prompt.descriptor
+    if targets is None:
+        free = tuple(section.path for section in descriptor.sections if section.overridable)
+        if not free:
+            raise around.refusal(
+                ("prompts", prompt.name),
+                "no section of it may be overridden; name what may change in `optimizer.targets`",
+            )
+        return {"target_section_paths": free}
+    found = known_targets(descriptor)
+    chosen: dict[str, tuple[object, ...]] = {}
+    for kind, setting in _SETTINGS.items():
+        names: tuple[str, ...] = getattr(targets, kind)
+        chosen[setting] = tuple(found[kind][name] for name in names if name in found[kind])
+    return chosen
+
+
+_SETTINGS: Mapping[str, str] = {
+    "sections": "target_section_paths",
+    "tools": "target_tools",
+    "output_fields": "target_output_fields",
+    "tool_examples": "target_tool_examples",
+    "task_examples": "target_task_examples",
+}
+
+
+def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
+    """Return everything of a prompt that may change, by kind and name."""
+    return {
+        "sections": {"/".join(s.path): s.path for s in descriptor.sections if s.overridable},
+        "tools": {tool.name: tool.name for tool in descriptor.tools if tool.overridable},
+        "output_fields": {found.field: found.field for found in descriptor.output_fields},
+        "tool_examples": {
+            f"{tool.name}/{index}": ToolExampleTarget(tool_name=tool.name, example_index=index)
+            for tool in descriptor.tools
+            if tool.overridable
+            for index in range(len(tool.examples))
+        },
+        "task_examples": {
+            "/".join(found.path): found.path
+            for found in descriptor.task_examples
+            if found.overridable
+        },
+    }
+
+
+def target_faults(
+    targets: TargetsConfig, descriptors: list[PromptDescriptor], around: Surroundings
+) -> list[str]:
+    """Return one line for each target that no prompt of the project has."""
+    known = [known_targets(descriptor) for descriptor in descriptors]
+    faults = []
+    for kind in _SETTINGS:
+        names = sorted({name for found in known for name in found[kind]})
+        for index, name in enumerate(getattr(targets, kind)):
+            if name not in names:
+                listed = ", ".join(f"`{one}`" for one in names) or "none"
+                near = did_you_mean(name, names) or f"; there: {listed}"
+                path = ("optimizer", "targets", kind, index)
+                faults.append(
+                    around.file.line(path, f"no prompt has `{name}`, or it may not change{near}")
+                )
+    return faults

@@ -1,0 +1,119 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft.runs.event_lines import money
+from promptgraft.runs.fields import Fields
+from promptgraft.runs.records import CandidateRecord, RunRecord
+from promptgraft.serde import Json
+
+
+@attrs.frozen(kw_only=True)
+class RunFigures:
+    """What two runs are compared in.
+
+    Attributes:
+        run: id of the run.
+        state: whether somebody works on it.
+        prompt: the prompt.
+        seed: its seed.
+        baseline: mean of the baseline on D_pareto.
+        best: mean of the best candidate.
+        held_out: means of baseline and winner on the held-out examples; None without them.
+        improved: whether the best beats the baseline; None before the end.
+        stop_reason: why it ended; empty before the end.
+        stop_detail: the same in words.
+        steps: steps begun.
+        candidates: candidates in the pool.
+        refused: refused proposals.
+        rollouts: rollouts used.
+        cost: US dollars as text; None when a price is not known, or before the first candidate.
+        path: the line from the baseline to the best candidate: number, what was changed, mean.
+    """
+
+    run: str
+    state: str
+    prompt: str
+    seed: int | None
+    baseline: float | None
+    best: float | None
+    held_out: tuple[float | None, float | None] | None
+    improved: bool | None
+    stop_reason: str
+    stop_detail: str
+    steps: int
+    candidates: int
+    refused: int
+    rollouts: int
+    cost: str | None
+    path: tuple[tuple[int, str, float | None], ...]
+
+
+def figures_of(record: RunRecord) -> RunFigures:
+    """Return what a run is compared in.
+
+    Raises:
+        DataFormatError: ``result.json`` is not what a run writes.
+    """
+    pool, result = record.candidates, record.result
+    fields = None if result is None else Fields(result, str(record.folder.result))
+    best = _best(pool) if fields is None else fields.integer("best")
+    stop = None if fields is None else fields.inside("stop")
+    last = pool[-1] if pool else None
+    return RunFigures(
+        run=record.id,
+        state=str(record.state),
+        prompt=record.prompt,
+        seed=record.seed,
+        baseline=pool[0].mean if pool else None,
+        best=pool[best].mean if best < len(pool) else None,
+        held_out=None if fields is None or result is None else _held_out(result, fields),
+        improved=None if fields is None else fields.flag("improved"),
+        stop_reason="" if stop is None else stop.text("reason"),
+        stop_detail="" if stop is None else stop.text("detail"),
+        steps=record.steps,
+        candidates=len(pool),
+        refused=len(record.rejections),
+        rollouts=record.rollouts,
+        cost=_cost(fields, last),
+        path=_path(pool, best),
+    )
+
+
+def _cost(fields: Fields | None, last: CandidateRecord | None) -> str | None:
+    if fields is not None:
+        return fields.text_or_none("cost")
+    return None if last is None else money(last.cost)
+
+
+def _held_out(
+    result: Mapping[str, Json], fields: Fields
+) -> tuple[float | None, float | None] | None:
+    scores = result.get("scores")
+    if not isinstance(scores, dict) or scores.get("held_out") is None:
+        return None
+    unseen = fields.inside("scores").inside("held_out")
+    return unseen.number("baseline"), unseen.number("best")
+
+
+def _best(pool: tuple[CandidateRecord, ...]) -> int:
+    """Return the best so far, the elder of equals, as the run itself would."""
+    scored = [(one.mean, -one.n) for one in pool if one.mean is not None]
+    return -max(scored)[1] if scored else 0
+
+
+def _path(
+    pool: tuple[CandidateRecord, ...], best: int
+) -> tuple[tuple[int, str, float | None], ...]:
+    line = []
+    position: int | None = best if best < len(pool) else None
+    while position is not None:
+        found = pool[position]
+        changed = found.module or ("merge" if found.parents else "baseline")
+        line.append((found.n, changed, found.mean))
+        position = found.parents[0] if found.parents else None
+    return tuple(reversed(line))

@@ -1,0 +1,361 @@
+"""What is told of a run as plain data: the lines of ``events.jsonl`` and of ``--json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.clock import Clock
+from promptgraft.optimizers.gepa.events import (
+    GepaCandidateAdded,
+    GepaExampleGenerated,
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
+    GepaMutationAccepted,
+    GepaMutationProposed,
+    GepaMutationRejected,
+    GepaOptimizationCompleted,
+    GepaOptimizationStarted,
+    GepaRolloutCompleted,
+    GepaStopFileRemoved,
+    GepaWorking,
+)
+from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.entries import show_path
+from promptgraft.serde import Json
+
+Line = dict[str, Json]
+"""One line: ``event`` says which; ``n`` numbers those that every replay tells again."""
+
+_SECONDS_BETWEEN_PROGRESS = 1.0
+_SECONDS_BETWEEN_BEGINNINGS = 0.1
+
+
+def money(value: Decimal | None) -> str | None:
+    """Return US dollars as documents have them: a decimal number as text."""
+    return None if value is None else f"{value:f}"
+
+
+class EventLines:
+    """Turns the events of one run into lines, in the order in which they are told.
+
+    Not to be shared between threads.
+
+    Args:
+        clock: says when; and when the next ``progress`` may be told.
+        every: seconds between two lines ``progress``. When new work begins, which may take long,
+            one is told besides, at most ten times a second.
+    """
+
+    def __init__(self, clock: Clock, *, every: float = _SECONDS_BETWEEN_PROGRESS) -> None:
+        self._clock = clock
+        self._every = every
+        self._numbered = 0
+        self._progress = Progress()
+        self._told = self._begun = clock.monotonic()
+
+    def of(self, event: object) -> Iterator[Line]:
+        """Yield the lines of an event; none for those that are not told."""
+        self._progress.update(event)
+        if isinstance(event, GepaRolloutCompleted | GepaWorking):
+            if self._is_due(event):
+                yield self._timed(None, self._progress.plain())
+        elif isinstance(event, GepaOptimizationStarted):
+            yield self._count(_started(event))
+            yield self._timed(None, _plan(event))
+        elif isinstance(event, CallWaiting):
+            yield self._timed(None, _waiting(event))
+        elif isinstance(event, GepaStopFileRemoved):
+            yield self._timed(None, {"event": "stop_file_removed", "path": str(event.path)})
+        else:
+            plain = _plain(event)
+            if plain is not None:
+                yield self._count(plain)
+
+    def _is_due(self, event: GepaRolloutCompleted | GepaWorking) -> bool:
+        now = self._clock.monotonic()
+        if isinstance(event, GepaWorking) and not event.done:
+            # It may take minutes until there is more to tell.
+            due = now - self._begun >= min(self._every, _SECONDS_BETWEEN_BEGINNINGS)
+            self._begun = now if due else self._begun
+        else:
+            due = now - self._told >= self._every
+        self._told = now if due else self._told
+        return due
+
+    def _count(self, plain: Line) -> Line:
+        self._numbered += 1
+        return self._timed(self._numbered, plain)
+
+    def _timed(self, number: int | None, plain: Line) -> Line:
+        time = self._clock.now().isoformat(timespec="milliseconds")
+        return {**({} if number is None else {"n": number}), "time": time, **plain}
+
+
+def encoded(line: Line) -> str:
+    """Return a line as text, without its end; in ASCII, so that every locale can carry it."""
+    return json.dumps(line, separators=(",", ":"))
+
+
+@attrs.define
+class Progress:
+    """Where a run is, gathered from its events."""
+
+    position: str = ""
+    done: int = 0
+    total: int = 0
+    step: int = 0
+    rollouts: int = 0
+    reflections: int = 0
+    budget: int = 0
+    candidates: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    baseline_mean: float | None = None
+    best_mean: float | None = None
+    best: int = 0
+    cost: Decimal | None = Decimal(0)
+    tokens: int = 0
+    _means: list[float | None] = attrs.field(factory=list)
+
+    def update(self, event: object) -> None:
+        """Take account of an event; others are ignored."""
+        match event:
+            case GepaOptimizationStarted():
+                self.budget = event.rollout_budget
+            case GepaRolloutCompleted():
+                # Told once the batch is complete, one by one: never back to fewer.
+                self.rollouts = max(self.rollouts, event.total_rollouts)
+                self._go_to(event.position.rpartition("/")[0])
+            case GepaWorking():
+                self._go_to(event.position)
+                self.done, self.total = event.done, event.total
+                self.rollouts, self.reflections = event.rollouts, event.reflections
+                self.cost, self.tokens = event.cost, event.tokens
+            case GepaCandidateAdded():
+                self._add(event)
+            case GepaMutationAccepted() | GepaMergeAccepted():
+                self.accepted += 1
+            case GepaMutationRejected() | GepaMergeRejected():
+                self.rejected += 1
+            case _:
+                pass
+
+    def _go_to(self, position: str) -> None:
+        if position != self.position:
+            self.position, self.done, self.total = position, 0, 0
+        phase, _, place = position.partition("/")
+        if phase == "step":
+            self.step = int(place.partition("/")[0])
+
+    def _add(self, event: GepaCandidateAdded) -> None:
+        self.candidates = event.candidate + 1
+        self._means.append(event.mean)
+        self.baseline_mean = self._means[0]
+        self.best, self.best_mean = event.best, self._means[event.best]
+        self.rollouts, self.reflections = event.rollouts, event.reflections
+        self.cost, self.tokens = event.cost, event.tokens
+
+    def plain(self) -> Line:
+        """Return the line ``progress``."""
+        return {
+            "event": "progress",
+            "position": self.position,
+            "done": self.done,
+            "total": self.total,
+            "step": self.step,
+            "rollouts": self.rollouts,
+            "reflections": self.reflections,
+            "budget": self.budget,
+            "candidates": self.candidates,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "baseline_mean": self.baseline_mean,
+            "best": self.best,
+            "best_mean": self.best_mean,
+            "cost": money(self.cost),
+            "tokens": self.tokens,
+        }
+
+
+def _started(event: GepaOptimizationStarted) -> Line:
+    return {
+        "event": "started",
+        "run_id": event.run_id,
+        "prompt": f"{event.descriptor.ns}/{event.descriptor.key}",
+        "seed": event.seed,
+        "modules": list(event.modules),
+        "texts": dict(event.texts),
+        "pareto_ids": list(event.pareto_ids),
+    }
+
+
+def _plan(event: GepaOptimizationStarted) -> Line:
+    # No part of `started`: limits may be others when a run is resumed.
+    plan = event.plan
+    return {
+        "event": "plan",
+        "budget": event.rollout_budget,
+        "line": plan.line,
+        "plan": plan.as_json(),
+    }
+
+
+def _waiting(event: CallWaiting) -> Line:
+    return {
+        "event": "waiting",
+        "model": event.model,
+        "seconds": event.seconds,
+        "reason": event.reason,
+    }
+
+
+def _candidate(event: GepaCandidateAdded) -> Line:
+    value = event.value
+    return {
+        "event": "candidate",
+        "step": event.step,
+        "candidate": event.candidate,
+        "parents": list(value.parents),
+        "module": None if value.module is None else value.module.name,
+        "mean": event.mean,
+        "best": event.best,
+        "scores": list(event.scores),
+        "objectives": dict(event.objectives),
+        "rollouts": event.rollouts,
+        "reflections": event.reflections,
+        "tokens": event.tokens,
+        "cost": money(event.cost),
+        "texts": dict(event.texts),
+        "entries": {**plain_entries(value.override)},
+    }
+
+
+def _proposed(event: GepaMutationProposed) -> Line:
+    # The parent has the text before, and whatever comes of the proposal has the one after.
+    return {
+        "event": "proposed",
+        "step": event.step,
+        "parent": event.parent,
+        "module": event.module,
+    }
+
+
+def _accepted(event: GepaMutationAccepted) -> Line:
+    return {
+        "event": "accepted",
+        "step": event.step,
+        "candidate": event.candidate,
+        "parent": event.parent,
+        "module": event.module,
+        "parent_score": event.parent_score,
+        "child_score": event.child_score,
+        "mean": event.pareto_mean,
+        "best_mean": event.best_pareto_mean,
+    }
+
+
+def _rejected(event: GepaMutationRejected) -> Line:
+    return {
+        "event": "rejected",
+        "step": event.step,
+        "parent": event.parent,
+        "module": event.module,
+        "reason": str(event.reason),
+        "detail": event.detail,
+        "before": event.before,
+        "text": event.text,
+        "parent_score": event.parent_score,
+        "child_score": event.child_score,
+        "final": event.final,
+    }
+
+
+def _example(event: GepaExampleGenerated) -> Line:
+    return {
+        "event": "example_generated",
+        "step": event.step,
+        "candidate": event.candidate,
+        "container": show_path(event.container_path),
+        "key": event.key,
+        "objective": event.objective,
+    }
+
+
+def _merge_attempted(event: GepaMergeAttempted) -> Line:
+    return {
+        "event": "merge_attempted",
+        "step": event.step,
+        "ancestor": event.ancestor,
+        "parents": [event.better, event.other],
+    }
+
+
+def _merge_accepted(event: GepaMergeAccepted) -> Line:
+    return {
+        "event": "merge_accepted",
+        "step": event.step,
+        "candidate": event.candidate,
+        "parents": list(event.parents),
+        "mean": event.pareto_mean,
+        "best_mean": event.best_pareto_mean,
+    }
+
+
+def _merge_rejected(event: GepaMergeRejected) -> Line:
+    return {
+        "event": "merge_rejected",
+        "step": event.step,
+        "parents": list(event.parents),
+        "reason": str(event.reason),
+        "detail": event.detail,
+    }
+
+
+def _ended(event: GepaOptimizationCompleted) -> Line:
+    result = event.result
+    unseen = result.held_out
+    return {
+        "event": "ended",
+        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
+        "improved": result.improved,
+        "best": result.best_index,
+        "baseline_mean": result.baseline_pareto_mean,
+        "best_mean": result.best_pareto_mean,
+        "held_out": None
+        if unseen is None
+        else {"baseline_mean": unseen.baseline_mean, "winner_mean": unseen.winner_mean},
+        "candidates": len(result.candidates),
+        "steps": result.steps,
+        "rollouts": result.total_rollouts,
+        "reflections": result.total_reflections,
+        "cost": money(result.total_cost),
+    }
+
+
+def _plain(event: object) -> Line | None:
+    match event:
+        case GepaCandidateAdded():
+            return _candidate(event)
+        case GepaMutationProposed():
+            return _proposed(event)
+        case GepaMutationAccepted():
+            return _accepted(event)
+        case GepaMutationRejected():
+            return _rejected(event)
+        case GepaExampleGenerated():
+            return _example(event)
+        case GepaMergeAttempted():
+            return _merge_attempted(event)
+        case GepaMergeAccepted():
+            return _merge_accepted(event)
+        case GepaMergeRejected():
+            return _merge_rejected(event)
+        case GepaOptimizationCompleted():
+            return _ended(event)
+    return None

@@ -1,0 +1,209 @@
+"""A run directory: where its files are, who works in it, and how a new one is made."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+
+from promptgraft.errors import ConfigError, JournalLockedError
+from promptgraft.runs.files import write_document
+from promptgraft.serde import Json
+
+RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
+"""What the id of a run looks like: when it was made, in UTC, and the key of its prompt."""
+
+_SECONDS_FOR_THE_LOCK = 0.3
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
+
+
+@attrs.frozen
+class RunFolder:
+    """The files of one run.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The id of the run: the name of its folder."""
+        return self.path.name
+
+    @property
+    def second(self) -> datetime:
+        """The second that the id says it was made in; the first of all when it is no time."""
+        try:
+            return datetime.strptime(f"{self.id[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        except ValueError:
+            return datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def config(self) -> Path:
+        """What the run was asked for; there as soon as the folder is."""
+        return self.path / "config.json"
+
+    @property
+    def journal(self) -> Path:
+        """Every answer that the run paid for."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """What happened, a line for each event."""
+        return self.path / "events.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """What came of the run; there when it has ended."""
+        return self.path / "result.json"
+
+    @property
+    def frontier(self) -> Path:
+        """The candidates that lead somewhere."""
+        return self.path / "frontier.json"
+
+    @property
+    def ledger(self) -> Path:
+        """Calls, tokens, money and time by role and model."""
+        return self.path / "ledger.json"
+
+    @property
+    def summary(self) -> Path:
+        """The run on one page of Markdown."""
+        return self.path / "summary.md"
+
+    @property
+    def report(self) -> Path:
+        """The whole run as one page of HTML."""
+        return self.path / "report.html"
+
+    @property
+    def candidates(self) -> Path:
+        """The folder with a page for each candidate."""
+        return self.path / "candidates"
+
+    @property
+    def rejected(self) -> Path:
+        """The folder with a page for each refused proposal."""
+        return self.path / "rejected"
+
+    @property
+    def lock(self) -> Path:
+        """Held while a process works in the folder."""
+        return self.path / "run.lock"
+
+    def candidate(self, number: int) -> Path:
+        """Return the page of a candidate."""
+        return self.candidates / f"{number}.md"
+
+    def rejection(self, step: int, attempt: int) -> Path:
+        """Return the page of a refused proposal."""
+        return self.rejected / f"{step}-{attempt}.md"
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process works in the folder now."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock of the folder; the system releases it when the process dies.
+
+        Raises:
+            JournalLockedError: another process works in the folder.
+            OSError: the lock file cannot be made.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.lock, thread_local=False)
+        try:
+            # Whoever asks whether the folder is in use holds the lock for a moment.
+            lock.acquire(timeout=_SECONDS_FOR_THE_LOCK, poll_interval=0.05)
+        except Timeout:
+            raise JournalLockedError(
+                f"run {self.id} is in use by {_holder(self.lock)}; wait for it to end, or look on "
+                f"with `promptgraft watch {self.id}`"
+            ) from None
+        try:
+            with contextlib.suppress(OSError):  # only a help for those who find it held
+                self.lock.write_text(f"{os.getpid()}\n", "ascii")
+            yield
+        finally:
+            lock.release()
+
+
+def _holder(lock: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return f"process {int(lock.read_text('ascii'))}"
+    return "another process"
+
+
+def make_run(
+    root: Path, prompt_key: str, config: Mapping[str, Json], *, now: datetime
+) -> RunFolder:
+    """Make the folder of a new run; whoever sees it sees its ``config.json`` too.
+
+    ``config`` gets ``id`` and ``created``. Runs of one second get ``-2``, ``-3``, … behind
+    their id.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+    """
+    moment = now.astimezone(UTC)
+    base = f"{moment:%Y%m%d-%H%M%S}-{prompt_key}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
+    except OSError as error:
+        raise ConfigError(
+            f"the run folder cannot be made in {root}: {error.strerror}; name another folder "
+            "with --runs"
+        ) from error
+    try:
+        fresh.chmod(0o755)
+        number = 1
+        while True:
+            target = root / (base if number == 1 else f"{base}-{number}")
+            document = {"id": target.name, "created": moment.isoformat(), **config}
+            write_document(fresh / "config.json", document)
+            if _renamed(fresh, target):
+                return RunFolder(target)
+            number += 1
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def _renamed(fresh: Path, target: Path) -> bool:
+    """Give a folder its name, in one step, unless there is one of that name."""
+    if target.exists():
+        return False
+    try:
+        os.rename(fresh, target)  # noqa: PTH104 - the call that tests interrupt
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True

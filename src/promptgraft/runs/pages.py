@@ -1,0 +1,141 @@
+"""The pages of a run in Markdown: candidates and refused proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from promptgraft.optimizers.gepa.events import (
+    GepaCandidateAdded,
+    GepaMutationRejected,
+    GepaOptimizationStarted,
+)
+from promptgraft.optimizers.gepa.scores import Score
+from promptgraft.overrides.diff import diff_bodies
+from promptgraft.prompt.fences import fenced
+from promptgraft.text import counted, score, visible_line
+
+
+def waiting_baseline(started: GepaOptimizationStarted) -> str:
+    """Return the page of the baseline before it was evaluated."""
+    prompt = f"{started.descriptor.ns}/{started.descriptor.key}"
+    facts = [("prompt", prompt), ("mean on D_pareto", "not known yet")]
+    return _page("Candidate 0: the baseline", facts, _texts(started.texts))
+
+
+def candidate_page(
+    started: GepaOptimizationStarted,
+    added: GepaCandidateAdded,
+    parents: tuple[GepaCandidateAdded, ...],
+) -> str:
+    """Return the page of a candidate: where it comes from, what it changes, says and scores."""
+    number, module = added.candidate, added.value.module
+    made = f", step {added.step}" if number else ": the baseline"
+    facts = [("prompt", f"{started.descriptor.ns}/{started.descriptor.key}")]
+    facts += [("parent", f"candidate {one.candidate}") for one in parents]
+    if module is not None:
+        facts.append(("changes", module.name))
+    if len(parents) > 1:
+        facts.append(("changes", "nothing new: a merge of its parents"))
+    facts += [
+        ("mean on D_pareto", _mean(added, parents)),
+        *((f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()),
+        ("used until then", _used(added)),
+    ]
+    blocks = [
+        *(block for parent in parents for block in _changes(parent, added)),
+        *_texts(added.texts),
+        _scores(started, added, parents),
+    ]
+    return _page(f"Candidate {number}{made}", facts, blocks)
+
+
+def rejection_page(rejected: GepaMutationRejected, attempt: int) -> str:
+    """Return the page of a refused proposal: what it was to replace, and why it did not."""
+    facts = [
+        ("was to change", rejected.module),
+        ("of", f"candidate {rejected.parent}"),
+        ("reason", f"{rejected.reason}: {rejected.detail}"),
+    ]
+    if rejected.child_score is not None or rejected.parent_score is not None:
+        tried = f"{score(rejected.child_score)}, the parent had {score(rejected.parent_score)}"
+        facts.append(("mean on the minibatch", tried))
+    blocks = ["## What was proposed", fenced(rejected.text) if rejected.text else "Nothing."]
+    if rejected.before:
+        blocks += ["## What it was to replace", fenced(rejected.before)]
+    if rejected.before and rejected.text:
+        blocks += _difference("## The difference", rejected.module, rejected.before, rejected.text)
+    return _page(f"Step {rejected.step}, attempt {attempt}: refused", facts, blocks)
+
+
+def fenced_diff(text: str) -> str:
+    """Return a unified diff between fences."""
+    lines = text.removesuffix("\n").split("\n")
+    # That both texts end without a line break is of no interest.
+    remarks = [line for line in lines if line.startswith("\\ ")]
+    kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
+    fence, _, rest = fenced("\n".join(kept)).partition("\n")
+    return f"{fence}diff\n{rest}"
+
+
+def table_row(cells: Iterable[str]) -> str:
+    """Return one row of a table; no text can pass for the next cell or row."""
+    return f"| {' | '.join(visible_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -> str:
+    lines = [f"- {name}: {visible_line(value)}" for name, value in facts]
+    return "\n\n".join([f"# {title}", "\n".join(lines), *blocks]) + "\n"
+
+
+def _mean(added: GepaCandidateAdded, parents: tuple[GepaCandidateAdded, ...]) -> str:
+    before = "".join(f"; candidate {one.candidate} has {score(one.mean)}" for one in parents)
+    scored = sum(value is not None for value in added.scores)
+    return f"{score(added.mean)} over {counted(scored, 'scored example')}{before}"
+
+
+def _used(added: GepaCandidateAdded) -> str:
+    cost = "an unknown price" if added.cost is None else f"{added.cost:,.4f} US dollars"
+    return (
+        f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}, "
+        f"{added.tokens:,} tokens, {cost}"
+    )
+
+
+def _changes(parent: GepaCandidateAdded, added: GepaCandidateAdded) -> Iterator[str]:
+    title = f"## What changes against candidate {parent.candidate}"
+    for name, text in added.texts.items():
+        before = parent.texts.get(name, "")
+        if before != text:
+            yield from _difference(title, name, before, text)
+            title = ""
+
+
+def _difference(title: str, name: str, before: str, after: str) -> list[str]:
+    return [*([title] if title else []), fenced_diff(diff_bodies(before, after, part=name))]
+
+
+def _texts(texts: Mapping[str, str]) -> list[str]:
+    parts = [f"### {visible_line(name)}\n\n{fenced(text)}" for name, text in texts.items()]
+    return ["## What it says", *parts] if parts else []
+
+
+def _scores(
+    started: GepaOptimizationStarted,
+    added: GepaCandidateAdded,
+    parents: tuple[GepaCandidateAdded, ...],
+) -> str:
+    columns: list[tuple[Score, ...]] = [added.scores, *(one.scores for one in parents)]
+    head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
+    rows = zip(started.pareto_ids, *columns, strict=True)
+    return "\n".join(
+        [
+            "## How it scores on D_pareto\n",
+            table_row(head),
+            f"|{' --- |' * len(head)}",
+            *(table_row([name, *map(_shown, found)]) for name, *found in rows),
+        ]
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "unscored"

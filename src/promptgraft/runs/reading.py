@@ -1,0 +1,186 @@
+"""Reading a run directory whole, also while another process writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import attrs
+
+from promptgraft.runs.event_lines import Line
+from promptgraft.runs.fields import Fields
+from promptgraft.runs.files import read_document
+from promptgraft.runs.finding import state_of
+from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.lines import read_lines
+from promptgraft.runs.records import (
+    CandidateRecord,
+    MergeRecord,
+    RejectionRecord,
+    RunRecord,
+    WaitRecord,
+)
+from promptgraft.serde import Json
+
+
+def read_run(folder: RunFolder) -> RunRecord:
+    """Return a run as its files tell it, ended or not.
+
+    Raises:
+        OSError: a file cannot be read.
+        DataFormatError: a file is not what a run writes; names the line.
+    """
+    config = read_document(folder.config)
+    locked = folder.is_locked
+    gathered = _Gathered()
+    for number, line in read_lines(folder.events):
+        gathered.add(line, f"{folder.events}:{number}")
+    settings = Fields(config, str(folder.config))
+    return RunRecord(
+        folder=folder,
+        state=state_of(locked=locked, ended=gathered.ended),
+        config=config,
+        created=settings.moment("created"),
+        prompt=settings.text("prompt"),
+        started=gathered.started,
+        run_id=gathered.run_id,
+        seed=gathered.seed,
+        budget=gathered.budget,
+        modules=gathered.modules,
+        texts=gathered.texts,
+        pareto_ids=gathered.pareto_ids,
+        candidates=tuple(gathered.candidates),
+        rejections=tuple(gathered.rejections),
+        merges=tuple(gathered.merges),
+        waits=tuple(gathered.waits),
+        steps=gathered.steps,
+        rollouts=gathered.rollouts,
+        result=_result(folder) if gathered.ended else None,
+    )
+
+
+def _result(folder: RunFolder) -> Mapping[str, Json] | None:
+    try:
+        return read_document(folder.result)
+    except FileNotFoundError:
+        return None
+
+
+@attrs.define
+class _Gathered:
+    """What the lines have said so far."""
+
+    started: datetime | None = None
+    run_id: str = ""
+    seed: int | None = None
+    budget: int | None = None
+    modules: tuple[str, ...] = ()
+    texts: Mapping[str, str] = attrs.field(factory=dict)
+    pareto_ids: tuple[str, ...] = ()
+    candidates: list[CandidateRecord] = attrs.field(factory=list)
+    rejections: list[RejectionRecord] = attrs.field(factory=list)
+    merges: list[MergeRecord] = attrs.field(factory=list)
+    waits: list[WaitRecord] = attrs.field(factory=list)
+    steps: int = 0
+    rollouts: int = 0
+    ended: bool = False
+    _ancestor: int = 0
+
+    def add(self, line: Line, where: str) -> None:
+        fields = Fields(line, where)
+        if "n" in line:
+            self.ended = line["event"] == "ended"
+        if "step" in line:
+            self.steps = max(self.steps, fields.integer("step"))
+        match line["event"]:
+            case "started":
+                self._start(fields)
+            case "plan":
+                self.budget = fields.integer("budget")
+            case "progress":
+                self.rollouts = fields.integer("rollouts")
+            case "candidate":
+                self.rollouts = fields.integer("rollouts")
+                self.candidates.append(_candidate(fields))
+            case "rejected":
+                self.rejections.append(_rejection(fields, self._attempt(fields.integer("step"))))
+            case "merge_attempted":
+                self._ancestor = fields.integer("ancestor")
+            case "merge_accepted" | "merge_rejected":
+                self.merges.append(_merge(fields, self._ancestor, kept="candidate" in line))
+            case "waiting":
+                self.waits.append(_wait(fields))
+            case "ended":
+                self.steps = fields.integer("steps")
+                self.rollouts = fields.integer("rollouts")
+            case _:
+                pass
+
+    def _start(self, fields: Fields) -> None:
+        self.started = fields.moment("time")
+        self.run_id = fields.text("run_id")
+        self.seed = fields.integer("seed")
+        self.modules = fields.names("modules")
+        self.texts = fields.texts("texts")
+        self.pareto_ids = fields.names("pareto_ids")
+
+    def _attempt(self, step: int) -> int:
+        last = self.rejections[-1] if self.rejections else None
+        return last.attempt + 1 if last is not None and last.step == step else 1
+
+
+def _candidate(fields: Fields) -> CandidateRecord:
+    return CandidateRecord(
+        n=fields.integer("candidate"),
+        step=fields.integer("step"),
+        parents=fields.integers("parents"),
+        module=fields.text_or_none("module"),
+        texts=fields.texts("texts"),
+        entries=fields.plain("entries"),
+        scores=fields.scores("scores"),
+        objectives=fields.numbers("objectives"),
+        mean=fields.number("mean"),
+        rollouts=fields.integer("rollouts"),
+        reflections=fields.integer("reflections"),
+        cost=fields.money("cost"),
+        tokens=fields.integer("tokens"),
+        time=fields.moment("time"),
+    )
+
+
+def _rejection(fields: Fields, attempt: int) -> RejectionRecord:
+    return RejectionRecord(
+        step=fields.integer("step"),
+        attempt=attempt,
+        parent=fields.integer("parent"),
+        module=fields.text("module"),
+        reason=fields.text("reason"),
+        detail=fields.text("detail"),
+        text=fields.text("text"),
+        before=fields.text("before"),
+        final=fields.flag("final"),
+        parent_score=fields.number("parent_score"),
+        child_score=fields.number("child_score"),
+        time=fields.moment("time"),
+    )
+
+
+def _merge(fields: Fields, ancestor: int, *, kept: bool) -> MergeRecord:
+    return MergeRecord(
+        step=fields.integer("step"),
+        ancestor=ancestor,
+        parents=fields.integers("parents"),
+        candidate=fields.integer("candidate") if kept else None,
+        reason="" if kept else fields.text("reason"),
+        detail="" if kept else fields.text("detail"),
+        time=fields.moment("time"),
+    )
+
+
+def _wait(fields: Fields) -> WaitRecord:
+    return WaitRecord(
+        time=fields.moment("time"),
+        model=fields.text("model"),
+        seconds=fields.number("seconds"),
+        reason=fields.text("reason"),
+    )

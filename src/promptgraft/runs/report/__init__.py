@@ -1,0 +1,29 @@
+"""The report of a run: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from promptgraft.runs.folder import RunFolder
+
+__all__ = ["write_report"]
+
+
+def write_report(folder: RunFolder, out: Path | None = None) -> Path:
+    """Write the report of a run, ended or not, and return where it is.
+
+    Args:
+        folder: the run.
+        out: where to; by default ``report.html`` in its folder.
+
+    Raises:
+        OSError: a file of the run cannot be read, or the report not written.
+        DataFormatError, JournalCorruptError: a file is not what a run writes.
+    """
+    from promptgraft.runs.files import write_text
+    from promptgraft.runs.report.gathering import gather
+    from promptgraft.runs.report.page import render
+
+    target = folder.report if out is None else out
+    write_text(target, render(gather(folder)))
+    return target

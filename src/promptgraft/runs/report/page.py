@@ -1,0 +1,191 @@
+"""The page: templates filled in, as one file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptgraft import __version__
+from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, short_name
+from promptgraft.runs.report.changes import (
+    candidate_views,
+    reasons,
+    rejection_views,
+    winner_changes,
+)
+from promptgraft.runs.report.chart import rollouts_chart, spending_chart, steps_of
+from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.frontier import frontier_rows
+from promptgraft.runs.report.heat import heat_map
+from promptgraft.runs.report.held_out import interval_plot, measured
+from promptgraft.runs.report.transcripts import choose
+from promptgraft.runs.report.tree import family_tree
+from promptgraft.text import counted, score, visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MOST_OBJECTIVES = 10
+
+_SECTIONS = (
+    ("held-out", "Held-out result"),
+    ("verdict", "Verdict"),
+    ("score", "Score and cost"),
+    ("family", "Family tree"),
+    ("frontier", "Frontier"),
+    ("cases", "Cases"),
+    ("changes", "Prompt changes"),
+    ("rejected", "Rejected"),
+    ("answers", "Transcripts"),
+    ("ledger", "Ledger"),
+)
+
+
+@attrs.frozen
+class Verdict:
+    """What came of a run: one word, the same with a sign, and a sentence."""
+
+    kind: str
+    sign: str
+    word: str
+    sentence: str
+
+
+def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
+    """Return the page.
+
+    Args:
+        data: what it tells.
+        most: bytes in UTF-8 that it may have; of a long run less is shown then. What every
+            page has takes about 100 kB.
+    """
+    limits = Limits()
+    page = _filled(data, limits)
+    while len(page.encode()) > most and limits.listed:
+        limits = limits.halved()
+        page = _filled(data, limits)
+    return page
+
+
+def _filled(data: ReportData, limits: Limits) -> str:
+    held_out = measured(data.held_out)
+    candidates = candidate_views(data, limits)
+    objectives = _objectives(data)
+    style, script = _asset("report.css"), _asset("report.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            data=data,
+            version=__version__,
+            sections=_SECTIONS,
+            policy=_policy(style, script),
+            style=_markup(style),
+            script=_markup(script),
+            verdict=verdict(data),
+            held_out=held_out,
+            plot=interval_plot(held_out) if held_out else None,
+            rollouts_chart=rollouts_chart(data),
+            spending=spending_chart(data),
+            steps=tuple(steps_of(data.candidates, data.winner))[:200],
+            tree=family_tree(data),
+            objectives=objectives,
+            frontier=frontier_rows(data, objectives),
+            heat=heat_map(data, limits),
+            winner_changes=winner_changes(data),
+            candidates=candidates,
+            far=sum(not view.is_near for view in candidates),
+            rejections=rejection_views(data, limits),
+            reasons=reasons(data.rejections),
+            transcripts=choose(data, limits),
+        )
+    )
+
+
+def verdict(data: ReportData) -> Verdict:
+    """Return what came of the run."""
+    if data.state == "running":
+        return Verdict("mark", "…", "running", "The run was going on when this was written.")
+    if data.state != "ended" or data.improved is None:
+        return Verdict("mark", "!", "interrupted", "The run has not come to its end.")
+    if data.improved:
+        sentence = f"Candidate #{data.winner} beats the baseline on the cases of D_pareto."
+        return Verdict("good", "✓", "improved", sentence)
+    return Verdict("plain", "=", "not improved", "No candidate beats the baseline.")
+
+
+def _objectives(data: ReportData) -> tuple[str, ...]:
+    names = {name for one in data.candidates[:1] for name in one.objectives}
+    return tuple(sorted(names))[:_MOST_OBJECTIVES] if len(names) > 1 else ()
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
+        f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_TEMPLATES / name).read_text("utf-8")
+
+
+def _markup(text: str) -> str:
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 - a file of ours
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        """Spell out what a browser would obey, wherever a text is put into the page."""
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "score": score,
+        "signed": lambda value: f"{value:+.3f}",
+        "counted": lambda number, noun: counted(number, noun).replace(
+            str(number), f"{number:,}", 1
+        ),
+        "dollars": _dollars,
+        "crop": lambda text: cropped(text, 2_000),
+        "name": short_name,
+        "sentence": _sentence,
+    }
+    return environment
+
+
+def _dollars(cost: Decimal | None) -> str:
+    if cost is None:
+        return "unknown cost"
+    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:,.4f}"
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    closed = text if text.endswith((".", "!", "?")) else f"{text}."
+    return closed[:1].upper() + closed[1:]

@@ -1,0 +1,129 @@
+"use strict";
+(() => {
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+
+  // Targets of links stand inside closed rows.
+  const reveal = (id) => {
+    const target = id && document.getElementById(id);
+    if (!target) return false;
+    for (let up = target.parentElement; up; up = up.parentElement) {
+      if (up.tagName === "DETAILS") up.open = true;
+      if (up.hidden) up.hidden = false;
+    }
+    target.scrollIntoView({ block: "start" });
+    target.focus({ preventScroll: true });
+    return true;
+  };
+  const follow = () => {
+    const id = location.hash.slice(1);
+    if (/^c\d+$/.test(id)) reveal(id);
+  };
+  window.addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (link && link.getAttribute("href") === location.hash) follow();
+  });
+  follow();
+
+  for (const controls of all(".controls")) {
+    controls.hidden = false;
+    const filter = controls.querySelector(".filter");
+    const box = document.getElementById(filter.dataset.for);
+    const count = controls.querySelector(".count");
+    const rows = all(".row", box);
+    const texts = new Map();
+
+    const apply = () => {
+      const wanted = filter.value.trim().toLowerCase();
+      let shown = 0;
+      for (const row of rows) {
+        if (wanted && !texts.has(row)) {
+          texts.set(row, row.querySelector("summary").textContent.toLowerCase());
+        }
+        row.hidden = Boolean(wanted) && !texts.get(row).includes(wanted);
+        shown += row.hidden ? 0 : 1;
+      }
+      for (const group of all(".group", box)) {
+        const found = all(".row", group).some((row) => !row.hidden);
+        group.hidden = Boolean(wanted) && !found;
+        if (wanted) group.open = found;
+      }
+      count.textContent = wanted ? `${shown} of ${rows.length}` : "";
+    };
+    filter.addEventListener("input", apply);
+
+    const expand = controls.querySelector(".expand");
+    expand.addEventListener("click", () => {
+      const open = expand.textContent === "Expand all";
+      for (const row of rows) if (!row.hidden) row.open = open;
+      expand.textContent = open ? "Collapse all" : "Expand all";
+    });
+
+    const order = controls.querySelector(".order");
+    if (order) {
+      const worth = (row) => (row.dataset.mean === "" ? -Infinity : Number(row.dataset.mean));
+      const by = {
+        number: (a, b) => a.dataset.number - b.dataset.number,
+        mean: (a, b) => worth(b) - worth(a) || a.dataset.number - b.dataset.number,
+      };
+      order.addEventListener("change", () => {
+        for (const list of all(".list", box)) {
+          list.append(...[...list.children].sort(by[order.value]));
+        }
+      });
+    }
+
+    const jump = controls.querySelector(".jump");
+    if (jump) {
+      jump.addEventListener("change", () => {
+        count.textContent = reveal(`c${jump.value}`) ? "" : `no line for #${jump.value}`;
+      });
+    }
+  }
+
+  for (const table of all("table.sortable")) {
+    const heads = all("thead th", table);
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") !== "descending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const key = (row) => {
+          const cell = row.cells[column];
+          const text = cell.dataset.value || cell.textContent.trim();
+          return Number.isNaN(Number(text)) ? text : Number(text);
+        };
+        const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+        const body = table.tBodies[0];
+        const sorted = [...body.rows].sort((a, b) => compare(key(a), key(b)) * (down ? -1 : 1));
+        body.append(...sorted);
+      });
+    });
+  }
+
+  const map = document.querySelector(".map");
+  if (map) {
+    const readout = document.querySelector(".readout");
+    readout.hidden = false;
+    readout.textContent = "Point at the picture to see which score it is; click to go to the candidate.";
+    const scale = Number(map.dataset.scale);
+    const canvas = document.createElement("canvas");
+    canvas.width = map.width / scale;
+    canvas.height = map.height / scale;
+    const place = (event) => {
+      const box = map.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top].map((at) => Math.max(0, Math.floor(at / scale)));
+    };
+    map.addEventListener("mousemove", (event) => {
+      const [candidate, row] = place(event);
+      readout.textContent = `candidate #${candidate}, case ${row + 1} of ${canvas.height}`;
+    });
+    map.addEventListener("click", (event) => {
+      location.hash = `c${place(event)[0]}`;
+    });
+  }
+})();

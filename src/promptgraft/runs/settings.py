@@ -1,0 +1,82 @@
+"""What ``config.json`` says of a run: where it came from, and with which settings."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+
+import attrs
+
+from promptgraft import __version__
+from promptgraft.errors import DataFormatError
+from promptgraft.optimizers.gepa.job import OptimizationJob
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.serde import Json, unstructure
+
+_EXAMPLES = ("training_examples", "held_out_examples")
+
+
+def run_config(
+    job: OptimizationJob,
+    *,
+    origin: Mapping[str, Json],
+    settings: Mapping[str, Json],
+    options: Mapping[str, Json],
+) -> dict[str, Json]:
+    """Return what ``config.json`` holds, but for the id.
+
+    Args:
+        job: what is run.
+        origin: where it came from, so that it can be made again.
+        settings: what can be said of it safely.
+        options: what the command line changed, so that it can be changed again.
+    """
+    descriptor = job.prompt.descriptor
+    return {
+        "promptgraft": __version__,
+        "python": platform.python_version(),
+        "prompt": f"{descriptor.ns}/{descriptor.key}",
+        "origin": {**origin},
+        "options": {**options},
+        "settings": {**settings},
+        "plan": job.plan().as_json(),
+    }
+
+
+def described_job(job: OptimizationJob) -> dict[str, Json]:
+    """Return what can be said of a job safely: no example, no value of an unknown kind.
+
+    Functions and objects of others are named, data is counted.
+    """
+    context = job.context
+    store = context.overrides_store
+    reflection = context.reflection_adapter or context.adapter
+    config = {
+        name: len(value) if name in _EXAMPLES else _safe(value)
+        for name, value in attrs.asdict(job.config, recurse=False).items()
+    }
+    return {
+        "models": {"task": context.adapter.identity, "reflection": reflection.identity},
+        "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
+        "tag": context.overrides_tag,
+        "optimizer": config,
+    }
+
+
+def _safe(value: object) -> Json:
+    if isinstance(value, tuple):
+        return [_safe(item) for item in value]
+    if callable(value) or attrs.has(type(value)):
+        return _named(value)
+    try:
+        return unstructure(value)
+    except DataFormatError:
+        return str(value)
+
+
+def _named(value: object) -> str:
+    kind = type(value)
+    if kind.__module__.startswith("promptgraft."):
+        return repr(value)
+    module = getattr(value, "__module__", kind.__module__)
+    return f"{module}.{getattr(value, '__qualname__', kind.__qualname__)}"

@@ -1,0 +1,91 @@
+"""``summary.md``: what came of a run, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from promptgraft.optimizers.gepa.scores import mean_score
+from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.overrides.diff import PartDiff, diff_override
+from promptgraft.overrides.types import PromptLike
+from promptgraft.runs.documents import refusals
+from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.pages import fenced_diff, table_row
+from promptgraft.text import counted, difference, score, visible_line
+
+_MOST_CANDIDATES = 50
+
+
+def summary_page(folder: RunFolder, result: GepaResult, prompt: PromptLike, budget: int) -> str:
+    """Return the page."""
+    name = f"{prompt.descriptor.ns}/{prompt.descriptor.key}"
+    verdict = "improved" if result.improved else "not improved"
+    blocks = [
+        f"# {name}: {verdict}",
+        f"Run `{folder.id}`, stopped by {result.stop_reason}: {visible_line(result.stop_detail)}.",
+        "\n".join(_scores(result)),
+        "\n".join(_used(result, budget)),
+        *_winner(diff_override(prompt, result.best_override)),
+        "\n".join(_candidates(result)),
+        "\n".join(_next(folder, result)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _scores(result: GepaResult) -> Iterator[str]:
+    yield table_row(["examples", "baseline", "winner", "gain"])
+    yield "| --- | --- | --- | --- |"
+    found = result.held_out
+    if found is not None and not found.why_not:
+        label = f"{len(found.ids)} held out, never seen by the search"
+        yield _row(label, found.baseline_mean, found.winner_mean)
+    label = f"{len(result.pareto_ids)} of D_pareto, which the search compares on"
+    yield _row(label, result.baseline_pareto_mean, result.best_pareto_mean)
+    if found is not None and found.why_not:
+        yield f"\nNot measured on held-out examples: {visible_line(found.why_not)}."
+
+
+def _row(label: str, before: float | None, after: float | None) -> str:
+    return table_row([label, score(before), score(after), difference(before, after)])
+
+
+def _used(result: GepaResult, budget: int) -> Iterator[str]:
+    cost = result.total_cost
+    refused = ", ".join(f"{number} {reason}" for reason, number in refusals(result).items())
+    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    yield f"- used: {result.total_rollouts} of {counted(budget, 'rollout')}"
+    yield f"- reflections: {result.total_reflections}"
+    yield f"- steps: {result.steps}"
+    yield f"- cost: {'unknown' if cost is None else f'{cost:,.4f} US dollars'}"
+    yield f"- accepted: {counted(result.accepted_mutations, 'proposal')}{merged}"
+    yield f"- refused: {refused or 'none'}"
+
+
+def _winner(parts: tuple[PartDiff, ...]) -> Iterator[str]:
+    if parts:
+        yield "## What the winner changes"
+    for part in parts:
+        yield f"### {visible_line(part.part)}\n\n{fenced_diff(part.text)}"
+
+
+def _candidates(result: GepaResult) -> Iterator[str]:
+    yield "## Candidates\n"
+    yield table_row(["candidate", "parents", "changes", "mean on D_pareto"])
+    yield "| --- | --- | --- | --- |"
+    means = [mean_score(row) for row in result.scores_matrix]
+    for position, candidate in enumerate(result.candidates[:_MOST_CANDIDATES]):
+        module = candidate.module
+        changes = module.name if module else "a merge" if candidate.parents else "the baseline"
+        parents = ", ".join(map(str, candidate.parents))
+        marked = f"{position} (winner)" if position == result.best_index and position else position
+        yield table_row([str(marked), parents, changes, score(means[position])])
+    if (more := len(result.candidates) - _MOST_CANDIDATES) > 0:
+        yield f"\nand {more} more, in the folder `candidates`."
+
+
+def _next(folder: RunFolder, result: GepaResult) -> Iterator[str]:
+    yield "## What next\n"
+    if result.improved:
+        yield f"- `promptgraft apply {folder.id}` shows the change and puts it in force"
+    yield f"- `promptgraft show {folder.id} --rejected` lists what was refused, with its reason"
+    yield f"- `promptgraft resume {folder.id} --budget N` goes on with a larger budget"

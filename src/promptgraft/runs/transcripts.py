@@ -1,0 +1,134 @@
+"""Who said what during a run: rollouts out of its journal, without the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from promptgraft.journal.records import Record, decode_record, record_key
+from promptgraft.optimizers.rollouts import record_from_json
+from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.runs.fields import Fields
+from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.lines import read_lines
+
+_NO_ROLLOUTS = {"reflect", "spent"}
+
+
+@attrs.frozen(kw_only=True)
+class Transcript:
+    """One rollout as the journal keeps it.
+
+    Attributes:
+        position: where in the run: ``step/12/child/3``.
+        phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``confirm`` or
+            ``held-out``.
+        step: the step; 0 outside of the steps.
+        candidate: position of the candidate; None for a child or a merge that did not join the
+            pool, and for the parent in a step without a proposal.
+        record: the rollout: input, answer, trace, score and feedback.
+    """
+
+    position: str
+    phase: str
+    step: int
+    candidate: int | None
+    record: RolloutRecord
+
+    @property
+    def case(self) -> str:
+        """The id of the example."""
+        return self.record.example_id
+
+
+def transcripts(
+    folder: RunFolder, *, candidate: int | None = None, case: str | None = None
+) -> Iterator[Transcript]:
+    """Yield the rollouts of a run in the order in which they were recorded.
+
+    Reads the journal without its lock, so also while the run goes on; what is being written
+    is left out.
+
+    Args:
+        folder: the run.
+        candidate: only those of this candidate.
+        case: only those on this example.
+
+    Raises:
+        OSError: a file cannot be read.
+        JournalCorruptError: a line is not what was written.
+        DataFormatError: ``events.jsonl`` is not what a run writes.
+    """
+    steps = _steps(folder)
+    try:
+        file = folder.journal.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        next(file, None)  # the header
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            found = _place(record_key(line), steps)
+            if found is None or (candidate is not None and found[2] != candidate):
+                continue
+            transcript = _transcript(decode_record(line), found)
+            if case in (None, transcript.case):
+                yield transcript
+
+
+Place = tuple[str, int, int | None]
+"""Phase, step and candidate."""
+
+
+@attrs.define
+class _Step:
+    parent: int | None = None
+    child: int | None = None
+    merge: int | None = None
+
+
+def _steps(folder: RunFolder) -> Mapping[int, _Step]:
+    steps: dict[int, _Step] = {}
+    for number, line in read_lines(folder.events):
+        fields = Fields(line, f"{folder.events}:{number}")
+        if line["event"] in ("proposed", "rejected", "accepted"):
+            step = steps.setdefault(fields.integer("step"), _Step())
+            step.parent = fields.integer("parent")
+            if line["event"] == "accepted":
+                step.child = fields.integer("candidate")
+        elif line["event"] == "merge_accepted":
+            steps.setdefault(fields.integer("step"), _Step()).merge = fields.integer("candidate")
+    return steps
+
+
+def _place(key: str, steps: Mapping[int, _Step]) -> Place | None:
+    parts = key.split("/")
+    if _NO_ROLLOUTS & set(parts):
+        return None
+    match parts:
+        case ["baseline", _]:
+            return "baseline", 0, 0
+        case ["held-out", candidate, _]:
+            return "held-out", 0, int(candidate)
+        case ["confirm", _, "baseline", *_]:
+            return "confirm", 0, 0
+        case ["confirm", candidate, "winner", *_]:
+            return "confirm", 0, int(candidate)
+        case ["step", number, "again", _, phase, _] | ["step", number, phase, *_]:
+            step = steps.get(int(number), _Step())
+            whose = {"parent": step.parent, "merge": step.merge}
+            return phase, int(number), whose.get(phase, step.child)
+    return None
+
+
+def _transcript(record: Record, place: Place) -> Transcript:
+    phase, step, candidate = place
+    return Transcript(
+        position=record.key,
+        phase=phase,
+        step=step,
+        candidate=candidate,
+        record=record_from_json(record.answer, record.key),
+    )

@@ -1,0 +1,229 @@
+"""Strict YAML: ``no`` is a text, a date is a text, ``1e3`` is refused until it is quoted.
+
+The values are built from the events of the parser, without recursion: a text cannot exhaust the
+stack, name a Python type, or multiply itself through aliases. The line of every value and of
+every key is kept, so that whoever reads further can say where a fault stands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from promptgraft.serde import Json, MismatchError, shown
+
+_DEEPEST = 100
+
+YamlPath: TypeAlias = "tuple[str | int, ...]"
+"""Keys and positions that lead to a value, from the outermost one on."""
+
+Note: TypeAlias = "Callable[[int, str], None]"
+"""Takes a fault: its line, counted from 1 (0 stands for the whole text), and what is wrong."""
+
+_CONSTANTS: dict[str, Json] = {
+    "": None,
+    "~": None,
+    **dict.fromkeys(("null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"(\.[0-9]+|[-+]?(0|[1-9][0-9]*)\.[0-9]*)([eE][-+][0-9]+)?")
+# Versions of YAML disagree about these: what one writes as a text is a number to the other.
+_AMBIGUOUS = re.compile(
+    r"[-+]?0[0-9]+(\.[0-9]*)?|0[xob][0-9a-fA-F_]+|[-+]?[0-9]+(_[0-9]+)+"
+    r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+    re.IGNORECASE,
+)
+_TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
+
+
+def spelled(path: YamlPath) -> str:
+    """Return a path as messages write it, behind the name of the whole: ``.metrics[0].name``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+@attrs.frozen
+class YamlDocument:
+    """What a YAML text says, and where.
+
+    Attributes:
+        value: the plain data; None for a text that says nothing.
+        lines: the line of each value, counted from 1; ``()`` leads to the whole.
+        key_lines: the line of each key, by the path of its value.
+    """
+
+    value: Json
+    lines: Mapping[YamlPath, int] = attrs.field(repr=False)
+    key_lines: Mapping[YamlPath, int] = attrs.field(repr=False)
+
+    def line_of(self, path: YamlPath) -> int:
+        """Return the line in which ``path`` begins, or the nearest one around it.
+
+        That is the line of the key where there is one, and that of the value elsewhere.
+        """
+        for end in range(len(path), -1, -1):
+            found = self.key_lines.get(path[:end]) or self.lines.get(path[:end])
+            if found is not None:
+                return found
+        return 1
+
+
+def read_yaml(text: str, note: Note) -> YamlDocument | None:
+    """Return what ``text`` says; every fault is noted, and None returned when it has no meaning.
+
+    Refused are: what is no YAML, keys twice in an object or that are no texts, unquoted words
+    that mean different things to different readers, tags, aliases, merge keys, a second
+    document, and more than 100 levels.
+    """
+    import yaml
+
+    builder = _Builder(note)
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        note(line, f"not YAML: {error.problem}")
+    except yaml.YAMLError:
+        note(0, "not YAML: it holds control characters")
+    except MismatchError as error:
+        note(builder.line, str(error))
+    else:
+        return builder.document()
+    return None
+
+
+@attrs.define
+class _Open:
+    """A list or an object that is being read."""
+
+    path: YamlPath
+    line: int
+    key: str | None = None
+    key_line: int = 0
+    items: list[Json] = attrs.field(factory=list)
+    members: dict[str, Json] | None = None
+
+    @property
+    def next_path(self) -> YamlPath:
+        """The path of the value that comes next."""
+        return (*self.path, len(self.items) if self.key is None else self.key)
+
+
+class _Builder:
+    """Puts events together."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._open: list[_Open] = []
+        self._documents: list[Json] = []
+        self._lines: dict[YamlPath, int] = {}
+        self._key_lines: dict[YamlPath, int] = {}
+        self.line = 1
+
+    def take(self, event: object) -> None:
+        """Take one event of the parser.
+
+        Raises:
+            MismatchError: what it means cannot be kept.
+        """
+        import yaml
+
+        if isinstance(event, yaml.Event) and event.start_mark is not None:
+            self.line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            raise MismatchError(f"expected data without aliases, found `*{event.anchor}`")
+        if isinstance(event, yaml.ScalarEvent):
+            plain = event.style is None or event.style == ""
+            self._add(self._scalar(event.value, event.tag, plain=plain), self.line)
+        elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            self._start(event.tag, is_mapping=is_mapping)
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            self._end()
+
+    def document(self) -> YamlDocument:
+        """Return what was built."""
+        value = self._documents[0] if self._documents else None
+        return YamlDocument(value, self._lines, self._key_lines)
+
+    def _start(self, tag: str | None, *, is_mapping: bool) -> None:
+        if tag is not None:
+            raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
+        if len(self._open) >= _DEEPEST:
+            raise MismatchError(f"nested deeper than {_DEEPEST} levels")
+        parent = self._open[-1] if self._open else None
+        if parent is not None and parent.members is not None and parent.key is None:
+            raise MismatchError("expected a text as key, found a list or an object")
+        path = () if parent is None else parent.next_path
+        self._open.append(_Open(path, self.line, members={} if is_mapping else None))
+
+    def _end(self) -> None:
+        done = self._open.pop()
+        self._add(done.items if done.members is None else done.members, done.line)
+
+    def _add(self, value: Json, line: int) -> None:
+        if not self._open:
+            self._add_document(value, line)
+            return
+        parent = self._open[-1]
+        if parent.members is None:
+            self._lines[parent.next_path] = line
+            parent.items.append(value)
+        elif parent.key is None:
+            parent.key = self._key(value, parent)
+            parent.key_line = line
+        else:
+            self._lines[parent.next_path] = line
+            self._key_lines[parent.next_path] = parent.key_line
+            parent.members[parent.key] = value
+            parent.key = None
+
+    def _add_document(self, value: Json, line: int) -> None:
+        if self._documents:
+            self.line = line
+            raise MismatchError("expected one document, found a second one")
+        self._lines[()] = line
+        self._documents.append(value)
+
+    def _key(self, value: Json, parent: _Open) -> str:
+        if not isinstance(value, str):
+            raise MismatchError(f"expected a text as key, found {shown(value)}; quote it")
+        if parent.members is not None and value in parent.members:
+            self._note(self.line, f"the key {shown(value)} occurs twice in one object")
+        return value
+
+    def _scalar(self, text: str, tag: str | None, *, plain: bool) -> Json:
+        if tag is not None and tag not in _TEXT_TAGS:
+            raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
+        if not plain or tag is not None:
+            return text
+        if text == "<<":
+            raise MismatchError("expected data without merge keys, found `<<`")
+        try:
+            return plain_scalar(text)
+        except MismatchError as error:
+            self._note(self.line, str(error))
+            return text
+
+
+def plain_scalar(text: str) -> Json:
+    """Return what an unquoted YAML scalar means.
+
+    Raises:
+        MismatchError: it means different things to different readers.
+    """
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.fullmatch(text) and len(text) <= 1000:
+        return int(text)
+    if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
+    if _AMBIGUOUS.fullmatch(text):
+        raise MismatchError(f"{shown(text)} is ambiguous; quote it if it is a text")
+    return text

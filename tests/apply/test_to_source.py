@@ -1,0 +1,251 @@
+"""``promptgraft apply --to-source`` and ``--patch``: back into the files, all or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from apply.world import NEW, OLD, PROMPT, World
+from cli.console import Console, Ended, process
+
+
+@pytest.fixture
+def two_files(world: World) -> World:
+    """The project with a winner that changes two files."""
+    world.let_the_winner_say(*world.both())
+    return world
+
+
+def test_the_files_say_what_the_winner_says_and_only_that(
+    console: Console, two_files: World
+) -> None:
+    ended = console("apply", "--to-source")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert two_files.texts == NEW
+    assert "--- section teams (before)\n" in ended.out
+    assert "--- tool lookup (before)\n" in ended.out
+    assert ended.out.endswith("written  prompts/triage.md\nwritten  prompts/tools.yaml\n")
+    assert two_files.history() == ()
+
+
+def test_applied_once_more_the_source_says_it_already(console: Console, two_files: World) -> None:
+    console("apply", "--to-source")
+
+    for arguments in (("--to-source",), (), ("--patch",)):
+        ended = console("apply", *arguments)
+        assert ended.code == 0
+        assert "already applied" in ended.out + ended.err
+    assert two_files.texts == NEW
+    assert two_files.history() == ()
+
+
+def test_a_dry_run_names_the_files_and_writes_nothing(console: Console, two_files: World) -> None:
+    before = sorted(two_files.folder.rglob("*"))
+    ended = console("apply", "--to-source", "--dry-run")
+    assert ended.code == 0
+    assert "would be written  prompts/triage.md\n" in ended.out
+    assert two_files.texts == OLD
+    assert sorted(two_files.folder.rglob("*")) == before
+
+
+def test_overrides_that_the_tag_holds_of_these_parts_are_named(
+    console: Console, world: World
+) -> None:
+    console("apply")
+
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 0
+    assert ended.out.endswith(
+        "tag `live` holds overrides of section teams: they were written for the old text and are "
+        "not applied to the new one\n"
+    )
+
+
+def test_the_document_names_files_and_stale_overrides(console: Console, world: World) -> None:
+    console("apply")
+    document = json.loads(console("apply", "--to-source", "--json").out)
+    assert (document["where"], document["outcome"]) == ("source", "applied")
+    assert document["files"] == ["prompts/triage.md"]
+    assert document["stale_overrides"] == {"tag": "live", "parts": ["section teams"]}
+
+
+def test_a_prompt_in_python_cannot_be_written_back(console: Console, world: World) -> None:
+    (world.folder / "prompts/triage.py").write_text(
+        "from pathlib import Path\n"
+        "from promptgraft.project.markdown import load_markdown_prompt\n"
+        "HERE = Path(__file__).parent\n"
+        "PROMPT = load_markdown_prompt(HERE / 'triage.md').prompt\n",
+        "utf-8",
+    )
+    world.edit("promptgraft.yaml", "prompts/triage.md", "prompts/triage.py:PROMPT")
+
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 2
+    assert "prompt `depot/triage` is written in Python" in ended.err
+    assert console("apply").code == 0
+
+
+def test_files_out_of_the_project_are_not_written(
+    console: Console, two_files: World, tmp_path: Path
+) -> None:
+    outside = tmp_path / "tools.yaml"
+    inside = two_files.folder / "prompts/tools.yaml"
+    inside.rename(outside)
+    inside.symlink_to(outside)
+
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 2
+    assert "leads out of the project's folder" in ended.err
+    assert two_files.texts == OLD
+    assert not (two_files.run / "apply.json").exists()
+
+
+def test_a_system_that_refuses_leaves_the_old_texts(
+    console: Console, two_files: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.replace
+
+    def refusing(source: str, target: Path) -> None:
+        if "tools.yaml" in str(target):
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)
+
+    ended = console("apply", "--to-source")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        f"promptgraft: {two_files.folder}/prompts/tools.yaml: No space left on device; no file was "
+        "changed\n"
+    )
+    assert two_files.texts == OLD
+
+
+def half_write(world: World, *, done: str = "prompts/triage.md") -> None:
+    """Leave what a kill leaves between two files."""
+    files = [{"path": name, "before": OLD[name], "after": NEW[name]} for name in OLD]
+    intent = {"version": 1, "run": "run", "candidate": 1, "done": False, "files": files}
+    (world.run / "apply.json").write_text(json.dumps(intent), "utf-8")
+    (world.folder / done).write_text(NEW[done], "utf-8")
+
+
+def test_a_half_written_source_is_completed_even_if_it_does_not_load(
+    console: Console, two_files: World
+) -> None:
+    half_write(two_files)
+    (two_files.folder / "prompts/broken.md").write_text("---\nkey: 1\n", "utf-8")
+    two_files.edit("promptgraft.yaml", "prompts/triage.md", "prompts/broken.md")
+
+    dry = console("apply", "--to-source", "--dry-run")
+    assert "it would be completed\n" in dry.out
+    assert two_files.texts == {**OLD, "prompts/triage.md": NEW["prompts/triage.md"]}
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 0
+    assert "an earlier `apply --to-source` was interrupted: it is completed now\n" in ended.out
+    assert two_files.texts == NEW
+
+
+def test_nothing_else_is_done_before_a_half_written_source_is_completed(
+    console: Console, two_files: World
+) -> None:
+    half_write(two_files)
+    for arguments in ((), ("--patch",)):
+        ended = console("apply", *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.endswith(
+            f"complete that first: promptgraft apply {two_files.run.name} --candidate 1 "
+            "--to-source\n"
+        )
+    assert two_files.history() == ()
+
+
+def test_a_half_written_source_that_somebody_edited_is_not_completed(
+    console: Console, two_files: World
+) -> None:
+    half_write(two_files)
+    (two_files.folder / "prompts/tools.yaml").write_text("mine\n", "utf-8")
+
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 2
+    assert "prompts/tools.yaml: expected " in ended.err
+    assert "somebody has changed the file" in ended.err
+    assert f"or delete {two_files.run}/apply.json to leave the files as they are\n" in ended.err
+    assert two_files.texts == {**NEW, "prompts/tools.yaml": "mine\n"}
+
+
+def test_a_write_that_had_not_begun_is_forgotten(console: Console, two_files: World) -> None:
+    half_write(two_files)
+    (two_files.folder / "prompts/triage.md").write_text(PROMPT, "utf-8")
+    assert console("apply").code == 0
+    assert len(two_files.history()) == 1
+
+
+def test_options_that_contradict_each_other_are_refused(console: Console, world: World) -> None:
+    for arguments in (("--to-source", "--patch"), ("--tag", "x", "--to-source")):
+        ended = console("apply", *arguments)
+        assert ended.code == 2
+        assert "leave" in ended.err
+
+
+def patched(folder: Path, patch: Ended) -> None:
+    """Let the real git take a patch that was printed."""
+    ended = subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", "-"],
+        cwd=folder,
+        input=patch.out.encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_git_takes_the_patch_and_the_result_is_that_of_to_source(
+    console: Console, two_files: World
+) -> None:
+    patch = console("apply", "--patch")
+    assert (patch.code, patch.err) == (0, "")
+    assert two_files.texts == OLD
+    document = json.loads(console("apply", "--patch", "--json").out)
+    assert (document["patch"], document["root"]) == (patch.out, str(two_files.folder))
+
+    patched(two_files.folder, patch)
+
+    assert two_files.texts == NEW
+
+
+def test_in_a_repository_the_patch_is_relative_to_its_root(
+    console: Console, two_files: World
+) -> None:
+    repository = two_files.folder.parent
+    subprocess.run(["git", "init", "--quiet", repository], check=True)
+
+    patch = console("apply", "--patch")
+
+    assert patch.out.startswith("diff --git a/project/prompts/triage.md b/project/prompts/")
+    patched(repository, patch)
+    assert two_files.texts == NEW
+
+
+def test_the_patch_is_utf_8_in_every_locale(world: World) -> None:
+    world.let_the_winner_say(world.section("teams", "- lamps: läuft → „Licht“\n- bins: 日本"))
+
+    patch = process(
+        "apply",
+        "--patch",
+        folder=world.folder,
+        environment={"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"},
+    )
+
+    assert (patch.returncode, patch.stderr) == (0, b"")
+    assert "+- lamps: läuft → „Licht“\n+- bins: 日本\n".encode() in patch.stdout

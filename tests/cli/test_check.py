@@ -1,0 +1,171 @@
+"""``promptgraft check``: whether a project is right, without a call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from cli.console import Console
+from promptgraft.cli.exits import ExitCode
+
+PROJECTS = Path(__file__).parents[1] / "project"
+KEYS = ("PROJECT_TEST_KEY", "PROJECT_TEST_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The right project files in a folder that is the current one, without any secret."""
+    shutil.copytree(PROJECTS / "right", tmp_path / "right")
+    monkeypatch.chdir(tmp_path / "right")
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "right"
+
+
+def test_a_right_project_is_told_with_its_cases_and_its_plan(
+    console: Console, folder: Path
+) -> None:
+    (folder / "least.yaml").rename(folder / "promptgraft.yaml")
+    shown = console("check")
+
+    assert shown.code == ExitCode.OK
+    assert shown.err == ""
+    lines = shown.out.splitlines()
+    assert lines[0] == "promptgraft.yaml is right"
+    assert lines[1].split() == ["cases", "12", "train,", "4", "validation,", "4", "test"]
+    assert lines[2].split() == ["metrics", "exact"]
+    assert lines[3].startswith("triage  plan: at most ")
+    assert not (folder / ".promptgraft").exists()
+
+
+def test_secrets_that_are_not_set_are_warnings_with_their_lines(
+    console: Console, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = console("check", "--project", "everything.yaml")
+    assert shown.code == ExitCode.OK
+    warnings = [line for line in shown.out.splitlines() if line.startswith("warning: ")]
+    assert [line.split(": ")[1:3] for line in warnings] == [
+        ["everything.yaml:35", "models.task.headers.X-Gateway-Token"],
+        ["everything.yaml:31", "models.task.api_key"],
+        ["everything.yaml:42", "models.reflection.api_key"],
+    ]
+    assert warnings[1].endswith(
+        ": the environment variable PROJECT_TEST_KEY is not set; a run needs it"
+    )
+
+    for name in KEYS[:2]:
+        monkeypatch.setenv(name, "plain-secret-1234567890")
+    again = console("check", "--project", "everything.yaml")
+    assert "warning" not in again.out
+    assert "plain-secret" not in again.out
+
+
+def test_the_usual_key_of_a_provider_is_asked_for_too(console: Console, folder: Path) -> None:
+    text = (folder / "least.yaml").read_text("utf-8")
+    model = "{provider: anthropic, model: claude-sonnet-4-5}"
+    (folder / "least.yaml").write_text(text.replace("{provider: offline}", model), "utf-8")
+
+    shown = console("check", "--project", "least.yaml")
+    assert shown.code == ExitCode.OK
+    assert "models.task: the environment variable ANTHROPIC_API_KEY is not set" in shown.out
+
+
+def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folder: Path) -> None:
+    text = (folder / "least.yaml").read_text("utf-8")
+    model = "{python: 'files/agent.py:needs_a_secret'}"
+    (folder / "least.yaml").write_text(text.replace("{provider: offline}", model), "utf-8")
+
+    shown = console("check", "--project", "least.yaml")
+    assert shown.code == ExitCode.OK
+    assert "models.task: cannot be made here: files/agent.py:needs_a_secret raised" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ("files/agent.py:modl", "has no `modl` (did you mean `model`?)"),
+        ("files/agent.py:Queue", "to be an adapter, or a function without arguments"),
+    ],
+)
+def test_a_model_in_python_that_is_none_is_a_fault(
+    model: str, fault: str, console: Console, folder: Path
+) -> None:
+    text = (folder / "least.yaml").read_text("utf-8")
+    written = text.replace("{provider: offline}", f"{{python: '{model}'}}")
+    (folder / "least.yaml").write_text(written, "utf-8")
+
+    shown = console("check", "--project", "least.yaml")
+    assert shown.code == ExitCode.WRONG_USE
+    assert shown.out.startswith("least.yaml:8: models.task: ")
+    assert fault in shown.out
+
+
+def test_a_project_without_a_test_set_is_warned_of(console: Console, folder: Path) -> None:
+    shown = console("check", "--project", "files_of_their_own.yaml")
+    assert shown.code == ExitCode.OK
+    assert "files_of_their_own.yaml:3: splits: there is no test set" in shown.out
+
+
+def test_each_fault_is_a_line_and_the_exit_code_is_that_of_wrong_use(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROJECTS / "broken")
+    for name in ("faults_of_three_parts", "typing_mistakes"):
+        shown = console("check", "--project", f"{name}.yaml")
+        expected = Path(f"{name}.yaml.expected").read_text("utf-8")
+        assert shown.out == expected
+        count = len(expected.splitlines())
+        assert shown.err == f"promptgraft: check: {name}.yaml has {count} faults\n"
+        assert shown.code == ExitCode.WRONG_USE
+
+
+def test_as_json_it_is_one_document(
+    console: Console, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = json.loads(console("check", "--project", "least.yaml", "--json").out)
+    assert right["ok"] is True
+    assert right["faults"] == []
+    assert right["cases"] == {"train": 12, "validation": 4, "test": 4}
+    assert right["plans"]["triage"]["rollouts"] > 0
+
+    monkeypatch.chdir(PROJECTS / "broken")
+    shown = console("check", "--project", "empty.yaml", "--json")
+    assert shown.code == ExitCode.WRONG_USE
+    assert json.loads(shown.out) == {
+        "project": "empty.yaml",
+        "ok": False,
+        "faults": ["empty.yaml: expected a project file, found an empty one"],
+        "warnings": [],
+        "cases": {},
+        "plans": {},
+    }
+
+
+def test_the_schema_is_printed_for_editors_without_a_project(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    schema = json.loads(console("check", "--schema").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert "prompts" in schema["required"]
+
+
+def test_without_a_project_file_the_way_to_one_is_told(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "`promptgraft init` makes one" in console("check").err
+    shown = console("check", "--project", "other.yaml")
+    assert shown.code == ExitCode.WRONG_USE
+    assert shown.err == (
+        "promptgraft: --project: expected a project file, found none at other.yaml\n"
+    )
+
+
+def test_a_folder_may_be_named_for_its_project_file(console: Console, folder: Path) -> None:
+    (folder / "least.yaml").rename(folder / "promptgraft.yaml")
+    assert console("check", "--project", ".").code == ExitCode.OK

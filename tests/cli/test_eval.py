@@ -1,0 +1,288 @@
+"""`promptgraft eval`: what it says, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cli.console import Console, Ended
+from integrations.words import AGENT, WORDS, calls, case, write_project
+from promptgraft.cli.eval.progress import told_progress
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project of words; two of its three test cases pass, the critical one does not."""
+    monkeypatch.chdir(tmp_path)
+    return write_project(tmp_path)
+
+
+def test_the_summary_has_the_figures_and_the_failing_cases_with_reasons(
+    words: Path, console: Console
+) -> None:
+    ended = console("eval", "words")
+    reason = 'exact 0: expected "BREAD", found "bread"; they differ in upper and lower case only'
+
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "docs/words: 3 cases of test",
+        "tried       the source (tag `latest` holds nothing)",
+        "model       scripted",
+        "mean score  0.667",
+        "pass rate   0.667  2 of 3 answers pass",
+        "",
+        "1 case that does not pass",
+        f"  bread  0.000  critical {reason}",
+        "",
+        "gate: passed (nothing was asked of the scores; see `--fail-under`)",
+    ]
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--fail-under", "0.6"), 0, "gate: passed\n"),
+        (("--fail-under", "0.7"), 1, "  mean score: 0.6667, at least 0.7 wanted\n"),
+        (("--min-pass-rate", "0.7"), 1, "  pass rate: 0.6667, at least 0.7 wanted\n"),
+        (("--split", "all", "--fail-under", "0.7"), 0, "docs/words: 5 cases of all\n"),
+        (("--split", "train", "--num-runs", "2"), 0, "2 of 2 answers in 2 runs pass\n"),
+    ],
+)
+def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
+    options: tuple[str, ...], code: int, said: str, words: Path, console: Console
+) -> None:
+    ended = console("eval", *options)
+    assert (ended.code, ended.err) == (code, "")
+    assert said in ended.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("other",), "has no prompt `other`; there: `words`"),
+        (("--fail-under", "80"), "expected a number from 0 to 1, found '80'"),
+        (("--fail-under", "nan"), "expected a number from 0 to 1, found 'nan'"),
+        (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
+        (("--split", "tset"), "'tset' is not one of"),
+        (("--source", "--tag", "x"), "expected one of a tag, the source and a run"),
+        (("--candidate", "1"), "candidate: expected a run with it"),
+        (("--tag", "canary"), "tag `canary` holds nothing for `docs/words`"),
+        (("--run", "latest"), "there are no runs in"),
+        (("--baseline", "none.json"), "baseline none.json: cannot be read"),
+        (("--junit", "."), "expected a file to write, found a folder"),
+        (("--project", "none.yaml"), "expected a project file, found none at none.yaml"),
+    ],
+)
+def test_wrong_use_is_one_line_and_calls_no_model(
+    options: tuple[str, ...], said: str, words: Path, console: Console
+) -> None:
+    ended = console("eval", *options)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert calls(words) == []
+
+
+def test_unscored_answers_end_with_4_and_are_never_a_pass(words: Path, console: Console) -> None:
+    write_project(words, case("apple"), case("overloaded"), *WORDS[3:])
+
+    ended = console("eval", "--fail-under", "0.1", "--save-baseline", "kept.json")
+    assert ended.code == 4
+    assert "pass rate   1.000  1 of 2 answers pass, 1 unscored\n" in ended.out
+    assert "unscored: the model's provider failed: the provider is overloaded" in ended.out
+    assert "gate: unscored\n" in ended.out
+    assert ended.err == (
+        "promptgraft: no verdict: 1 of 2 answers unscored, at most 0 allowed; run it again\n"
+    )
+    assert not (words / "kept.json").exists()
+    assert console("eval", "--fail-under", "0.1", "--max-unscored", "1").code == 0
+
+
+def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(
+    words: Path, console: Console
+) -> None:
+    write_project(words, case("forbidden"), *WORDS[3:])
+    ended = console("eval")
+    assert (ended.code, ended.out) == (4, "")
+    assert "the key is refused" in ended.err
+
+
+def test_ctrl_c_ends_with_3_and_says_what_was_not_tried(words: Path, console: Console) -> None:
+    pressed = "    if word == 'apple':\n        signal.raise_signal(signal.SIGINT)\n"
+    agent = AGENT.replace('    if word == "overloaded"', f'{pressed}    if word == "overloaded"')
+    (words / "agent.py").write_text(f"import signal\n{agent}", "utf-8")
+
+    ended = console("eval", "--workers", "1")
+    assert ended.code == 3
+    assert "gate: stopped early\n" in ended.out
+    assert ended.err.startswith("promptgraft: stopped early: ")
+
+
+def test_the_document_has_every_case_and_the_decision(words: Path, console: Console) -> None:
+    ended = console("eval", "--json", "--fail-under", "0.9")
+    document = json.loads(ended.out)
+
+    assert ended.code == document["exit_code"] == 1
+    assert document["prompt"] == "docs/words"
+    assert [case["id"] for case in document["cases"]] == ["apple", "bread", "cheese"]
+    assert [case["passed"] for case in document["cases"]] == [True, False, True]
+    assert document["cases"][1]["critical"] is True
+    assert document["cases"][1]["answers"][0]["verdicts"][0]["metric"] == "exact"
+    assert document["gate"]["outcome"] == "failed"
+    assert [rule["rule"] for rule in document["gate"]["rules"]] == ["scored", "mean score"]
+    assert document["baseline"] is None
+
+
+def test_a_kept_baseline_holds_whoever_comes_later(words: Path, console: Console) -> None:
+    kept = console("eval", "--save-baseline", "gate/kept.json")
+    assert kept.code == 0
+    assert kept.out.endswith("saved as baseline gate/kept.json\n")
+    assert console("eval", "--baseline", "gate/kept.json").code == 0
+
+    worse = AGENT.replace("return word.upper()", "return '?' if word == 'apple' else word.upper()")
+    (words / "agent.py").write_text(
+        worse.replace(' if "capital"', " if 'apple' in word or 'capital'")
+    )
+    ended = console("eval", "--baseline", "gate/kept.json", "--save-baseline", "gate/kept.json")
+    assert ended.code == 1
+    assert "  baseline: mean score 0.3333, at least the baseline's 0.6667 wanted\n" in ended.out
+    assert "0 won, 1 lost" in ended.out
+    assert '"mean_score": 0.6666' in (words / "gate" / "kept.json").read_text("utf-8")
+    assert console("eval", "--baseline", "gate/kept.json", "--tolerance", "0.4").code == 0
+
+
+def test_a_baseline_of_other_data_is_refused_before_a_call(words: Path, console: Console) -> None:
+    assert console("eval", "--save-baseline", "kept.json").code == 0
+    write_project(words, case("apple"), *WORDS[3:])
+    (words / "calls.log").unlink()
+
+    ended = console("eval", "--baseline", "kept.json")
+    assert ended.code == 2
+    assert "baseline kept.json is of other data: dataset digest" in ended.err
+    assert ended.err.count("\n") == 1
+    assert calls(words) == []
+
+
+def test_junit_is_written_whatever_the_gate_says(words: Path, console: Console) -> None:
+    assert console("eval", "--fail-under", "1", "--junit", "out/gate.xml").code == 1
+
+    root = ET.parse(words / "out" / "gate.xml").getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "2", "0")
+    failing = [
+        test.get("name") for test in root.iter("testcase") if test.find("failure") is not None
+    ]
+    assert failing == ["bread", "mean score"]
+
+
+def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
+    words: Path, console: Console
+) -> None:
+    odd = case("\x1b[31mred\nline", expected="\x1b]0;title\x07")
+    many = [case(f"word-{n:02}", expected="other" * 100) for n in range(24)]
+    write_project(words, odd, *many, *WORDS[3:])
+
+    ended = console("eval")
+    lines = ended.out.splitlines()
+    assert "\x1b" not in ended.out
+    assert "  and 5 more; `--json` has all" in lines
+    assert len(lines) == 30
+    assert max(map(len, lines)) <= 170
+
+
+WAITING = """
+
+from promptgraft.adapters.base import CallWaiting
+
+
+class Waiting(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        session.notify(CallWaiting(model="m", seconds=7, reason="too many requests"))
+        return super().evaluate(prompt, session=session, deadline=deadline)
+
+
+def adapter():
+    return Waiting(answer)
+"""
+
+
+def test_in_a_pipe_only_what_calls_wait_for_is_said(words: Path, console: Console) -> None:
+    (words / "agent.py").write_text(AGENT + WAITING, "utf-8")
+
+    assert console("eval").err == "waiting 7 s for m: too many requests\n" * 3
+    assert console("eval", "--quiet").err == ""
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_bar_counts_answers_and_is_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with told_progress(3, quiet=False) as tell:
+        tell(1, "")
+        tell(0, "waiting for \x1b]0;m\x07")
+
+    assert "1/3" in terminal.getvalue()
+    assert "waiting for \\x1b]0;m\\x07" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example of the closed loop with a run."""
+    folder = tmp_path_factory.mktemp("eval") / "project"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+    from promptgraft.cli.main import run
+
+    assert run(["optimize", "--quiet", "--project", str(folder / "promptgraft.yaml")]) == 0
+    return folder
+
+
+@pytest.fixture
+def closed_loop(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to work on."""
+    shutil.copytree(finished, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def mean(ended: Ended) -> float:
+    found: float = json.loads(ended.out)["mean_score"]
+    return found
+
+
+def test_candidates_of_a_run_are_tried_as_the_run_tried_them(
+    closed_loop: Path, console: Console
+) -> None:
+    winner = console("eval", "--run", "latest", "--json", "--baseline", "baseline.json")
+    assert winner.code == 0
+    assert mean(winner) > 0.9
+    assert json.loads(winner.out)["baseline"]["low"] > 0
+    assert mean(console("eval", "--run", "latest", "--candidate", "0", "--json")) == 0.5
+
+    missing = console("eval", "--run", "latest", "--candidate", "99")
+    assert missing.code == 2
+    assert "has no candidate 99; it has 0 to" in missing.err
+
+    prompt = closed_loop / "prompts" / "desk.md"
+    prompt.write_text(prompt.read_text("utf-8").replace("medicine", "pills"), "utf-8")
+    stale = console("eval", "--run", "latest")
+    assert stale.code == 2
+    assert "the source has changed since: section desks: stale" in stale.err

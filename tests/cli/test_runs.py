@@ -1,0 +1,392 @@
+"""Runs of a project: kept, listed, shown, compared, watched and gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.console import Console
+from cli.jobs import write_jobs
+from promptgraft.cli.main import run
+from promptgraft.runs import RunFolder, find_run, read_run
+from servers.behaviour import Answer, Asked
+from servers.loopback import MODEL, LoopbackServer
+from servers.openai_chat import OpenAIChat
+
+CASES, BUDGET, LARGER = 120, 170, 240
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one run that has used up its rollouts."""
+    folder = tmp_path_factory.mktemp("made") / "demo"
+    with contextlib.chdir(folder.parent):
+        assert run(["init", "demo"]) == 0
+    cases, settings = folder / "data" / "reports.jsonl", folder / "promptgraft.yaml"
+    cases.write_text("".join(cases.read_text().splitlines(keepends=True)[:CASES]))
+    settings.write_text(settings.read_text().replace("minibatch_size: 24", "minibatch_size: 16"))
+    with contextlib.chdir(folder):
+        assert run(["optimize", "--budget", str(BUDGET), "-q"]) in (0, 1)
+    return folder
+
+
+@pytest.fixture
+def demo(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, which is the current folder."""
+    folder = shutil.copytree(made, tmp_path / "demo")
+    monkeypatch.chdir(folder)
+    for config in folder.rglob("config.json"):
+        config.write_text(config.read_text().replace(str(made), str(folder)))
+    return folder
+
+
+def latest(folder: Path) -> RunFolder:
+    return find_run(folder / "runs")
+
+
+def test_a_run_of_a_project_is_kept_below_it_and_changes_nothing_else(made: Path) -> None:
+    folder = latest(made)
+    config = json.loads(folder.config.read_text())
+
+    assert re.fullmatch(r"\d{8}-\d{6}-triage", folder.id)
+    assert config["origin"] == {
+        "kind": "project",
+        "path": str(made / "promptgraft.yaml"),
+        "prompt": "triage",
+    }
+    assert config["settings"]["optimizer"]["minibatch_size"] == 16
+    assert config["options"] == {"budget": BUDGET}
+    assert config["plan"]["rollouts"] == BUDGET
+    assert not list(made.rglob(".promptgraft"))
+    assert read_run(folder).prompt == "fernhill/triage"
+
+
+def test_runs_are_listed_for_people_and_for_machines(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    ended = console("runs")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("1 run in runs\n")
+    assert re.search(rf"(?m)^ended +0\.\d+ +0\.\d+ .* +{folder.id}$", ended.out)
+
+    listed = json.loads(console("runs", "--json").out)
+    [summary] = listed["runs"]
+    assert (summary["id"], summary["state"], summary["budget"]) == (folder.id, "ended", None)
+    assert summary["folder"] == str(folder.path)
+    assert summary["stop_reason"] == "budget"
+    folder.config.write_text("{")
+    ended = console("runs")
+    assert ended.err.startswith(f"promptgraft: {folder.config}:")
+    assert re.search(r"(?m)^damaged ", ended.out)
+
+
+def test_a_folder_without_runs_is_told_so(console: Console, tmp_path: Path) -> None:
+    ended = console("runs", "--runs", str(tmp_path / "none"))
+    assert ended.code == 0
+    assert ended.out == f"no runs in {tmp_path}/none; `promptgraft optimize` makes one\n"
+
+
+def test_a_run_goes_on_with_a_larger_budget_from_anywhere(
+    console: Console, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = latest(demo)
+    before = read_run(folder)
+    monkeypatch.chdir(tmp_path)
+    ended = console(
+        "resume", "--runs", "demo/runs", folder.id[:12], "--budget", str(LARGER), "--json", "-q"
+    )
+
+    document = json.loads(ended.out.splitlines()[-1])
+    assert ended.err == ""
+    assert document["run"] == folder.id
+    assert BUDGET < document["rollouts"]["used"] <= document["rollouts"]["budget"] == LARGER
+    after = read_run(folder)
+    assert after.candidates[: len(before.candidates)] == before.candidates
+    assert len(after.candidates) > len(before.candidates)
+    config = json.loads(folder.config.read_text())
+    assert (config["options"], config["id"]) == ({"budget": LARGER}, folder.id)
+    assert config["created"] == before.config["created"]
+
+
+def test_a_run_that_has_ended_is_resumed_without_a_call(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    journal, events = folder.journal.read_bytes(), folder.events.read_bytes()
+    result = json.loads(folder.result.read_text())
+    console("resume", "-q")
+    assert (folder.journal.read_bytes(), folder.events.read_bytes()) == (journal, events)
+    assert json.loads(folder.result.read_text()) == result
+
+
+def test_a_run_does_not_go_on_with_other_settings(console: Console, demo: Path) -> None:
+    settings = demo / "promptgraft.yaml"
+    settings.write_text(settings.read_text().replace("minibatch_size: 16", "minibatch_size: 12"))
+    ended = console("resume", "-q")
+    assert (ended.code, ended.out) == (2, "")
+    assert "belongs to another run" in ended.err
+    assert "`minibatch_size` is 16 in the journal, 12 here" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_run_without_its_project_says_how_to_name_it(console: Console, demo: Path) -> None:
+    (demo / "promptgraft.yaml").rename(demo / "moved.yaml")
+    ended = console("resume", "-q")
+    assert ended.code == 2
+    assert ended.err == (
+        f"promptgraft: run {latest(demo).id} was made from {demo}/promptgraft.yaml, which is not "
+        "there any more; name the project file with --project\n"
+    )
+    assert console("resume", "-q", "--project", "moved.yaml").code in (0, 1)
+
+
+def test_a_run_in_use_is_refused_in_one_line(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    with folder.held():
+        ended = console("resume", "-q")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"promptgraft: run {folder.id} is in use by process ")
+    assert ended.err.count("\n") == 1
+
+
+def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    ended = console("show", "latest")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"run       {folder.id}, ended\n" in ended.out
+    assert re.search(r"(?m)^0 +0\.\d+ +0  the baseline$", ended.out)
+    assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --case ID")
+
+    document = json.loads(console("show", folder.id, "--json").out)
+    assert document["result"]["run_id"] == document["config"]["plan"] is None or document["run"]
+    assert [one["candidate"] for one in document["candidates"]] == list(
+        range(len(read_run(folder).candidates))
+    )
+
+
+def test_a_candidate_is_shown_with_what_it_changes(console: Console, demo: Path) -> None:
+    ended = console("show", "latest", "--candidate", "1")
+    assert ended.code == 0
+    assert "parents  0 (" in ended.out
+    assert re.search(r"(?m)^  \+- roads: ", ended.out)
+    document = json.loads(console("show", "latest", "--candidate", "1", "--json").out)
+    assert document["parents"] == [0]
+    assert len(document["scores"]) == len(document["pareto_ids"]) > 10
+    missing = console("show", "latest", "--candidate", "99")
+    assert missing.code == 2
+    assert "has no candidate 99; it has 0 to " in missing.err
+
+
+def test_refused_proposals_are_shown(console: Console, demo: Path) -> None:
+    ended = console("show", "latest", "--rejected")
+    assert ended.code == 0
+    assert re.match(r"\d+ refused proposals? of ", ended.out)
+    document = json.loads(console("show", "latest", "--rejected", "--json").out)
+    assert len(document["rejected"]) == len(read_run(latest(demo)).rejections)
+
+
+def test_what_was_answered_to_a_case_is_shown(console: Console, demo: Path) -> None:
+    case = read_run(latest(demo)).pareto_ids[0]
+    ended = console("show", "latest", "--case", case, "--candidate", "0")
+    assert ended.code == 0
+    assert ended.out.startswith(f"case {case}\n")
+    assert "candidate 0, baseline/0: " in ended.out
+    assert "  answer:\n" in ended.out
+    [rollout] = json.loads(
+        console("show", "latest", "--case", case, "--candidate", "0", "--json").out
+    )["rollouts"]
+    assert (rollout["phase"], rollout["case"]) == ("baseline", case)
+    assert rollout["answer"]
+    missing = console("show", "latest", "--case", f"{case}x")
+    assert missing.code == 2
+    assert f"(did you mean `{case}`?)" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--candidate", "1"), "--candidate is for what a run holds; give RUN, an id or `latest`"),
+        (("a/b", "--rejected"), "--rejected is for what a run holds; give RUN, an id or `latest`"),
+        (("latest", "--tag", "x"), "--tag is for what a store holds; give no RUN"),
+        (("triage",), "holds nothing for prompt `fernhill/triage`, tag `latest`"),
+        (("2020",), "is called `2020`"),
+        (("latest", "--rejected", "--case", "x"), "--rejected goes with neither --candidate nor"),
+    ],
+)
+def test_what_is_of_a_run_and_what_is_of_a_store_is_kept_apart(
+    console: Console, demo: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    ended = console("show", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> None:
+    first = latest(demo)
+    console("optimize", "--budget", str(LARGER), "-q")
+    second = latest(demo)
+    ended = console("compare", first.id)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == f"A  {first.id}, fernhill/triage, ended"
+    assert lines[1] == f"B  {second.id}, fernhill/triage, ended"
+    for row in ("baseline", "best", "held out, winner", "improved", "rollouts", "dollars"):
+        assert re.search(rf"(?m)^{row} +\S+ +\S+", ended.out), row
+    assert ended.out.count("candidate 0, baseline\n") == 2
+    document = json.loads(console("compare", first.id, second.id, "--json").out)
+    one, other = document["runs"]
+    assert (one["run"], other["run"]) == (first.id, second.id)
+    assert one["rollouts"] <= BUDGET < other["rollouts"]
+    assert one["stop_reason"] == "budget"
+    assert one["path"][0][:2] == [0, "baseline"]
+
+
+def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    before = {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")}
+    ended = console("watch")
+    assert ended.err == ""
+    lines = ended.out.splitlines()
+    assert lines[0] == f"run {folder.id}"
+    assert lines[1].startswith(f"plan: at most {BUDGET} rollouts")
+    assert any(line.startswith("baseline 0.") for line in lines)
+    assert re.search(rf"promptgraft (apply|show) {folder.id}$", lines[-1])
+    assert ended.code == (0 if json.loads(folder.result.read_text())["improved"] else 1)
+
+    told = console("watch", "--json").out.splitlines()
+    assert [json.loads(line) for line in told[:-1]] == [
+        json.loads(line) for line in folder.events.read_text().splitlines()
+    ]
+    assert json.loads(told[-1])["event"] == "summary"
+    assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
+
+
+def test_a_run_that_was_interrupted_is_watched_to_its_last_line_with_3(
+    console: Console, demo: Path
+) -> None:
+    folder = latest(demo)
+    lines = folder.events.read_bytes().splitlines(keepends=True)
+    folder.events.write_bytes(b"".join(lines[:4]))
+    ended = console("watch")
+    assert ended.code == 3
+    assert f"{folder.id} was interrupted: 0." in ended.out
+    assert ended.out.rstrip().endswith(f"promptgraft resume {folder.id}")
+
+
+def test_a_job_is_gone_on_with_where_it_was_made(
+    console: Console, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jobs(project)
+    assert console("optimize", "toy_jobs.py:few_reflections", "-q").code == 3
+    folder = latest(project)
+    assert json.loads(folder.config.read_text())["origin"] == {
+        "kind": "job",
+        "spec": "toy_jobs.py:few_reflections",
+        "folder": str(project),
+    }
+    monkeypatch.chdir(project.parent)
+    ended = console("resume", "--runs", "project/runs", "-q")
+    assert ended.code == 3
+    assert f"`promptgraft resume {folder.id} --runs project/runs` goes on" in ended.err
+    shutil.move(project, project.parent / "elsewhere")
+    ended = console("resume", "--runs", "elsewhere/runs", "-q")
+    assert ended.code == 2
+    assert f"was made in {project}, which is not there any more; put it back\n" in ended.err
+
+
+def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(
+    console: Console, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = demo / "jobs"
+    below.mkdir()
+    write_jobs(below)
+    monkeypatch.chdir(below)
+    command = console("optimize", "toy_jobs.py:hopeless", "-q").out.splitlines()[-1].split()
+    assert command[-2:] == ["--runs", "runs"]
+    assert console(*command[1:]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--budget", "0"), "--budget: expected an integer of at least 1, found '0'"),
+        (("--max-cost", "-1"), "--max-cost: expected US dollars such as 2.50, found '-1'"),
+        (("--max-cost", "nan"), "--max-cost: expected US dollars such as 2.50, found 'nan'"),
+        (("--timeout", "soon"), "--timeout: expected seconds such as 600, found 'soon'"),
+        (("--budget", "20"), "rollout_budget: expected at least "),
+        (("nothing",), "has no prompt `nothing`; there: `triage`"),
+        (("a.py:JOB", "--project", "x"), "--project: a.py:JOB is a job and takes no project"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_one_line_and_leaves_no_folder(
+    console: Console, demo: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    ended = console("optimize", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+    assert len(list((demo / "runs").iterdir())) == 1
+
+
+def test_a_limit_in_tokens_or_time_is_that_of_one_command(console: Console, demo: Path) -> None:
+    ended = console("optimize", "--budget", str(BUDGET), "--timeout", "0.001", "-q")
+    assert ended.code == 3
+    assert "stopped early: " in ended.err
+    assert json.loads(latest(demo).config.read_text())["options"] == {"budget": BUDGET}
+    assert console("resume", "-q").code in (0, 1)
+
+
+CANARY = "sk-canary-0123456789-abcdefghijklmnop"
+
+
+@pytest.fixture
+def provider() -> Iterator[LoopbackServer]:
+    """A model that answers with a team, or with a text that has the word `bins`."""
+
+    def brain(asked: Asked) -> Answer:
+        if "instruction" in "".join(asked.texts):
+            return Answer(text=f"```instruction\n- waste: bins, attempt {asked.number}\n```")
+        return Answer(text="waste")
+
+    with LoopbackServer(OpenAIChat(), brain=brain, key=CANARY) as server:
+        yield server
+
+
+def with_model(demo: Path, base_url: str) -> None:
+    """Let the project ask a model behind an address, with the key of the environment."""
+    model = (
+        f"  task:\n    provider: openai\n    model: {MODEL}\n    base_url: {base_url}\n"
+        '    api_key: "${CANARY_KEY}"\n'
+    )
+    settings = demo / "promptgraft.yaml"
+    text = settings.read_text().replace("  task: {provider: offline}\n", model)
+    settings.write_text(text.replace("minibatch_size: 16", "minibatch_size: 3"))
+    cases = demo / "data" / "reports.jsonl"
+    cases.write_text("".join(cases.read_text().splitlines(keepends=True)[:32]))
+
+
+def test_no_file_of_a_run_and_no_word_of_a_command_holds_the_key(
+    console: Console, demo: Path, provider: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_model(demo, provider.base_url)
+    shutil.rmtree(demo / "runs")
+    told = []
+    for key in (CANARY, f"{CANARY}-wrong"):
+        monkeypatch.setenv("CANARY_KEY", key)
+        ended = console("optimize", "--budget", "60", "--workers", "4", "--json")
+        told.append(ended)
+    assert provider.counts.statuses[200] > 30, told[0].err
+    assert told[0].code in (0, 1)
+    assert told[1].code == 4
+
+    config: dict[str, Any] = json.loads(latest(demo).config.read_text())
+    assert config["settings"]["models"]["task"]["api_key"] == "${CANARY_KEY}"
+    assert not [ended for ended in told if CANARY in ended.out + ended.err]
+    written = [path for path in (demo / "runs").rglob("*") if path.is_file()]
+    assert len(written) > 16
+    assert not [path for path in written if CANARY.encode() in path.read_bytes()]

@@ -1,0 +1,141 @@
+"""What a run tells at its end: verdict first, one screen, one command to go on with."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from optimizers.worlds import PROMPT, answer, config, examples, propose, scored
+from promptgraft.adapters.scripted import ScriptedAdapter
+from promptgraft.cli.outcome import Outcome
+from promptgraft.cli.output import Screen
+from promptgraft.cli.run_choice import Runs
+from promptgraft.cli.summary import print_outcome
+from promptgraft.optimizers import OptimizationContext, StopReason
+from promptgraft.optimizers.gepa import OptimizationJob
+from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.runs import RunFolder
+
+RUN = "20260131-120405-words"
+
+
+def outcome(*, dry: bool = False, problem: str = "", kept: bool = True, **changes: Any) -> Outcome:
+    """Return what came of a run with held-out examples, kept in `runs`."""
+    context = OptimizationContext(
+        ScriptedAdapter(answer, identity="task"),
+        overrides_store=LocalPromptOverridesStore(Path.cwd()) if changes.get("persist") else None,
+        reflection_adapter=ScriptedAdapter(propose, identity="writer"),
+    )
+    settings = {"rollout_budget": 60, "held_out_examples": examples(6, first=20), "persist": False}
+    job = OptimizationJob(PROMPT, context, config(**{**settings, **changes}))
+    return Outcome(
+        job=job,
+        dry=dry,
+        result=job.run(),
+        problem=problem,
+        folder=RunFolder(Path("runs") / RUN) if kept else None,
+        seconds=83.2,
+    )
+
+
+def summary(told: Outcome, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines that are printed, of which there must be no more than a screen has."""
+    print_outcome(Screen(), told, Runs(Path("runs"), "--runs runs"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    return lines
+
+
+def test_the_verdict_comes_first_and_what_is_held_out_before_d_pareto(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = summary(outcome(), capsys)
+
+    assert lines[:11] == [
+        "toy/words: improved",
+        "",
+        "           baseline   best    gain",
+        "held out      0.000  0.000  +0.000  6 examples, never seen",
+        "D_pareto      0.000  0.500  +0.500  6 examples",
+        "",
+        "changed    section rules, section notes",
+        "used       54 of 60 rollouts, 3 reflections",
+        "spent      $0.00 in 1 min 23 s",
+        "stopped    budget: 18 of 60 rollouts are left; one more step may take 12",
+        "accepted   3 mutations",
+    ]
+    assert lines[-4:] == [
+        f"kept in    runs/{RUN}",
+        "",
+        "Next:",
+        f"  promptgraft apply {RUN} --runs runs",
+    ]
+
+
+def test_columns_of_the_ledger_that_say_nothing_are_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = outcome()
+    assert "            calls  model" in summary(told, capsys)
+
+    paid = tuple(
+        attrs.evolve(entry, cost=Decimal("0.25"), retries=2) for entry in told.result.ledger
+    )
+    told = attrs.evolve(told, result=attrs.evolve(told.result, ledger=paid))
+    lines = summary(told, capsys)
+    assert "            calls  retries  dollars  model" in lines
+    assert "task           54        2   0.2500  task" in lines
+    assert "spent      $0.5000 in 1 min 23 s" in lines
+
+
+def test_why_nothing_is_known_of_held_out_examples_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = summary(outcome(feedback_fn=scored(0.5)), capsys)
+
+    assert lines[0] == "toy/words: not improved"
+    assert not any("never seen" in line for line in lines)
+    assert "held out   not measured: nothing beat the baseline" in lines
+    assert lines[-1] == f"  promptgraft show {RUN} --runs runs"
+
+
+def test_a_run_that_was_stopped_says_so_and_how_to_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = outcome()
+    stopped = attrs.evolve(
+        told.result, stop_reason=StopReason.COST, stop_detail="max_cost: 2 dollars are spent"
+    )
+    lines = summary(attrs.evolve(told, result=stopped), capsys)
+
+    assert lines[0] == "toy/words: improved, stopped early"
+    assert "stopped    cost: max_cost: 2 dollars are spent" in lines
+    assert lines[-1] == f"  promptgraft resume {RUN} --runs runs"
+
+
+def test_a_winner_in_a_store_is_to_be_looked_at(
+    capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
+    lines = summary(outcome(persist=True), capsys)
+
+    assert any(line.startswith("stored     tag `latest`, revision 1 (") for line in lines)
+    assert "file       .promptgraft/overrides/toy/words/latest.json" in lines
+    assert lines[-1] == "  promptgraft diff toy/words --tag latest"
+
+
+def test_a_winner_that_no_store_took_says_why(
+    capsys: pytest.CaptureFixture[str], project: Path
+) -> None:
+    told = outcome(persist=True)
+    lost = attrs.evolve(
+        told, result=attrs.evolve(told.result, persisted=False), problem="the disk is full"
+    )
+    assert "stored     no: the disk is full" in summary(lost, capsys)
+
+    lines = summary(outcome(dry=True, kept=False), capsys)
+    assert lines[1] == "a dry run on the embedded offline model"
+    assert lines[-1] == "stored     no: a dry run stores nothing"

@@ -1,0 +1,157 @@
+"""Progress on real terminals: 60 columns in tmux, no colours, dumb, no UTF-8."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import subprocess, sys
+from promptgraft.cli.progress import progress_for
+from promptgraft.cli.text import spell_for_encoding
+
+LINES = [
+    {"event": "started"},
+    {"event": "plan", "budget": 100, "line": "plan: at most 100 rollouts",
+     "plan": {"warnings": ["a small budget"], "max_cost": "2"}},
+    {"event": "candidate", "candidate": 0, "mean": 0.5, "best": 0, "rollouts": 10, "cost": "0"},
+    {"event": "candidate", "candidate": 1, "mean": 0.75, "best": 1, "rollouts": 10, "cost": "0"},
+    {"event": "accepted", "step": 1, "candidate": 1, "module": "section \\u0440\\u2026",
+     "mean": 0.75},
+    {"event": "progress", "position": "step/2/reflect/0", "done": 0, "total": 1, "step": 2,
+     "rollouts": 30, "cost": "0.5", "tokens": 7},
+    {"event": "waiting", "model": "m\\u2019s", "seconds": None, "reason": "rate limited"},
+]
+spell_for_encoding(sys.stdout, sys.stderr)
+with progress_for("promptgraft optimize triage", quiet=False) as progress:
+    for line in LINES:
+        progress.on_line({"time": "2026-01-01T00:00:00+00:00", **line})
+    progress.say("drawn")
+    for command in sys.argv[1:]:
+        subprocess.run(command.split(), check=True)
+print("the summary")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "shows_progress.py"
+    path.write_text(SCRIPT, "utf-8")
+    return path
+
+
+class Tmux:
+    """A terminal of 60 columns and 24 lines, with a server of its own."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def __call__(self, *arguments: str) -> str:
+        command = ["tmux", "-f", os.devnull, "-S", str(self._socket), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        return self("capture-pane", "-p", "-t", "main").rstrip("\n").splitlines()
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    tmux = Tmux(tmp_path / "tmux")
+    shell = "env -u COLUMNS -u LINES LC_ALL=C.UTF-8 PS1=ready bash --norc --noprofile"
+    tmux("-u", "new-session", "-d", "-s", "main", "-x", "60", "-y", "24", shell)
+    yield tmux
+    tmux("kill-server")
+
+
+def test_the_panel_stands_on_a_terminal_of_60_columns_and_goes(script: Path, tmux: Tmux) -> None:
+    words = [sys.executable, str(script), "tmux wait-for -S drawn", "tmux wait-for go"]
+    tmux("send-keys", "-t", "main", f"clear; {shlex.join(words)}; tmux wait-for -S gone", "Enter")
+    tmux("wait-for", "drawn")
+    shown = tmux.lines
+
+    assert shown[0] == "warning: a small budget"
+    assert shown[1].startswith("╭─ promptgraft optimize triage ─")
+    assert {len(row) for row in shown[1:]} == {57}
+    assert len(shown) == 14
+    assert "│ D_pareto   0.500 -> 0.750 (+0.250) " in shown[3]
+    assert "│ used       $0.5000 of $2.00, 7 tokens " in shown[5]
+    assert "│ waiting    for m’s: rate limited " in shown[8]
+    assert "step 1: accepted 0.750, best so far, sect" in "\n".join(shown)
+
+    tmux("wait-for", "-S", "go")
+    tmux("wait-for", "gone")
+    assert tmux.lines[:2] == ["warning: a small budget", "the summary"]
+    assert "\n".join(tmux.lines[2:]).replace("ready", "").strip() == ""
+
+
+def on_terminal(script: Path, environment: Mapping[str, str]) -> str:
+    """Run the script with a terminal for standard error; return what it got."""
+    ours, theirs = pty.openpty()
+    usual = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "24", "LC_ALL": "C.UTF-8"}
+    child = subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, **usual, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    got = b""
+    try:
+        while part := os.read(ours, 65536):
+            got += part
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    os.close(ours)
+    assert child.wait(timeout=60) == 0
+    return got.decode().replace("\r\n", "\n")
+
+
+def without_escapes(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_colours_are_left_out_when_they_are_not_wanted(script: Path) -> None:
+    colour = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;[0-9;]+)m")
+
+    assert colour.search(on_terminal(script, {}))
+    plain = on_terminal(script, {"NO_COLOR": "1"})
+    assert not colour.search(plain)
+    assert "╭─ promptgraft optimize triage" in without_escapes(plain)
+
+
+def test_a_dumb_terminal_gets_lines(script: Path) -> None:
+    assert on_terminal(script, {"TERM": "dumb"}).splitlines() == [
+        "promptgraft optimize triage",
+        "plan: at most 100 rollouts",
+        "warning: a small budget",
+        "baseline 0.500 on D_pareto, 10 of 100 rollouts",
+        "step 1: accepted section р… with 0.750, best 0.750 (+0.250), 10 of 100 rollouts",
+        "waiting for m’s: rate limited",
+        "drawn",
+    ]
+
+
+def test_a_small_encoding_gets_a_plain_frame_and_spelled_letters(script: Path) -> None:
+    small = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    panel = on_terminal(script, {**small, "PYTHONIOENCODING": "latin-1"})
+    lines = on_terminal(script, {**small, "PYTHONIOENCODING": "ascii", "TERM": "dumb"})
+
+    assert panel.isascii()
+    assert "+- promptgraft optimize triage -" in without_escapes(panel)
+    assert "for m's: rate limited" in panel
+    assert "section \\u0440..." in lines

@@ -1,0 +1,355 @@
+"""Racing on D_pareto, and the other parts of the lean strategy."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import (
+    NOTES,
+    RULES,
+    Run,
+    about,
+    answer,
+    asked,
+    config,
+    examples,
+    failing,
+    instruction,
+    numbered,
+    optimize,
+    propose,
+    section,
+    twins,
+)
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import ConfigError, TransientProviderError
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import StopReason
+from promptgraft.optimizers.gepa import (
+    GepaCandidateAdded,
+    GepaCandidateScored,
+    GepaConfig,
+    GepaExample,
+    GepaMutationAccepted,
+    GepaRolloutCompleted,
+    RolloutFeedback,
+)
+from promptgraft.optimizers.gepa.policies import Full, MinibatchChoice, ModuleChoice, Racing
+from promptgraft.optimizers.gepa.selection import Choices
+from promptgraft.optimizers.gepa.teaching import blamed
+from promptgraft.optimizers.modules import OutputFieldModule, SectionModule, ToolModule
+from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import Cancellation, Session, SessionProtocol
+
+
+def lean(**changes: Any) -> GepaConfig:
+    """Return a lean search; 20 examples to compare on, and 20 about the same words."""
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    return config(**({"preset": "lean", "rollout_budget": 400} | sizes | changes))
+
+
+def tried_on(session: Session, phase: str) -> Counter[str]:
+    """Count the rollouts of the positions that begin so, by candidate's place in the run."""
+    positions = [event.position for event in session.select_all(GepaRolloutCompleted)]
+    return Counter(
+        "/".join(position.split("/")[:3]) for position in positions if re.match(phase, position)
+    )
+
+
+def test_a_preset_sets_what_is_not_given() -> None:
+    paper, quick = config(preset="paper"), config(preset="lean", exploration=0.5)
+    assert config() == paper
+    assert (paper.validation, paper.exploration, paper.reuse_rollouts) == (Full(), 1.0, False)
+    assert (paper.minibatches, paper.module_choice) == (
+        MinibatchChoice.RANDOM,
+        ModuleChoice.TURNS,
+    )
+    assert (quick.validation, quick.exploration, quick.reuse_rollouts) == (Racing(), 0.5, True)
+    assert (quick.minibatches, quick.module_choice) == (
+        MinibatchChoice.TEACHING,
+        ModuleChoice.BLAMED,
+    )
+
+
+def test_a_race_gets_as_far_with_fewer_rollouts() -> None:
+    def rollouts_until_six_words_are_known(preset: str) -> int:
+        session = Session()
+        sizes = {"training_examples": twins(60), "pareto_set_size": 60, "rollout_budget": 900}
+        assert optimize(lean(preset=preset, **sizes), session=session).improved
+        added = session.select_all(GepaCandidateAdded)
+        return next(event.rollouts for event in added if _words(event) >= 6)
+
+    slow = rollouts_until_six_words_are_known("paper")
+    assert rollouts_until_six_words_are_known("lean") < 0.7 * slow
+
+
+def _words(event: GepaCandidateAdded) -> int:
+    return sum(len(re.findall(r"w\d+", text)) for text in event.texts.values())
+
+
+def test_only_a_child_of_the_best_one_wins_a_tie() -> None:
+    session = Session()
+    optimize(lean(training_examples=twins(60), pareto_set_size=60), session=session)
+    added = session.select_all(GepaCandidateAdded)
+    known = [_words(event) for event in added]
+    crowned = [event for event in added if event.best == event.candidate]
+    assert any(event.best != event.candidate for event in added)
+    # Whoever takes over knows what the one before knew: nothing that was learned is lost by luck.
+    for before, after in pairwise(crowned):
+        assert known[after.candidate] >= known[before.candidate]
+
+
+def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
+    def forgets(rendered: RenderedPrompt[object]) -> str:
+        """Know each of the words w50 to w61 but w50, until anything else is learned."""
+        if int(asked(rendered)[1:]) < 50:
+            return answer(rendered)
+        learned = re.search(r"w\d", section(rendered, RULES).text)
+        return "no" if learned or asked(rendered) == "w50" else "ok"
+
+    session = Session()
+    data = (*examples(12, first=50), *examples(12))
+    result = optimize(
+        lean(
+            training_examples=data,
+            pareto_set_size=12,
+            target_section_paths=(RULES,),
+            validation=Racing(first=2),
+            rollout_budget=200,
+        ),
+        task=forgets,
+        session=session,
+    )
+    assert not result.improved
+    raced = tried_on(session, "step/.*/pareto")
+    assert len(raced) > 5
+    assert set(raced.values()) == {2}
+
+
+def test_the_winner_and_the_baseline_are_tried_on_all_of_it() -> None:
+    session = Session()
+    result = optimize(lean(), session=session)
+    assert result.improved
+    assert None not in result.scores_matrix[0]
+    assert None not in result.scores_matrix[result.best_index]
+    best = [score for score in result.scores_matrix[result.best_index] if score is not None]
+    assert result.best_pareto_mean == sum(best) / 20
+    complete = [row for row in result.scores_matrix if None not in row]
+    assert sum(best) == max(sum(score or 0.0 for score in row) for row in complete)
+    assert any(None in row for row in result.scores_matrix)
+
+
+def test_scores_are_told_of_as_they_come() -> None:
+    session = Session()
+    result = optimize(lean(), session=session)
+    told: dict[int, tuple[float | None, ...]] = {}
+    for event in session.select_all(object):
+        if isinstance(event, GepaCandidateAdded | GepaCandidateScored):
+            known = told.get(event.candidate, (None,) * 20)
+            assert all(
+                one is None or one == other for one, other in zip(known, event.scores, strict=True)
+            )
+            told[event.candidate] = event.scores
+    assert tuple(told[position] for position in range(len(told))) == result.scores_matrix
+
+
+def test_a_mean_over_some_examples_is_told_beside_the_baseline_on_the_same() -> None:
+    session = Session()
+    optimize(lean(), session=session)
+    [first, *_] = session.select_all(GepaMutationAccepted)
+    assert first.pareto_mean is not None
+    # One word of twenty was learned; on the five examples of the first race it may be missing.
+    assert first.pareto_mean in {0.0, 0.2}
+
+
+def test_critical_examples_come_first_in_a_race() -> None:
+    marked = tuple(
+        attrs.evolve(example, critical=example.id in {"e17", "e18", "e19"}) for example in twins(20)
+    )
+    session = Session()
+    optimize(lean(training_examples=marked, validation=Racing(first=1, growth=0)), session=session)
+    for event in session.select_all(GepaCandidateAdded):
+        assert None not in event.scores[17:] or event.scores.count(None) > 17
+
+
+def test_a_candidate_that_is_worse_where_critical_never_becomes_the_best() -> None:
+    def judge(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        right = response.text == "ok"
+        if example.id == "e0":  # known to the baseline, lost by whoever learns anything
+            return RolloutFeedback(score=float(not right), feedback="")
+        return RolloutFeedback(score=float(right), feedback=f"missing {example.label}")
+
+    marked = tuple(attrs.evolve(one, critical=one.id == "e0") for one in twins(6))
+    settings = lean(feedback_fn=judge, training_examples=marked, pareto_set_size=6)
+    reply = numbered(
+        lambda number, rendered: (
+            instruction("Known words: w0 w1 w2 w3 w4 w5") if not number else propose(rendered)
+        )
+    )
+    result = optimize(settings, reflection=reply, task=_answer_all)
+    assert not result.improved
+
+
+def _answer_all(rendered: RenderedPrompt[object]) -> str:
+    return "ok" if "w1" in rendered.text.partition("Do you know")[0] else "no"
+
+
+@given(st.integers(0, 50), st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_resumed_and_side_by_side_it_is_the_same_run(seed: int, merge: bool) -> None:
+    journal = MemoryJournal()
+    chosen = lean(seed=seed, enable_merge=merge, rollout_budget=200)
+    result = optimize(chosen, journal=journal)
+    again = Run(chosen, journal=journal)
+    assert again.start() == result
+    assert again.task.calls == again.reflection.calls == 0
+    with ThreadPoolExecutor(4) as executor:
+        assert optimize(chosen, executor=executor) == result
+    assert result.total_rollouts <= 200
+
+
+def test_a_larger_budget_goes_on_with_what_is_there() -> None:
+    journal = MemoryJournal()
+    small = optimize(lean(rollout_budget=200), journal=journal)
+    large = Run(lean(rollout_budget=400), journal=journal)
+    result = large.start()
+    alone = optimize(lean(rollout_budget=400))
+    assert result.scores_matrix == alone.scores_matrix
+    assert large.task.calls < alone.total_rollouts
+    assert small.total_rollouts <= 200
+
+
+def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
+    cancellation = Cancellation()
+    told = Session()
+
+    def stop_late(number: int, rendered: RenderedPrompt[object]) -> str:
+        if number == 6:
+            cancellation.set("enough")
+        return propose(rendered)
+
+    result = optimize(
+        lean(), reflection=numbered(stop_late), cancellation=cancellation, session=told
+    )
+    assert result.stop_reason is StopReason.CANCELLED
+    assert not tried_on(told, "final")
+    assert result.improved
+    assert result.best_pareto_mean is not None
+    assert result.baseline_pareto_mean is not None
+    assert result.best_pareto_mean > result.baseline_pareto_mean
+
+
+def test_unscored_answers_stand_for_nothing_in_a_race() -> None:
+    settings = lean(max_unscored_share=1.0)
+    result = optimize(settings, task=failing(TransientProviderError("429"), about("w3", "w4")))
+    assert result.improved
+    assert result.unscored_rollouts
+
+
+def test_a_parent_is_asked_again_about_one_example_only() -> None:
+    session = Session()
+    optimize(lean(minibatch_size=6), session=session)
+    asked = tried_on(session, "step/.*/parent")
+    assert min(asked.values()) >= 1
+    assert Counter(asked.values())[6] < len(asked) / 2
+
+
+def test_minibatches_take_what_failed_and_go_through_all_the_others() -> None:
+    choices, data = Choices(3, (), example_rate=0.0), examples(20)
+    failed = [example.id for example in data[:3]]
+    drawn = [choices.teaching(data, 4, failed=failed) for _ in range(40)]
+    for batch in drawn:
+        assert len({example.id for example in batch}) == 4
+    counts = Counter(example.id for batch in drawn for example in batch)
+    assert set(counts) == {example.id for example in data}
+    usual = [counts[example.id] for example in data[3:]]
+    assert min(counts[name] for name in failed) > 3 * max(usual)
+    assert max(usual) - min(usual) <= 2
+
+
+def test_a_small_data_set_fills_every_minibatch() -> None:
+    choices, data = Choices(3, (), example_rate=0.0), examples(2)
+    for _ in range(10):
+        batch = choices.teaching(data, 2, failed=["e0", "e1"])
+        assert {example.id for example in batch} == {"e0", "e1"}
+
+
+def record(feedback: str, trace: str = "") -> RolloutRecord:
+    return RolloutRecord(
+        example_id="e",
+        inputs_repr="",
+        output_repr="",
+        tool_trace_repr=trace,
+        feedback=RolloutFeedback(score=0.0, feedback=feedback),
+    )
+
+
+def test_modules_are_blamed_by_their_names_as_words() -> None:
+    refunds, search, urgency = (
+        SectionModule(("policies", "refunds")),
+        ToolModule("search"),
+        OutputFieldModule("Review.urgency"),
+    )
+    modules = (refunds, search, urgency)
+    assert blamed(modules, [record("The Refunds section says nothing of vouchers")]) == {
+        refunds.name
+    }
+    assert blamed(modules, [record("searching"), record("wrong `urgency`")]) == {urgency.name}
+    assert blamed(modules, [record("", "search({})"), record("urgency"), record("search")]) == {
+        search.name
+    }
+    assert blamed(modules, [record("wrong")]) == frozenset()
+
+
+def test_blame_leads_to_the_module_and_starves_nobody() -> None:
+    modules = (SectionModule(RULES), SectionModule(NOTES))
+    choices = Choices(1, modules, example_rate=0.0)
+    chosen = Counter(
+        module.name
+        for _ in range(200)
+        if (module := choices.module(lambda one: True, {"section notes"})) is not None
+    )
+    assert chosen["section notes"] > 150
+    assert chosen["section rules"] > 10
+    only = choices.module(lambda one: one.name == "section rules", {"section notes"})
+    assert only == modules[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "quick"}, "preset: expected 'paper' or 'lean', found 'quick'"),
+        ({"validation": Racing}, r"validation: expected Full\(\) or Racing\(\), found <class"),
+        ({"exploration": 1.5}, "exploration: expected a number from 0 to 1, found 1.5"),
+        ({"exploration": "x"}, "exploration: expected a finite number, found 'x'"),
+        ({"minibatches": "x"}, "minibatches: expected 'random' or 'teaching', found 'x'"),
+        ({"module_choice": "x"}, "module_choice: expected 'turns' or 'blamed', found 'x'"),
+        ({"reuse_rollouts": 1}, "reuse_rollouts: expected True or False, found 1"),
+        ({"preset": "lean", "pick": "score=1"}, r"pick: expected none with validation=Racing\(\)"),
+        (
+            {"preset": "lean", "frontier_type": "hybrid"},
+            r"frontier_type: expected 'instance' or 'cartesian' with validation=Racing\(\)",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+@pytest.mark.parametrize("field", ["first", "growth", "finalists"])
+def test_races_have_sizes(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"Racing: {field}: expected an integer of at least"):
+        Racing(**{field: -1})

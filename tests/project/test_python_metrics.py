@@ -1,0 +1,85 @@
+"""Metrics of a project that are functions in its own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from promptgraft.cli.main import run
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Answer, Case
+from promptgraft.project import load_project
+
+METRIC = """metrics:
+  - {{name: {name}, kind: python, function: "{function}", threshold: 0.5}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    assert run(["init", str(tmp_path / "demo")]) == 0
+    return tmp_path / "demo" / "promptgraft.yaml"
+
+
+def judged_by(project: Path, name: str, function: str) -> None:
+    text = project.read_text("utf-8")
+    head, _, rest = text.partition("metrics:\n")
+    models = rest[rest.index("models:") :]
+    written = METRIC.format(name=name, function=function)
+    project.write_text(f"{head}{written}\n{models}", "utf-8")
+
+
+@pytest.mark.parametrize("where", ["scoring.py", "lib/scoring.py"])
+def test_a_function_beside_the_project_file_judges(project: Path, where: str) -> None:
+    place = project.parent / where
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("def short(case, answer):\n    return 1 / len(answer.text), case.id\n")
+    judged_by(project, "brief", f"{where}:short")
+
+    (metric,) = load_project(project).metrics
+
+    verdict = metric.judge(Case(id="a", input="?"), Answer(text="four"))
+    assert (metric.name, verdict.score, verdict.passed, verdict.reason) == (
+        "brief",
+        0.25,
+        False,
+        "a",
+    )
+
+
+def test_projects_with_files_of_one_name_do_not_share_their_functions(
+    project: Path, tmp_path: Path
+) -> None:
+    assert run(["init", str(tmp_path / "other")]) == 0
+    projects = (project, tmp_path / "other" / "promptgraft.yaml")
+    for score, path in enumerate(projects):
+        (path.parent / "scoring.py").write_text(f"def f(case, answer):\n    return {score}\n")
+        judged_by(path, "f", "scoring.py:f")
+    answer = Answer(text="")
+    scores = [
+        load_project(path).metrics[0].judge(Case(id="a", input=""), answer) for path in projects
+    ]
+    assert [verdict.score for verdict in scores] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("scoring.py:shirt", "has no `shirt` (did you mean `short`?)"),
+        ("scoring.py:NUMBER", "to be a function, found 5"),
+        ("scoring.py", "expected `module:ATTRIBUTE` or `file.py:ATTRIBUTE`, found 'scoring.py'"),
+        ("nowhere.py:f", "expected a Python file"),
+    ],
+)
+def test_what_is_no_function_is_a_fault_with_its_line(
+    project: Path, function: str, said: str
+) -> None:
+    (project.parent / "scoring.py").write_text("NUMBER = 5\ndef short(case, answer): return 1\n")
+    judged_by(project, "brief", function)
+    with pytest.raises(DataFormatError) as caught:
+        load_project(project)
+    (fault,) = caught.value.faults
+    line = 1 + project.read_text("utf-8").splitlines().index("metrics:") + 1
+    assert fault.startswith(f"{project}:{line}: metrics[0].function: ")
+    assert said in fault

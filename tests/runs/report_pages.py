@@ -1,0 +1,193 @@
+"""Runs made by hand, for tests of their reports."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+from promptgraft.runs.report.data import (
+    AnswerData,
+    CandidateData,
+    HeldOutData,
+    LedgerRow,
+    MergeData,
+    RejectionData,
+    ReportData,
+)
+
+HOSTILE = (
+    "<script>window.pwned = 1</script>",
+    "</script><script>window.pwned = 2</script>",
+    "</style><img src=x onerror='window.pwned = 3'>",
+    '"><svg onload="window.pwned = 4">',
+    "<iframe src='javascript:window.parent.pwned = 5'></iframe>",
+    "<a href='javascript:window.pwned = 6'>javascript:window.pwned = 6</a>",
+    "{{ 7 * 7 }} {% for x in y %} {# gone #}",
+    "${7 * 7} `${7 * 7}` #{7 * 7}",
+    "<!-- <![CDATA[ ]]> --!> -->",
+    "&lt;b&gt; &amp;amp; &#60;i&#62;",
+    "' onmouseover='window.pwned = 7' x='",
+    "<base href='https://evil.example/'><form action='https://evil.example/'>",
+    "<meta http-equiv='refresh' content='0; url=https://evil.example/'>",
+    "@import url('https://evil.example/x.css'); background: url(https://evil.example/y)",
+    "null \x00 bell \x07 escape \x1b[31m return \r delete \x7f next \x85",
+    "admin\u202e txt.exe \u2066 isolate \u2069 \u200f mark",
+    "line \u2028 paragraph \u2029 mark \ufeff",
+    "half \ud800 other \udfff",
+    "emoji 👩‍🔬, שלום, 日本語, e\u0301",
+    "</details></summary></main></body></html> <plaintext><textarea><title>",
+)
+"""Texts that a page must show as text; each begins where the one before was not enough."""
+
+
+def candidate(number: int, *, parents: tuple[int, ...] = (), **changes: Any) -> CandidateData:
+    """Return a candidate that scores more the later it comes."""
+    scores = (1.0, 0.5 if number else 0.0, float(number > 1), None if number == 1 else 0.0)
+    known = [score for score in scores if score is not None]
+    values = {
+        "step": number,
+        "parents": parents,
+        "module": "section rules" if len(parents) == 1 else "",
+        "texts": {
+            "section rules": f"Answer in one word.\nThink {number} times.",
+            "section tone": "Kind.",
+        },
+        "scores": scores,
+        "mean": sum(known) / len(known),
+        "rollouts": 4 + 10 * number,
+        "cost": Decimal(number + 1) / 10,
+        **changes,
+    }
+    return CandidateData(number=number, **values)
+
+
+def small_run(**changes: Any) -> ReportData:
+    """Return a run of four candidates, the last one a merge and the winner."""
+    values = {
+        "run_id": "20260101-000000-triage",
+        "prompt": "support/triage",
+        "facts": (("Seed", "0"),),
+        "held_out": HeldOutData(
+            ids=tuple(f"unseen-{number}" for number in range(8)),
+            baseline_scores=(0.0,) * 8,
+            winner_scores=(1.0,) * 7 + (None,),
+        ),
+        "improved": True,
+        "stop_reason": "budget",
+        "stop_detail": "1 of 60 rollouts is left",
+        "gains": {"section": 0.1, "merge": 0.2},
+        "case_ids": ("t-1", "t-2", "t-3", "t-4"),
+        "candidates": (
+            candidate(0),
+            candidate(1, parents=(0,)),
+            candidate(2, parents=(0,)),
+            candidate(3, parents=(2, 1)),
+        ),
+        "winner": 3,
+        "frontier": (1, 3),
+        "rejections": (
+            RejectionData(
+                step=4,
+                attempt=1,
+                parent=3,
+                module="section rules",
+                reason="not better",
+                detail="the child has 0.250, the parent 0.500",
+                before="Think 3 times.",
+                text="Think never.",
+                parent_score=0.5,
+                child_score=0.25,
+            ),
+            RejectionData(
+                step=5,
+                attempt=2,
+                parent=3,
+                module="section rules",
+                reason="unparsable reply",
+                detail="there is no block",
+            ),
+        ),
+        "merges": (MergeData(step=2, parents=(2, 1), reason="not better", detail="worse"),),
+        "ledger": (
+            LedgerRow(
+                role="task",
+                model="some-model",
+                calls=60,
+                retries=1,
+                input_tokens=1_200,
+                cached_tokens=0,
+                output_tokens=300,
+                cost=Decimal("0.4"),
+                unpriced_calls=0,
+                seconds=12.5,
+            ),
+        ),
+        "rollouts": 60,
+        "rollout_budget": 61,
+        "reflections": 5,
+        "answers": {
+            (number, f"t-{case}"): AnswerData(
+                input=f"question {case}",
+                output=f"answer {number}.{case}",
+                trace="looked twice",
+                feedback="half right",
+                score=(0.0, 1.0)[number > 0],
+            )
+            for number in (0, 3)
+            for case in (1, 2, 3)
+        },
+        **changes,
+    }
+    return ReportData(**values)
+
+
+def hostile_run() -> ReportData:
+    """Return a run in which every text is hostile, wherever texts come from outside."""
+    run = small_run()
+    everything = "\n".join(HOSTILE)
+    ids = tuple(f"{text} {number}" for number, text in enumerate(HOSTILE))
+    candidates = tuple(
+        attrs.evolve(
+            one,
+            module=HOSTILE[one.number] if len(one.parents) == 1 else "",
+            texts={everything: f"{everything} {one.number}", HOSTILE[one.number]: "same"},
+            scores=(1.0,) * len(ids),
+            objectives={HOSTILE[2]: 0.5, HOSTILE[3]: 0.25},
+        )
+        for one in run.candidates
+    )
+    return attrs.evolve(
+        run,
+        run_id=HOSTILE[1],
+        prompt=everything,
+        facts=((HOSTILE[0], everything), (HOSTILE[3], HOSTILE[10])),
+        stop_reason=HOSTILE[0],
+        stop_detail=everything,
+        confirmation=everything,
+        gains={HOSTILE[4]: 0.5},
+        held_out=HeldOutData(why_not=everything),
+        case_ids=ids,
+        candidates=candidates,
+        rejections=tuple(
+            attrs.evolve(
+                one, module=HOSTILE[5], reason=HOSTILE[1], detail=everything, text=everything
+            )
+            for one in run.rejections
+        ),
+        merges=(MergeData(step=1, parents=(1, 2), reason=HOSTILE[0], detail=everything),),
+        ledger=(attrs.evolve(run.ledger[0], model=HOSTILE[1], role=HOSTILE[0]),),
+        answers={
+            (number, id_): AnswerData(
+                input=everything,
+                output=text,
+                trace=everything,
+                feedback=text,
+                fault=text,
+                score=0.5,
+            )
+            for number in (0, 3)
+            for id_, text in zip(ids, HOSTILE, strict=True)
+        },
+    )

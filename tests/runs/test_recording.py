@@ -1,0 +1,340 @@
+"""What a run leaves in its directory, and when it is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from optimizers.worlds import answer, section
+from promptgraft import ScriptedAdapter
+from promptgraft.clock import FakeClock
+from promptgraft.errors import JournalLockedError, JournalMismatchError
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runs import RunFolder, State, read_run
+from promptgraft.runs.recorder import recorded
+from runs.toy_runs import (
+    KilledError,
+    after,
+    carry_out,
+    files_of,
+    kept_run,
+    make_job,
+    new_folder,
+    sulky,
+    with_task,
+)
+
+
+def events_of(folder: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in folder.events.read_text("ascii").splitlines()]
+
+
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text("ascii"))
+    assert found["version"] == 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run that nobody changes, each of whose steps has a refused proposal."""
+    return kept_run(tmp_path_factory.mktemp("whole"), make_job(reflection=sulky))
+
+
+@pytest.fixture
+def folder(whole: RunFolder, tmp_path: Path) -> RunFolder:
+    """A copy of it."""
+    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.id))
+
+
+def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
+    job = make_job(reflection=sulky)
+    folder = new_folder(tmp_path, job)
+    result = carry_out(folder, job)
+
+    assert set(files_of(folder)) == {
+        "config.json",
+        "events.jsonl",
+        "frontier.json",
+        "journal.jsonl",
+        "ledger.json",
+        "report.html",
+        "result.json",
+        "summary.md",
+        *(f"candidates/{number}.md" for number in range(len(result.candidates))),
+        *(f"rejected/{step}-1.md" for step in range(1, result.steps + 1)),
+    }
+    asked = document(folder.config)
+    assert (asked["id"], asked["prompt"]) == (folder.id, "toy/words")
+    assert asked["settings"]["optimizer"]["training_examples"] == 12
+    assert asked["plan"]["rollouts"] == 66
+    found = document(folder.result)
+    assert found["improved"] is True
+    assert found["scores"]["pareto"]["best"] == result.best_pareto_mean
+    assert found["scores"]["held_out"]["examples"] == 3
+    assert found["winner"]["entries"]["sections"][0]["body"].startswith("More words: ")
+    assert document(folder.ledger)["rollouts"] == result.total_rollouts
+    leaders = document(folder.frontier)["frontier"]
+    assert [one["candidate"] for one in leaders] == list(result.frontier)
+    assert set(leaders[-1]["leads_on"]) <= set(result.pareto_ids)
+    assert folder.summary.read_text("utf-8").startswith("# toy/words: improved\n")
+
+
+def test_a_page_of_a_candidate_says_what_it_says_changes_and_scores(whole: RunFolder) -> None:
+    page = whole.candidate(2).read_text("utf-8")
+
+    assert page.startswith("# Candidate 2, step 2\n")
+    assert "- parent: candidate 1\n" in page
+    assert re.search(
+        r"```diff\n--- section notes \(before\).*\n-More words:\n\+More words: w\d\n```",
+        page,
+        re.DOTALL,
+    )
+    assert re.search(r"### section notes\n\n```\nMore words: w\d\n```", page)
+    assert len(re.findall(r"(?m)^\| e\d \|", page)) == 6
+
+
+def test_a_text_with_fences_of_its_own_stays_inside_its_fence(tmp_path: Path) -> None:
+    hostile = "Known words: w0\n```\n# Not a title\n| not | a row |"
+    job = make_job(reflection=lambda rendered: f"````instruction\n{hostile}\n````")
+    page = kept_run(tmp_path, job).candidate(1).read_text("utf-8")
+
+    assert f"\n````\n{hostile}\n````\n" in page
+
+
+def test_a_page_of_a_refused_proposal_has_its_text_and_the_reason(whole: RunFolder) -> None:
+    page = whole.rejection(1, 1).read_text("utf-8")
+
+    assert page.startswith("# Step 1, attempt 1: refused\n")
+    assert "- reason: unparsable reply: " in page
+    assert "\n```\nI would rather not.\n```\n" in page
+    assert "## What it was to replace\n\n```\nKnown words:\n```\n" in page
+
+
+def test_the_texts_of_the_baseline_are_on_disk_before_the_first_call(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def look(rendered: RenderedPrompt[object]) -> str:
+        if not seen:
+            seen.append(made.candidate(0).read_text("utf-8"))
+            seen.append(made.events.read_text("ascii"))
+        return answer(rendered)
+
+    job = make_job(look)
+    made = new_folder(tmp_path, job)
+    carry_out(made, job)
+
+    page, events = seen
+    assert "### section rules\n\n```\nKnown words:\n```\n" in page
+    assert json.loads(events.splitlines()[0])["texts"]["section notes"] == "More words:"
+    assert "- mean on D_pareto: 0.000 over 6" in made.candidate(0).read_text("utf-8")
+
+
+def test_events_are_numbered_in_order_and_end_with_the_end(whole: RunFolder) -> None:
+    events = events_of(whole)
+
+    numbered = [event for event in events if "n" in event]
+    assert [event["n"] for event in numbered] == list(range(1, len(numbered) + 1))
+    assert numbered[0]["event"] == "started"
+    assert [event["event"] for event in numbered[2:6]] == [
+        "rejected",
+        "proposed",
+        "candidate",
+        "accepted",
+    ]
+    assert numbered[-1]["event"] == "ended"
+    assert numbered[-1]["held_out"]["winner_mean"] > 0
+    assert [event["event"] for event in events if "n" not in event] == ["plan"]
+
+
+def test_progress_is_told_once_a_second_and_when_new_work_begins(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    def slow(rendered: RenderedPrompt[object]) -> str:
+        clock.advance(0.3)
+        return answer(rendered)
+
+    job = make_job(slow)
+    folder = new_folder(tmp_path, job)
+    carry_out(folder, job, clock)
+
+    told = [event for event in events_of(folder) if event["event"] == "progress"]
+    seconds = clock.monotonic()
+    assert seconds / 3 < len(told)
+    assert sum(event["done"] > 0 for event in told) <= seconds
+    assert told[-1]["rollouts"] > 40
+
+
+def test_a_finished_run_that_is_resumed_changes_no_byte_and_makes_no_call(
+    folder: RunFolder,
+) -> None:
+    before = files_of(folder)
+    carry_out(folder, make_job(after(0), reflection=sulky))
+    assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("calls", [0, 3, 17, 57])
+def test_a_run_that_was_killed_and_is_resumed_leaves_the_files_of_one_that_was_not(
+    tmp_path: Path, whole: RunFolder, calls: int
+) -> None:
+    job = make_job(reflection=sulky)
+    folder = new_folder(tmp_path / "killed", job)
+    with pytest.raises(KilledError):
+        carry_out(folder, with_task(job, after(calls)))
+    assert read_run(folder).state is State.INTERRUPTED
+    assert not folder.result.exists()
+
+    carry_out(folder, job)
+    found, expected = files_of(folder), files_of(whole)
+    del found["config.json"], expected["config.json"]
+    assert found == expected
+
+
+def test_a_larger_budget_cuts_the_old_end_and_keeps_what_came_before(tmp_path: Path) -> None:
+    job = make_job()
+    folder = new_folder(tmp_path, job)
+    carry_out(folder, job)
+    before = folder.events.read_text("ascii").splitlines()
+    clock = FakeClock()
+    clock.advance(3600)
+
+    larger = attrs.evolve(job, config=attrs.evolve(job.config, rollout_budget=90))
+    result = carry_out(folder, larger, clock)
+
+    events = folder.events.read_text("ascii").splitlines()
+    assert events[: len(before) - 1] == before[:-1]
+    assert json.loads(events[len(before)])["time"].startswith("2026-01-01T01:")
+    assert json.loads(before[-1]) not in [json.loads(line) for line in events]
+    assert read_run(folder).budget == 90
+    assert document(folder.result)["rollouts"]["used"] == result.total_rollouts > 66
+
+
+def test_a_smaller_budget_leaves_no_pages_of_candidates_that_are_not_there(
+    folder: RunFolder,
+) -> None:
+    job = make_job(reflection=sulky)
+    pages = len(list(folder.candidates.iterdir()))
+    smaller = attrs.evolve(job, config=attrs.evolve(job.config, rollout_budget=40))
+    result = carry_out(folder, smaller)
+
+    assert len(list(folder.candidates.iterdir())) == len(result.candidates) < pages
+    assert len(list(folder.rejected.iterdir())) == result.steps
+    assert [one.n for one in read_run(folder).candidates] == list(range(len(result.candidates)))
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"n":7,"ti', b"\x00\xff\n", b"[]\n", b'{"n":99}\n'])
+def test_damage_in_the_events_is_mended_by_the_next_run_of_the_journal(
+    folder: RunFolder, rest: bytes
+) -> None:
+    before = files_of(folder)
+    lines = before["events.jsonl"].splitlines(keepends=True)
+    folder.events.write_bytes(b"".join(lines[:6]) + rest)
+
+    carry_out(folder, make_job(after(0), reflection=sulky))
+    assert files_of(folder) == before
+
+
+def test_a_page_that_somebody_removed_comes_back(folder: RunFolder) -> None:
+    before = files_of(folder)
+    folder.candidate(1).unlink()
+    folder.summary.unlink()
+    carry_out(folder, make_job(after(0), reflection=sulky))
+    assert files_of(folder) == before
+
+
+def test_a_second_process_is_refused_in_one_line_and_changes_nothing(tmp_path: Path) -> None:
+    job = make_job()
+    folder = new_folder(tmp_path, job)
+    with recorded(folder, job):
+        before = files_of(folder)
+        with pytest.raises(JournalLockedError) as refusal, recorded(folder, job):
+            pass
+        assert files_of(folder) == before
+    assert re.fullmatch(
+        rf"run {folder.id} is in use by process \d+; wait for it to end, or look on with "
+        rf"`promptgraft watch {folder.id}`",
+        str(refusal.value),
+    )
+
+
+def test_another_seed_in_the_folder_is_refused_and_changes_nothing(folder: RunFolder) -> None:
+    before = files_of(folder)
+    with pytest.raises(JournalMismatchError, match="seed"):
+        carry_out(folder, make_job(seed=5))
+    assert files_of(folder) == before
+
+
+def test_runs_of_one_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    job, clock = make_job(), FakeClock()
+    ids = [new_folder(tmp_path, job, clock).id for _ in range(3)]
+
+    assert ids == [
+        "20260101-000000-words",
+        "20260101-000000-words-2",
+        "20260101-000000-words-3",
+    ]
+    for name in ids:
+        assert document(RunFolder(tmp_path / name).config)["id"] == name
+
+
+def test_a_disk_that_takes_no_more_does_not_end_the_run_and_is_said(tmp_path: Path) -> None:
+    job = make_job()
+    folder = new_folder(tmp_path, job)
+    with recorded(folder, job, clock=FakeClock()) as (kept, recorder):
+        # The page of the third candidate cannot be written: there is a folder in its place.
+        folder.candidate(3).mkdir()
+        result = kept.run()
+
+    assert result.improved
+    assert recorder.failure.startswith(f"{folder.candidates}/.3.md.tmp cannot be written: ")
+    assert f"`promptgraft resume {folder.id}` writes what is missing" in recorder.failure
+    assert read_run(folder).state is State.INTERRUPTED
+    folder.candidate(3).rmdir()
+    carry_out(folder, make_job(after(0)))
+    assert {"candidates/3.md", "result.json", "report.html"} <= set(files_of(folder))
+
+
+def test_what_stands_in_adapters_and_functions_of_a_job_is_not_written_down(tmp_path: Path) -> None:
+    class Secretive(ScriptedAdapter):
+        def __repr__(self) -> str:
+            return "Secretive('sk-canary')"
+
+    @attrs.frozen
+    class Stopper:
+        token: str
+
+        def __call__(self, state: object) -> None:
+            del state
+
+    def judge(example: Any, response: Any, session: Any, key: str = "sk-canary") -> Any:
+        from optimizers.worlds import judge as plain
+
+        return plain(example, response, session)
+
+    job = make_job(stoppers=(Stopper("sk-canary"),), feedback_fn=judge)
+    job = attrs.evolve(job, context=attrs.evolve(job.context, adapter=Secretive(answer)))
+    folder = kept_run(tmp_path, job)
+
+    assert not [name for name, data in files_of(folder).items() if b"sk-canary" in data]
+    optimizer = document(folder.config)["settings"]["optimizer"]
+    assert optimizer["feedback_fn"].endswith("judge")
+    assert optimizer["stoppers"][0].endswith("Stopper")
+    assert optimizer["acceptance"] == "Strict()"
+
+
+def test_the_section_that_a_model_is_shown_is_the_one_on_the_page(tmp_path: Path) -> None:
+    shown: set[str] = set()
+
+    def look(rendered: RenderedPrompt[object]) -> str:
+        shown.add(section(rendered, ("rules",)).text)
+        return answer(rendered)
+
+    folder = kept_run(tmp_path, make_job(look))
+    texts = {one.texts["section rules"] for one in read_run(folder).candidates}
+    assert {f"## 1. Rules\n\n{text}" for text in texts} <= shown or texts <= shown

@@ -1,0 +1,469 @@
+"""What the report of a run says, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+import struct
+import zlib
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft.runs import read_run
+from promptgraft.runs.report import write_report
+from promptgraft.runs.report.allowance import Limits, cropped, size
+from promptgraft.runs.report.changes import candidate_views
+from promptgraft.runs.report.chart import HEIGHT, WIDTH, rollouts_chart, spending_chart
+from promptgraft.runs.report.data import CandidateData, HeldOutData, ReportData
+from promptgraft.runs.report.frontier import frontier_rows
+from promptgraft.runs.report.heat import LEVELS, UNSCORED, heat_map
+from promptgraft.runs.report.held_out import measured
+from promptgraft.runs.report.page import render
+from promptgraft.runs.report.png import palette_png
+from promptgraft.runs.report.tree import MOST_NODES, family_tree
+from promptgraft.text import visible
+from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
+from runs.toy_runs import kept_run, make_job, sulky
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attributes]
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self._inside):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, found, value in self.attributes if found == name]
+
+
+def section(text: str, name: str) -> str:
+    found = re.search(rf'<section id="{name}".*?</section>', text, re.DOTALL)
+    assert found is not None
+    return Page(found[0]).text
+
+
+def test_the_held_out_result_comes_first_then_the_verdict() -> None:
+    page = render(small_run())
+    assert re.findall(r'<section id="([^"]+)"', page) == [
+        "held-out",
+        "verdict",
+        "score",
+        "family",
+        "frontier",
+        "cases",
+        "changes",
+        "rejected",
+        "answers",
+        "ledger",
+    ]
+    told = section(page, "held-out")
+    assert "The winner on 7 cases that no part of the search has seen." in told
+    assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +1.000 to +1.000" in told
+    assert "7 better, 0 worse, 0 the same, 1 unscored and in no mean" in told
+    assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
+
+
+def test_what_was_not_measured_is_said_with_its_reason() -> None:
+    run = small_run(held_out=HeldOutData(ids=("a",), why_not="nothing beat the baseline"))
+    told = section(render(run), "held-out")
+    assert "Not measured. Nothing beat the baseline." in told
+    assert "flatter the winner" in told
+
+
+def test_without_the_library_there_is_a_gain_but_no_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
+    told = section(render(small_run()), "held-out")
+    assert "Gain +1.000" in told
+    assert 'pip install "promptgraft[stats]"' in told
+
+
+def test_too_few_changed_cases_have_no_interval() -> None:
+    found = measured(HeldOutData(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1)))
+    assert found is not None
+    assert (found.before, found.after, found.low) == (0.5, 1.0, None)
+    assert found.no_interval == "No interval: it takes 6 changed cases at 95%."
+
+
+def test_every_part_of_a_run_is_in_its_report() -> None:
+    page = render(small_run())
+
+    changes = section(page, "changes")
+    assert "Merge of #2 and #1" in changes
+    assert "#3 merge winner frontier" in changes
+    assert "Think 2 3 times." in changes
+    rejected = section(page, "rejected")
+    assert "The child has 0.250, the parent 0.500." in rejected
+    assert "Minibatch mean: parent 0.500, child 0.250." in rejected
+    assert "There is no block." in rejected
+    assert "There was no text to read." in rejected
+    assert "Merges that were not kept" in rejected
+    answers = section(page, "answers")
+    assert "t-1 ▲ better 0.000 → 1.000 Input question 1 Baseline: 0.000 answer 0.1" in answers
+    assert "promptgraft show 20260101-000000-triage --case ID" in answers
+    assert "task some-model 60 1 1,200 0 300 $0.4000 12.5" in section(page, "ledger")
+    assert "t-2 0 .5 .5 .5" in section(page, "cases")
+    assert "Mean 0.00" not in section(page, "cases")
+
+
+def test_a_run_that_goes_on_or_was_interrupted_says_so() -> None:
+    going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
+    assert "not yet: the run was going on" in section(going, "verdict")
+    broken = attrs.evolve(
+        small_run(), state="interrupted", improved=None, stop_reason="", winner=0, ledger=()
+    )
+    told = section(render(broken), "verdict")
+    assert "promptgraft resume 20260101-000000-triage goes on" in told
+    assert "60 rollouts of 61, 5 reflections, $0.4000" in told
+    assert "There is no winner yet." in section(render(broken), "changes")
+
+
+def test_the_policy_allows_just_the_style_and_the_script_of_the_page() -> None:
+    page = render(small_run())
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    for kind in ("style", "script"):
+        (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src &#39;sha256-{found}&#39;" in policy
+    without_hashes = re.sub(r"'sha256-[^']+'", "HASH", html.unescape(policy))
+    assert without_hashes == (
+        "default-src 'none'; style-src HASH; script-src HASH; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def test_nothing_in_the_page_leads_out_of_it() -> None:
+    for page in (render(small_run()), render(hostile_run())):
+        found = Page(page)
+        assert {value[:1] for value in found.values("href")} <= {"#", "d"}
+        assert all(value.startswith("data:") for value in found.values("src"))
+        names = {name for _, name, _ in found.attributes}
+        assert not [name for name in names if name.startswith("on") or name == "style"]
+
+
+def test_every_link_has_a_target_and_every_id_is_there_once() -> None:
+    found = Page(render(small_run()))
+    ids = found.values("id")
+    assert len(ids) == len(set(ids))
+    targets = [value[1:] for value in found.values("href") if value.startswith("#")]
+    assert set(targets) <= set(ids)
+    labels = " ".join(found.values("aria-labelledby")).split()
+    assert set(labels) <= set(ids)
+
+
+def test_hostile_texts_are_texts() -> None:
+    page, plain = render(hostile_run()), Page(render(small_run()))
+    found = Page(page)
+    assert set(found.tags) <= {*plain.tags, "img"}
+    assert found.tags.count("script") == found.tags.count("style") == found.tags.count("base") + 1
+    for text in HOSTILE:
+        assert visible(text) in "".join(found.texts)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page
+    )
+
+
+def test_a_merge_hangs_on_both_of_its_parents() -> None:
+    tree = family_tree(small_run())
+    assert tree is not None
+    assert [node.number for node in tree.nodes] == [0, 1, 2, 3]
+    assert len(tree.edges) == 4
+    assert sum(edge.is_second for edge in tree.edges) == 1
+    assert [node.number for node in tree.nodes if node.is_on_line] == [0, 2, 3]
+    assert [edge.is_on_line for edge in tree.edges] == [False, False, True, True]
+
+
+def test_the_frontier_says_on_how_many_cases_nobody_is_better_and_nobody_as_good() -> None:
+    scores = ((1.0, 0.0, None), (1.0, 0.5, 0.0), (0.0, 1.0, None))
+    pool = tuple(
+        candidate(number, parents=(0,) if number else (), scores=own, mean=sum(own[:2]) / 2)
+        for number, own in enumerate(scores)
+    )
+    run = small_run(case_ids=("a", "b", "c"), candidates=pool, winner=1, frontier=(0, 1, 2))
+    rows = frontier_rows(run, ())
+    assert [(row.number, row.leads, row.alone) for row in rows] == [(1, 2, 1), (0, 1, 0), (2, 1, 1)]
+
+
+def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
+    run = small_run()
+    better, other = (
+        attrs.evolve(run.candidates[number], texts={"section tone": f"Be {word}."})
+        for number, word in ((2, "kind"), (1, "brief"))
+    )
+    merge = attrs.evolve(run.candidates[3], texts={"section tone": "Be brief."})
+    run = attrs.evolve(run, candidates=(run.candidates[0], other, better, merge))
+    row = next(view for view in candidate_views(run, Limits()) if view.value.number == 3)
+    assert [(change.part, change.origin) for change in row.changes] == [("section tone", 1)]
+    assert "section tone taken from #1" in section(render(run), "changes")
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 10**6), max_size=160), st.integers(0, 10**6))
+def test_every_candidate_has_a_place_of_its_own_right_of_its_parents(
+    choices: list[int], winner: int
+) -> None:
+    pool = [candidate(0)]
+    for number, choice in enumerate(choices, 1):
+        parents = tuple(dict.fromkeys((choice % number, choice // 7 % number)))
+        pool.append(candidate(number, parents=parents[: 1 + choice % 2]))
+    run = small_run(candidates=tuple(pool), winner=winner % len(pool), frontier=(len(pool) - 1,))
+
+    tree = family_tree(run)
+
+    assert tree is not None
+    places = {node.number: (node.x, node.y) for node in tree.nodes}
+    assert len(set(places.values())) == len(places)
+    assert len(places) + tree.left_out == len(pool)
+    assert set(run.line_of(run.winner)) <= set(places)
+    for number, (x, y) in places.items():
+        assert 0 < x < tree.width
+        assert 0 < y < tree.height
+        assert all(places[parent][0] < x for parent in pool[number].parents if parent in places)
+    if len(pool) <= MOST_NODES:
+        assert not tree.left_out
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.none() | st.floats(-1e6, 1e6) | st.floats(0, 1) | st.just(0.5), min_size=1, max_size=8
+    ),
+    st.integers(0, 10**7),
+)
+def test_every_dot_lies_inside_its_chart(means: list[float | None], rollouts: int) -> None:
+    pool = tuple(
+        candidate(number, parents=(0,) if number else (), mean=mean, rollouts=number * 10)
+        for number, mean in enumerate(means)
+    )
+    run = small_run(candidates=pool, winner=0, rollouts=rollouts)
+
+    chart = rollouts_chart(run)
+
+    if chart is None:
+        assert all(mean is None for mean in means)
+        return
+    dots = re.findall(r"M([\d.e+-]+) ([\d.e+-]+)h0", chart.dots)
+    assert len(dots) == sum(mean is not None for mean in means)
+    for x, y in dots:
+        assert chart.left <= float(x) <= chart.right <= WIDTH
+        assert chart.top <= float(y) <= chart.bottom <= HEIGHT
+    assert 2 <= len(chart.y_ticks) <= 8
+    assert len({tick.label for tick in chart.x_ticks}) == len(chart.x_ticks)
+
+
+def test_money_that_is_not_known_or_not_spent_has_no_drawing() -> None:
+    drawn, why = spending_chart(small_run())
+    assert drawn is not None
+    assert (drawn.what, why) == ("dollars", "")
+    unknown = tuple(candidate(number, cost=None, tokens=number + 1) for number in range(2))
+    drawn, why = spending_chart(small_run(candidates=unknown, winner=0))
+    assert drawn is not None
+    assert (drawn.what, why) == (
+        "tokens",
+        "The price of a model is not known, so the drawing is against tokens.",
+    )
+    free = tuple(candidate(number, cost=Decimal(0)) for number in range(2))
+    drawn, why = spending_chart(small_run(candidates=free, winner=0, ledger=()))
+    assert drawn is None
+    assert why == "This run cost nothing, so there is no drawing against money."
+
+
+def pixels(png: bytes) -> list[list[int]]:
+    """Read a picture back."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks, at = {}, 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        kind, body = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        assert png[at + 8 + length : at + 12 + length] == struct.pack(">I", zlib.crc32(kind + body))
+        chunks[kind] = body
+        at += 12 + length
+    width, height, bits, color = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    assert (bits, color) == (4, 3)
+    data = zlib.decompress(chunks[b"IDAT"])
+    stride = (width + 1) // 2 + 1
+    rows = [data[row * stride + 1 : (row + 1) * stride] for row in range(height)]
+    return [[half for byte in row for half in (byte >> 4, byte & 15)][:width] for row in rows]
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_a_picture_holds_what_was_put_into_it(width: int, height: int, chance: object) -> None:
+    rows = [[chance.randrange(12) for _ in range(width)] for _ in range(height)]  # type: ignore[attr-defined]
+    assert pixels(palette_png(rows, [(level, level, level) for level in range(12)])) == rows
+
+
+def test_a_large_map_is_a_picture_with_the_leaders_as_a_table() -> None:
+    pool = tuple(candidate(number, parents=(0,) if number else ()) for number in range(100))
+    found = heat_map(small_run(candidates=pool, winner=99, frontier=(5, 99)), Limits())
+    assert found is not None
+    assert found.picture is not None
+    assert (found.picture.width, found.picture.height) == (100, 4)
+    png = base64.b64decode(found.picture.address.removeprefix("data:image/png;base64,"))
+    assert pixels(png)[0] == [LEVELS] * 100
+    assert pixels(png)[3][:3] == [0, UNSCORED, 0]
+    assert found.table.candidates == (0, 99, 5)
+
+
+def test_a_small_map_is_a_table_of_all_scores() -> None:
+    found = heat_map(small_run(), Limits())
+    assert found is not None
+    assert found.picture is None
+    assert found.table.candidates == (0, 1, 2, 3)
+    assert [cell.text for cell in found.table.rows[3]] == ["0", "–", "0", "0"]
+    assert found.has_unscored
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_all_text_has_enough_contrast_in_both_schemes() -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", render(small_run()), re.DOTALL)
+    schemes = re.findall(r":root\{(--bg[^}]+);color-scheme", style)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colors = dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{6})", scheme))
+        for text in ("text", "muted", "accent", "good", "bad", "mark"):
+            assert contrast(colors[text], colors["bg"]) >= 4.5, text
+            assert contrast(colors[text], colors["panel"]) >= 4.5, text
+        for name in ("good", "bad", "mark", "accent"):
+            assert contrast(colors[name], colors[f"{name}-soft"]) >= 4.5, name
+    cells = re.findall(r"\.h\d+\{background:(#\w{6});color:(#\w{6})\}", style)
+    assert len(cells) == 2 * (LEVELS + 1)
+    assert min(contrast(*cell) for cell in cells) >= 4.5
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=400), st.integers(100, 300))
+def test_a_cropped_text_keeps_its_head_and_its_tail_within_the_limit(text: str, most: int) -> None:
+    found = cropped(text, most)
+    assert size(found) <= most + 60
+    if size(text) <= most:
+        assert found == text
+    else:
+        head, _, rest = found.partition("\n[… ")
+        left_out, _, tail = rest.partition(" characters left out …]\n")
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert len(head) + len(tail) + int(left_out.replace(",", "")) == len(text)
+
+
+def huge_run(candidates: int, cases: int) -> ReportData:
+    """Return a run with more text than fits, in words that are quick to compare."""
+    filling = "w" * 2_000
+    name = "<" * 400
+    run = small_run()
+
+    def one(number: int) -> CandidateData:
+        return attrs.evolve(
+            run.candidates[min(number, 1)],
+            number=number,
+            module=name,
+            texts={name: f"{filling}{number}"},
+            scores=(0.5,) * cases,
+            objectives={f"{name}{objective}": 0.5 for objective in range(12)},
+        )
+
+    answer = attrs.evolve(run.answers[0, "t-1"], output=filling, feedback=filling)
+    ids = tuple(f"{name}{case}" for case in range(cases))
+    return attrs.evolve(
+        run,
+        stop_detail=filling,
+        case_ids=ids,
+        candidates=tuple(map(one, range(candidates))),
+        winner=candidates - 1,
+        frontier=tuple(range(candidates)),
+        rejections=tuple(
+            attrs.evolve(run.rejections[0], step=step, module=name, detail=filling, text=filling)
+            for step in range(candidates)
+        ),
+        merges=run.merges * candidates,
+        answers={(number, id_): answer for number in (0, candidates - 1) for id_ in ids},
+    )
+
+
+def test_no_run_has_a_report_beyond_the_limit_and_what_is_left_out_is_said() -> None:
+    page = render(huge_run(200, 20), 500_000)
+    assert len(page.encode()) <= 500_000
+    changes, rejected = section(page, "changes"), section(page, "rejected")
+    assert "Left out to keep this page small. promptgraft show 20260101" in changes
+    assert re.search(r"\d+ candidates have no line here", changes)
+    assert "Its text is left out to keep this page small." in rejected
+    assert re.search(r"\d+ later proposals have no line here", rejected)
+    assert re.search(r"\d+ cases did not fit into this page", section(page, "answers"))
+    # What matters most is there.
+    assert 'class="row" data-number="199"' in page
+
+
+def test_a_kept_run_has_its_report_beside_it(tmp_path: Path) -> None:
+    folder = kept_run(tmp_path, make_job(reflection=sulky))
+    record = read_run(folder)
+    page = folder.report.read_text("utf-8")
+
+    assert record.result is not None
+    assert f"Run <code>{record.id}</code>" in page
+    for one in record.candidates:
+        assert f'id="c{one.n}"' in page
+    assert "I would rather not." in section(page, "rejected")
+    assert "on 3 cases that no part of the search has seen" in section(page, "held-out")
+    assert f"winner #{record.result['best']}" in section(page, "verdict")
+    answers = section(page, "answers")
+    assert all(case in answers for case in record.pareto_ids)
+    assert answers.count("Baseline: ") == len(record.pareto_ids)
+    assert answers.count(f"Winner, #{record.result['best']}: ") == len(record.pareto_ids)
+    assert write_report(folder, tmp_path / "other.html").read_text("utf-8") == page
+
+
+def test_an_interrupted_run_has_a_report_too(tmp_path: Path) -> None:
+    folder = kept_run(tmp_path)
+    lines = folder.events.read_bytes().splitlines(keepends=True)
+    for gone in (folder.result, folder.frontier, folder.ledger, folder.report):
+        gone.unlink()
+    folder.events.write_bytes(b"".join(lines[:-3]) + lines[-3][:20])
+
+    page = write_report(folder).read_text("utf-8")
+
+    assert "interrupted" in section(page, "verdict")
+    assert "The run has not ended." in section(page, "held-out")
+    assert 'id="c1"' in page

@@ -1,0 +1,213 @@
+"""The report as a browser shows it: headless Chromium, as Debian has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from promptgraft.runs.report.page import render
+from promptgraft.text import visible
+from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PARTS = ("held-out", "verdict", "score", "family", "frontier", "cases", "changes", "rejected")
+
+
+OUTSIDE = """width => [...document.querySelectorAll('main *')]
+    .filter(one => !one.closest('.scroll, .hidden, svg') && one.getClientRects().length
+            && one.getBoundingClientRect().right > width + 1)
+    .map(one => one.outerHTML.slice(0, 80))"""
+NAMELESS = """[...document.querySelectorAll("input, select, button, a, summary, img, table, nav")]
+    .concat([...document.querySelectorAll("svg:not([aria-hidden]), [role=region]")])
+    .filter(one => !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+            || one.textContent.trim() || one.alt || (one.labels && one.labels.length)))
+    .map(one => one.outerHTML.slice(0, 90))"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM}; `apt-get install chromium` brings it")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with reports."""
+    folder = tmp_path_factory.mktemp("reports")
+    many = tuple(
+        candidate(number, parents=(number // 2,) if number else ()) for number in range(90)
+    )
+    reports = {
+        "small": small_run(),
+        "hostile": hostile_run(),
+        "many": small_run(candidates=many, winner=89, frontier=(40, 89)),
+    }
+    for name, run in reports.items():
+        (folder / f"{name}.html").write_text(render(run), "utf-8")
+    return folder
+
+
+@attrs.define
+class Opened:
+    """A page, and everything that it asked for or complained about."""
+
+    page: Page
+    said: list[str] = attrs.field(factory=list)
+    asked: list[str] = attrs.field(factory=list)
+
+
+class _Open:
+    def __init__(self, browser: Browser, pages: Path) -> None:
+        self._browser = browser
+        self._pages = pages
+
+    def __call__(
+        self, name: str, *, width: int = 1280, dark: bool = False, script: bool = True, at: str = ""
+    ) -> Opened:
+        context = self._browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=script,
+        )
+        found = Opened(context.new_page())
+        found.page.on("console", lambda message: found.said.append(message.text))
+        found.page.on("pageerror", lambda error: found.said.append(str(error)))
+        found.page.on("dialog", lambda dialog: found.said.append(dialog.message))
+        found.page.on("request", lambda request: found.asked.append(request.url))
+        found.page.goto((self._pages / f"{name}.html").as_uri() + at)
+        return found
+
+
+@pytest.fixture
+def opened(browser: Browser, pages: Path) -> Iterator[_Open]:
+    """Open reports by name."""
+    yield _Open(browser, pages)
+    for context in browser.contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("small", 390), ("hostile", 390), ("hostile", 1280), ("many", 1280)]
+)
+def test_a_page_asks_for_nothing_complains_of_nothing_and_never_scrolls_sideways(
+    opened: _Open, name: str, width: int
+) -> None:
+    found = opened(name, width=width, dark=width == 390)
+    page = found.page
+    page.evaluate("document.querySelectorAll('details').forEach(row => row.open = true)")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE, width) == []
+    assert found.said == []
+    assert [url for url in found.asked if not url.startswith("data:")] == [page.url]
+    assert page.evaluate("window.pwned") is None
+
+
+def test_hostile_texts_are_shown_as_text(opened: _Open) -> None:
+    page = opened("hostile").page
+    shown = page.evaluate("document.body.textContent")
+    for text in HOSTILE:
+        assert visible(text) in shown, text
+    counts = page.evaluate(
+        "Object.fromEntries(['script', 'style', 'iframe', 'form', 'base', 'textarea', 'title']"
+        ".map(tag => [tag, document.querySelectorAll(tag).length]))"
+    )
+    assert counts == {
+        **dict.fromkeys(("iframe", "form", "base", "textarea"), 0),
+        **dict.fromkeys(("script", "style", "title"), 1),
+    }
+    links = page.evaluate("[...document.links].map(a => a.protocol)")
+    assert set(links) == {"file:"}
+
+
+def test_without_scripts_everything_is_there(opened: _Open) -> None:
+    page = opened("small", script=False).page
+    for part in PARTS:
+        assert page.locator(f"#{part} h2").is_visible()
+    assert page.locator("#changes .controls").is_hidden()
+    row = page.locator("#candidates .row").nth(1)
+    row.locator("summary").click()
+    assert row.locator("ins").first.is_visible()
+    answer = page.locator("#transcripts .row").first
+    answer.locator("summary").first.click()
+    assert answer.get_by_text("answer 3.1").is_visible()
+
+
+def test_a_link_to_a_candidate_opens_its_row_without_scripts_too(opened: _Open) -> None:
+    page = opened("many", script=False, at="#c30").page
+    assert page.locator("#c30").is_visible()
+    assert page.locator("#c31").is_hidden()
+    page.locator("#frontier a", has_text="#40").click()
+    assert page.locator("#c40").is_visible()
+
+
+def test_candidates_can_be_filtered_ordered_and_jumped_to(opened: _Open) -> None:
+    found = opened("many")
+    page = found.page
+    controls = page.locator("#changes .controls")
+    controls.get_by_label("Filter").fill("#7")
+    rows = page.locator("#candidates .row")
+    numbers = [number for number in range(90) if f"{number}".startswith("7")]
+    assert rows.filter(visible=True).count() == len(numbers)
+    assert controls.get_by_role("status").inner_text() == f"{len(numbers)} of 90"
+    controls.get_by_label("Filter").fill("")
+    controls.get_by_label("Order").select_option("mean")
+    first = page.locator("#candidates .list").first.locator(".row").first
+    assert first.get_attribute("data-mean") == "0.625"
+    controls.get_by_label("Jump to").fill("3")
+    controls.get_by_label("Jump to").press("Enter")
+    assert page.locator("#c3").is_visible()
+    controls.get_by_label("Jump to").fill("500")
+    controls.get_by_label("Jump to").press("Enter")
+    assert controls.get_by_role("status").inner_text() == "no line for #500"
+    assert found.said == []
+
+
+def test_a_page_can_be_walked_with_the_keyboard_and_printed(opened: _Open) -> None:
+    page = opened("small").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    head = page.locator("#frontier th button", has_text="Mean")
+    head.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#frontier th[aria-sort=descending]").count() == 1
+    row = page.locator("#candidates .row summary").first
+    row.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#c0").is_visible()
+    assert page.evaluate(NAMELESS) == []
+    levels = page.evaluate(
+        "[...document.querySelectorAll('h1,h2,h3,h4,h5')].map(one => Number(one.tagName[1]))"
+    )
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 2 for earlier, later in pairwise(levels))
+
+    page.emulate_media(media="print")
+    assert page.locator(".contents").is_hidden()
+    assert page.locator("#changes .controls").is_hidden()
+    assert page.locator("#held-out h2").is_visible()

@@ -1,0 +1,74 @@
+"""The reference in ``docs/reference`` is what the code says of itself today."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import promptgraft
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MODULES = ("promptgraft.evals.metrics", "promptgraft.project", "promptgraft.runs")
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", FOLDER.parent / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(generator: ModuleType) -> dict[str, str]:
+    made: dict[str, str] = generator.pages()
+    return made
+
+
+def test_the_reference_is_current(generator: ModuleType, pages: dict[str, str]) -> None:
+    stale = generator.stale(FOLDER, pages)
+    assert stale == [], "run `python docs/generate.py`"
+
+
+def test_every_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
+    named = set(re.findall(r"^\| \[`(\w+)`\]", pages["README.md"], re.MULTILINE))
+    wanted = {name for name in promptgraft.__all__ if name != "__version__"}
+    for module in MODULES:
+        wanted |= set(importlib.import_module(module).__all__)
+    assert wanted - named == set()
+
+
+def test_every_command_is_in_the_reference(generator: ModuleType, pages: dict[str, str]) -> None:
+    assert {"init", "demo", "optimize"} <= set(generator.commands())
+    for words, command in generator.commands().items():
+        assert f"## `promptgraft {words}`\n" in pages["cli.md"]
+        for param in command.params:
+            if param.opts[0].startswith("--"):
+                assert param.opts[0] in pages["cli.md"].split(f"## `promptgraft {words}`")[1]
+
+
+def test_the_index_leads_to_headings_that_are_there(
+    generator: ModuleType, pages: dict[str, str]
+) -> None:
+    links = re.findall(r"\]\(([\w-]+\.md)#([\w-]+)\)", pages["README.md"])
+    assert len(links) > 100
+    for file, anchor in links:
+        headings = re.findall(r"^#+ (.*)$", pages[file], re.MULTILINE)
+        assert anchor in [generator._anchor(heading) for heading in headings], (file, anchor)
+
+
+def test_a_page_that_nobody_writes_any_more_is_not_current(
+    generator: ModuleType, pages: dict[str, str], tmp_path: Path
+) -> None:
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "old.md").write_text("# Old\n", "utf-8")
+    (tmp_path / "cli.md").write_text("# Changed\n", "utf-8")
+    assert generator.stale(tmp_path, pages) == ["cli.md", "old.md"]
