@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo test check format docs bench bench-search clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
@@ -29,6 +29,9 @@ docs: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/honesty.py
+
+bench-search: $(STAMP)
+	$(BIN)/python benchmarks/search_bench.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "promptgraft needs Python 3.11 or newer, found %d.%d; run: make PYTHON=python3.12 ..." % sys.version_info[:2])'

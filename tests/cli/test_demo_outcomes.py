@@ -82,7 +82,7 @@ def test_an_improved_prompt_is_reported_and_kept(
     assert lines[:2] == ["toy/words: improved", "GEPA on the embedded offline model, seed 3"]
     assert len(lines) <= 24
     for name, best, what in (
-        ("held out", scores["held-out best"], "6 tickets, never seen"),
+        ("held out", scores["held_out_best"], "6 tickets, never seen"),
         ("D_pareto", scores["best"], "6 tickets"),
     ):
         assert f"{name}      0.000  {best:.3f}  +{best:.3f}  {what}" in lines
@@ -108,7 +108,7 @@ def test_the_document_says_the_same(model: Model, console: Console, project: Pat
     assert document["improved"] is True
     assert document["seed"] == 3
     assert document["rollouts"]["used"] <= document["rollouts"]["budget"] == 60
-    assert document["scores"]["held_out"]["best"] == revision.provenance.scores["held-out best"]
+    assert document["scores"]["held_out"]["best"] == revision.provenance.scores["held_out_best"]
     assert document["stored"]["revision"]["id"] == revision.id
     contents = [part["content"] for part in document["winner"]]
     assert {tuple(content["path"]): content["body"] for content in contents} == {

@@ -138,11 +138,16 @@ def targets_of(
     """
     descriptor = prompt.prompt.descriptor
     if targets is None:
-        free = tuple(section.path for section in descriptor.sections if section.overridable)
+        # A heading without a text of its own only holds others.
+        free = tuple(
+            section.path
+            for section in descriptor.sections
+            if section.overridable and prompt.prompt.section_body(section.path).strip()
+        )
         if not free:
             raise around.refusal(
                 ("prompts", prompt.name),
-                "no section of it may be overridden; name what may change in `optimizer.targets`",
+                "no section of it has a text that may be overridden; name what may change in `optimizer.targets`",
             )
         return {"target_section_paths": free}
     found = known_targets(descriptor)

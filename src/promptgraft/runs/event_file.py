@@ -61,6 +61,8 @@ class EventFile:
             OSError: the system refuses.
         """
         write_all(self._descriptor, f"{encoded(line)}\n".encode("ascii"))
+        if line["event"] == "plan":
+            self._plan_there = line
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""

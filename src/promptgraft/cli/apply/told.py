@@ -71,8 +71,11 @@ def say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> ExitCode
         screen = Screen()
         screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
         if len(run.candidates) > 1:
+            last = len(run.candidates) - 1
             screen.line(
-                f"--candidate N applies one of its candidates 1 to {len(run.candidates) - 1}"
+                "--candidate 1 applies its one candidate"
+                if last == 1
+                else f"--candidate N applies one of its candidates 1 to {last}"
             )
     return ExitCode.NOT_IMPROVED
 

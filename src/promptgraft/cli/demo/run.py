@@ -217,8 +217,8 @@ def _provenance(result: GepaResult, seed: int, measured: HeldOut) -> Provenance:
     scores = {
         "baseline": result.baseline_pareto_mean,
         "best": result.best_pareto_mean,
-        "held-out baseline": measured.baseline,
-        "held-out best": measured.best,
+        "held_out_baseline": measured.baseline,
+        "held_out_best": measured.best,
     }
     return Provenance(
         run_id=result.run_id,

@@ -58,9 +58,9 @@ class _Taken:
 def apply_command(
     folder: str, *, project: str | None, store: str | None, as_json: bool
 ) -> ExitCode:
-    """Take the files in DIR into the store: every edited section, and no other.
+    """Take what was edited in DIR into the store.
 
-    Nothing is written unless every file is right: each placeholder kept, and no edit of a
+    That is every edited section, and no other. Nothing is written unless every file is right: each placeholder kept, and no edit of a
     shipped text that has changed since.
     """
     opened = chosen_store(store, project)

@@ -66,9 +66,9 @@ def _state(meta: StoredMeta) -> str:
 def diff_command(
     folder: str | None, *, project: str | None, store: str | None, as_json: bool
 ) -> ExitCode:
-    """Compare the shipped meta-prompts with the files in DIR, or with the store.
+    """Compare the shipped ones with files or the store.
 
-    Sections whose shipped text has changed since the files were written are named.
+    With DIR its files are compared, else what the store holds. Sections whose shipped text has changed since the files were written are named.
     """
     if folder is not None:
         return _diff_copies(folder, copies_in(folder), as_json=as_json)

@@ -1,0 +1,105 @@
+"""``events.jsonl`` after a replay says what the replay said, and keeps the times it had."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.clock import FakeClock
+from promptgraft.runs import list_runs, read_run
+from promptgraft.runs.event_file import EventFile
+from promptgraft.runs.folder import make_run
+from promptgraft.runs.recorder import Recorder
+from runs.toy_runs import make_job, new_folder
+
+TEXTS = st.text(max_size=8)
+NUMBERED = st.builds(lambda text: {"event": "told", "text": text}, TEXTS)
+TRANSIENT = st.builds(lambda text: {"event": "waiting", "reason": text}, TEXTS)
+PLANS = st.builds(lambda budget: {"event": "plan", "budget": budget}, st.integers(1, 3))
+RUNS = st.lists(st.one_of(NUMBERED, NUMBERED, TRANSIENT, PLANS), max_size=8)
+
+
+def tell(path: Path, events: list[dict[str, Any]], time: str) -> None:
+    """Tell events as a run does, numbered where they are to be."""
+    file, number = EventFile(path), 0
+    for event in events:
+        line = {"time": time, **event}
+        if event["event"] == "told":
+            number += 1
+            line = {"n": number, **line}
+        if not file.holds(line):
+            file.append(line)
+    file.close()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines; one without its end is not there for readers."""
+    return [
+        json.loads(line)
+        for line in path.read_bytes().splitlines(keepends=True)
+        if line.endswith(b"\n")
+    ]
+
+
+@settings(max_examples=80)
+@given(RUNS, RUNS, st.integers(0, 40))
+def test_a_file_says_what_was_told_last_however_much_of_it_was_there(
+    tmp_path_factory: Any, before: list[dict[str, Any]], after: list[dict[str, Any]], torn: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "events.jsonl"
+    path.unlink(missing_ok=True)
+    tell(path, before, "first")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: max(0, len(whole) - torn)])
+    there = [line for line in lines(path) if "n" in line]
+
+    tell(path, after, "second")
+
+    told = [event["text"] for event in after if event["event"] == "told"]
+    found = [line for line in lines(path) if "n" in line]
+    kept = [line["text"] for line in found]
+    # What a replay has not reached yet stays.
+    assert kept[: len(told)] == told
+    assert kept[len(told) :] == [line["text"] for line in there][len(told) :] or kept == told
+    assert [line["n"] for line in found] == list(range(1, len(found) + 1))
+    for line, old in zip(found, there, strict=False):
+        if line["text"] != old["text"]:
+            break
+        assert line["time"] == "first"
+    plans = [line["budget"] for line in lines(path) if line["event"] == "plan"]
+    asked = [event["budget"] for event in after if event["event"] == "plan"]
+    if asked and len(told) >= len(there):
+        assert plans[-1] == asked[-1]
+
+
+def test_many_runs_that_begin_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    now = FakeClock().now()
+    with ThreadPoolExecutor(8) as pool:
+        made = list(
+            pool.map(lambda _: make_run(tmp_path, "x", {"prompt": "a/x"}, now=now), range(24))
+        )
+    assert len({folder.id for folder in made}) == 24
+    assert {run.id for run in list_runs(tmp_path)} == {folder.id for folder in made}
+
+
+def test_waits_are_told_from_many_threads_line_by_line(tmp_path: Path) -> None:
+    job = make_job()
+    folder = new_folder(tmp_path, job)
+    notice = CallWaiting(model="slow", seconds=3.0, reason="rate limited")
+    with (
+        Recorder(folder, job.prompt, clock=FakeClock()) as recorder,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        notices = [attrs.evolve(notice, seconds=float(number)) for number in range(200)]
+        list(pool.map(recorder.on_event, notices))
+
+    waits = read_run(folder).waits
+    assert sorted(wait.seconds or 0.0 for wait in waits) == [float(n) for n in range(200)]
+    assert {(wait.model, wait.reason) for wait in waits} == {("slow", "rate limited")}
