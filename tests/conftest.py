@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import ipaddress
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # Where PYTHONDONTWRITEBYTECODE is set, hundreds of children would compile it again.
     compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, and never look through what was collected.
+
+    Modules with rewritten assertions are kept for the next run, whatever children may do.
+    """
+    gc.disable()
+    given, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = given
+        gc.freeze()
+        gc.enable()
 
 
 def _is_roomy(folder: Path) -> bool:

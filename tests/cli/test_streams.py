@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,41 @@ NAME = "support/triage"
 COMMANDS = tuple(app.list_commands(Context(app)))
 HOSTILE = "[red]$subject[/red]\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil \u2192 \u00e9\u2026"
 CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+IN_TURN = """
+import sys
+from promptgraft.cli.main import main
+for line in sys.argv[1:]:
+    sys.argv[1:] = line.split()
+    try:
+        main()
+    except SystemExit as ended:
+        sys.stdout.buffer.write(b"\\0%d\\0" % ended.code)
+        sys.stdout.flush()
+"""
+"""Carries out several command lines in one process: starting one takes longer than a command."""
+
+
+def in_turn(
+    *lines: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, bytes]:
+    """Run command lines in one process, in which all must be well; return what each printed."""
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_TURN, *lines],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return printed_by(ended.stdout, lines)
+
+
+def printed_by(output: bytes, lines: Sequence[str]) -> dict[str, bytes]:
+    *parts, rest = output.split(b"\0")
+    assert (parts[1::2], rest) == ([b"0"] * len(lines), b"")
+    return dict(zip(lines, parts[::2], strict=True))
 
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
@@ -33,12 +69,15 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def on_terminal(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = ("-m", "promptgraft"),
 ) -> tuple[int, bytes]:
     """Run a command whose standard output is a terminal; return exit code and what it got."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "promptgraft", *arguments],
+        [sys.executable, *program, *arguments],
         cwd=folder,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "60", **(environment or {})},
         stdin=subprocess.DEVNULL,
@@ -117,9 +156,13 @@ def test_help_loads_nothing_that_it_does_not_need(arguments: list[str], project:
 
 
 def test_standard_input_is_never_read(hostile: Path) -> None:
-    for command in (f"show {NAME}", f"diff {NAME}", f"history {NAME}", f"rollback {NAME}"):
-        ended = shell(f"{{ promptgraft {command} >&2; cat; }} <<< untouched", hostile)
-        assert (ended.returncode, ended.stdout) == (0, b"untouched\n")
+    lines = [f"{command} {NAME}" for command in ("show", "diff", "history", "rollback")]
+    program = shlex.join([sys.executable, "-c", IN_TURN, *lines])
+
+    ended = shell(f"{{ {program} >&2; cat; }} <<< untouched", hostile)
+
+    assert (ended.returncode, ended.stdout) == (0, b"untouched\n")
+    assert all(printed_by(ended.stderr, lines).values())
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -145,21 +188,19 @@ def test_a_full_disk_is_one_line(hostile: Path) -> None:
     assert ended.stderr == b"promptgraft: the output: No space left on device\n"
 
 
-@pytest.mark.parametrize("command", ["show", "diff", "history", "rollback"])
-def test_text_in_a_pipe_has_no_control_characters(command: str, hostile: Path) -> None:
-    arguments = [command, NAME]
+def test_text_in_a_pipe_has_no_control_characters(hostile: Path) -> None:
+    lines = [f"{command} {NAME}" for command in ("show", "diff", "history", "rollback")]
 
-    ended = process(*arguments, folder=hostile, environment={"FORCE_COLOR": "1"})
+    printed = in_turn(*lines, folder=hostile, environment={"FORCE_COLOR": "1"})
 
-    assert ended.returncode == 0
-    assert not CONTROLS.search(ended.stdout)
-    assert "\u202e" not in ended.stdout.decode()
-    if command in {"show", "diff"}:
+    for line, text in printed.items():
+        assert not CONTROLS.search(text), line
+        assert "\u202e" not in text.decode(), line
+    for line in lines[:2]:
         assert (
             "[red]$subject[/red]\\x1b[31m\\x1b]0;title\\x07\\rover\\x9b2J\\u202eevil → é…"
-        ) in ended.stdout.decode()
-    if command == "history":
-        assert "a \\x1b[31mnote\\n→ of two lines\n" in ended.stdout.decode()
+        ) in printed[line].decode()
+    assert "a \\x1b[31mnote\\n→ of two lines\n" in printed[f"history {NAME}"].decode()
 
 
 @pytest.mark.parametrize(
@@ -170,23 +211,25 @@ def test_text_in_a_pipe_has_no_control_characters(command: str, hostile: Path) -
         {"PYTHONIOENCODING": "latin-1:strict"},
     ],
 )
-@pytest.mark.parametrize("command", ["show", "diff", "history", "rollback"])
-def test_no_locale_is_too_small(command: str, environment: dict[str, str], hostile: Path) -> None:
-    ended = process(command, NAME, folder=hostile, environment=environment)
+def test_no_locale_is_too_small(environment: dict[str, str], hostile: Path) -> None:
+    lines = [f"{command} {NAME}" for command in ("show", "diff", "history", "show --json")]
+    lines += [f"rollback {NAME}", f"show {NAME} --json"]
 
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    if command == "show" and "latin-1:strict" not in environment.values():
-        assert b"\\u202eevil -> \\xe9..." in ended.stdout
-    as_json = process("show", NAME, "--json", folder=hostile, environment=environment)
-    assert json.loads(as_json.stdout)["tag"] == "canary"
-    assert as_json.stdout.isascii()
+    printed = in_turn(*lines, folder=hostile, environment=environment)
+
+    assert all(printed.values())
+    if "latin-1:strict" not in environment.values():
+        assert b"\\u202eevil -> \\xe9..." in printed[f"show {NAME}"]
+    for line in (f"show --json {NAME}", f"show {NAME} --json"):
+        assert json.loads(printed[line])["tag"] == "canary"
+        assert printed[line].isascii()
 
 
-def test_json_gives_hostile_texts_back_unchanged(hostile: Path) -> None:
-    ended = process("show", NAME, "--json", folder=hostile)
+def test_json_gives_hostile_texts_back_unchanged(hostile: Path, console: Console) -> None:
+    ended = console("show", NAME, "--json")
 
-    assert json.loads(ended.stdout)["parts"][0]["content"]["body"] == HOSTILE
-    assert not CONTROLS.search(ended.stdout)
+    assert json.loads(ended.out)["parts"][0]["content"]["body"] == HOSTILE
+    assert not CONTROLS.search(ended.out.encode())
 
 
 def test_what_a_template_prints_does_not_mix_with_the_document(
@@ -212,12 +255,16 @@ def test_colours_only_on_a_terminal_that_wants_them(hostile: Path) -> None:
 
 
 def test_hostile_texts_do_not_reach_a_terminal(hostile: Path) -> None:
-    for command in ("show", "diff", "history"):
-        _, got = on_terminal([command, NAME], hostile)
-        ours = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", got)
-        assert not CONTROLS.search(ours)
-        assert b"\x1b[31mover" not in got
-        assert "\u202e" not in got.decode()
+    lines = [f"{command} {NAME}" for command in ("show", "diff", "history")]
+
+    code, got = on_terminal(lines, hostile, program=("-c", IN_TURN))
+
+    assert code == 0
+    for line, text in printed_by(got, lines).items():
+        ours = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", text)
+        assert not CONTROLS.search(ours), line
+        assert b"\x1b[31mover" not in text
+        assert "\u202e" not in text.decode()
 
 
 def test_long_values_are_wrapped_on_a_terminal_and_paths_stay_whole(hostile: Path) -> None:

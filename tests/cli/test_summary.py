@@ -65,7 +65,10 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_d_pareto(
         "changed    section rules, section notes",
         "used       54 of 60 rollouts, 3 reflections",
         "spent      $0.00 in 1 min 23 s",
-        "stopped    budget: 18 of 60 rollouts are left; one more step may take 12",
+        (
+            "stopped    budget: 18 of 60 rollouts are left, 12 of them kept for what follows the "
+            "search; one more step may take 12"
+        ),
         "accepted   3 mutations",
     ]
     assert lines[-4:] == [

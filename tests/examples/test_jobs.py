@@ -44,7 +44,7 @@ def test_a_dry_run_of_triage_improves_and_stores_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["optimize", job_of("triage"), "--dry-run", "--json", "--quiet"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (document["dry_run"], document["improved"]) == (True, True)
     assert list(tmp_path.iterdir()) == []
 

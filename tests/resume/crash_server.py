@@ -1,7 +1,7 @@
 """Runs, kills and resumes runs in forked processes; prints one JSON line for each trial.
 
-Usage: ``python crash_server.py FOLDER BUDGET WORKERS``; standard input holds the trials as JSON: a
-list of trials, each a list with the number of the tick at which each process is killed.
+Usage: ``python crash_server.py FOLDER BUDGET SEED``; each line of standard input is a trial as
+JSON: ``kills``, the number of the tick at which each process is killed, and ``workers``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -26,6 +27,15 @@ from promptgraft.journal import FileJournal
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Files = frozenset[tuple[str, int, int]]
+"""Each file with its inode and its size: what a run leaves differs only where one of them does."""
+
+
+def files_in(folder: Path) -> Files:
+    """Return the files in ``folder`` and below."""
+    found = ((path, path.lstat()) for path in folder.rglob("*"))
+    return frozenset((str(path), status.st_ino, status.st_size) for path, status in found)
+
 
 class Bomb:
     """Kills the process at one of its ticks, and counts them.
@@ -34,10 +44,12 @@ class Bomb:
     name of its own.
     """
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, watched: Path | None = None) -> None:
         self._at = at
         self._done = "start"
+        self._watched = watched
         self.names: list[str] = []
+        self.states: list[Files] = []
 
     def tick(self, name: str) -> None:
         self._done = name
@@ -45,6 +57,8 @@ class Bomb:
 
     def _count(self, name: str) -> None:
         self.names.append(name)
+        if self._watched is not None:
+            self.states.append(files_in(self._watched))
         if len(self.names) == self._at:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -63,22 +77,30 @@ class Bomb:
             setattr(os, name, self.around(name, getattr(os, name)))
 
 
-def in_child(folder: Path, budget: int, at: int, workers: int) -> dict[str, object]:
-    """Run in a forked process; return its ticks and result, or that it was killed."""
+def moments(bomb: Bomb) -> list[list[str]]:
+    """Return the names of the ticks, together where a kill leaves the same files."""
+    ticks = zip(bomb.names, bomb.states, strict=False)  # no states where nobody asks for them
+    groups = itertools.groupby(ticks, key=lambda tick: tick[1])
+    return [[name for name, _ in group] for _, group in groups]
+
+
+def in_child(
+    folder: Path, budget: int, seed: int, *, bomb: Bomb, workers: int
+) -> dict[str, object]:
+    """Run in a forked process; return its moments and result, or that it was killed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        bomb = Bomb(at)
         os_write = os.write
         bomb.arm()
         if workers:
             with ThreadPoolExecutor(workers) as executor:
-                result = run(folder, budget=budget, tick=bomb.tick, executor=executor)
+                result = run(folder, budget=budget, seed=seed, tick=bomb.tick, executor=executor)
         else:
-            result = run(folder, budget=budget, tick=bomb.tick)
+            result = run(folder, budget=budget, seed=seed, tick=bomb.tick)
         done = {
-            "names": [] if at else bomb.names,
+            "moments": moments(bomb),
             "result": repr(result),
             "rollouts": result.total_rollouts,
         }
@@ -104,7 +126,9 @@ def recorded(folder: Path) -> int:
     return max(0, path.read_bytes().count(b"\n") - 2) if path.exists() else 0
 
 
-def trial(folder: Path, budget: int, kills: list[int], workers: int) -> dict[str, object]:
+def trial(
+    folder: Path, budget: int, seed: int, *, kills: list[int], workers: int
+) -> dict[str, object]:
     """Run, be killed at each of ``kills`` in turn, then run to the end."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -113,7 +137,8 @@ def trial(folder: Path, budget: int, kills: list[int], workers: int) -> dict[str
     report: dict[str, object] = {}
     for at in [*kills, 0]:
         before_paid, before_recorded = paid(folder), recorded(folder)
-        report = in_child(folder, budget, at, workers)
+        bomb = Bomb(at, None if kills else folder)
+        report = in_child(folder, budget, seed, bomb=bomb, workers=workers)
         if report.get("killed") == signal.SIGKILL:
             killed += 1
         made, kept = paid(folder) - before_paid, recorded(folder) - before_recorded
@@ -137,19 +162,19 @@ def trial(folder: Path, budget: int, kills: list[int], workers: int) -> dict[str
     }
 
 
-def warm_up(folder: Path, budget: int) -> None:
+def warm_up(folder: Path, budget: int, seed: int) -> None:
     """Import and compute what every run needs once, so that no child pays for it again."""
     folder.mkdir(parents=True)
-    run(folder, budget=budget)
+    run(folder, budget=budget, seed=seed)
     shutil.rmtree(folder)
     gc.freeze()
 
 
 def main() -> None:
-    folder, budget, workers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    warm_up(folder, budget)
-    for kills in json.loads(sys.stdin.read()):
-        print(json.dumps(trial(folder, budget, kills, workers)), flush=True)
+    folder, budget, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    warm_up(folder, budget, seed)
+    for line in sys.stdin:
+        print(json.dumps(trial(folder, budget, seed, **json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import attrs
 import pytest
@@ -23,7 +25,8 @@ from promptgraft.optimizers.gepa.events import (
 HERE = Path(__file__).parent
 
 
-BUDGET = 130
+BUDGET, SEED = 100, 29
+"""A short run in which everything happens that a run does."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +35,7 @@ class Trial:
 
     result: str
     rollouts: int
-    names: list[str]
+    moments: list[list[str]]
     killed_times: int
     paid: int
     wasted: int
@@ -45,25 +48,54 @@ class Trial:
     stored: str
 
 
-def trials(folder: Path, kills: list[list[int]], *, workers: int = 0) -> list[Trial]:
-    """Make trials in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "crash_server.py"), str(folder), str(BUDGET), str(workers)],
-        input=json.dumps(kills),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [Trial(**json.loads(line)) for line in done.stdout.splitlines()]
+class CrashServer:
+    """Makes trials in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        program = [sys.executable, str(HERE / "crash_server.py"), str(folder / "run")]
+        self._errors = folder / "errors"
+        with self._errors.open("w") as errors:
+            self._running = subprocess.Popen(
+                [*program, str(BUDGET), str(SEED)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.communicate()
+
+    def trial(self, *kills: int, workers: int = 0) -> Trial:
+        """Run, be killed at each tick of ``kills`` in turn, then run to the end."""
+        assert self._running.stdin is not None
+        assert self._running.stdout is not None
+        self._running.stdin.write(json.dumps({"kills": kills, "workers": workers}) + "\n")
+        self._running.stdin.flush()
+        line = self._running.stdout.readline()
+        assert line, self._errors.read_text()
+        return Trial(**json.loads(line))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashServer]:
+    with CrashServer(tmp_path_factory.mktemp("crashes")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def whole(server: CrashServer) -> Trial:
     """The run that nobody interrupts."""
-    [trial] = trials(tmp_path_factory.mktemp("run") / "whole", [[]])
+    trial = server.trial()
     assert trial.answers > BUDGET
     return trial
+
+
+def ticks_of(whole: Trial) -> int:
+    return sum(map(len, whole.moments))
 
 
 def assert_equal_outcome(trial: Trial, whole: Trial) -> None:
@@ -86,7 +118,7 @@ def test_the_run_changes_every_kind_of_part_and_merges(tmp_path: Path) -> None:
     bus.subscribe(GepaMutationProposed, lambda event: modules.append(event.module))
     bus.subscribe(GepaMutationAccepted, lambda event: accepted.append(event.module))
     bus.subscribe(GepaMergeAttempted, attempted.append)
-    result = run(tmp_path, budget=BUDGET, bus=bus)
+    result = run(tmp_path, budget=BUDGET, seed=SEED, bus=bus)
     assert (
         set(modules)
         == set(accepted)
@@ -108,45 +140,47 @@ def test_the_run_changes_every_kind_of_part_and_merges(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", range(3))
 def test_a_run_killed_at_any_kind_of_moment_ends_the_same(
-    tmp_path: Path, whole: Trial, part: int
+    server: CrashServer, whole: Trial, part: int
 ) -> None:
     # One moment of each kind: before and after each system call, each call of a model and each
     # record, by what the run was doing.
-    moments: dict[str, list[int]] = {}
-    for number, name in enumerate(whole.names, 1):
-        moments.setdefault(name, []).append(number)
-    done = {name.partition(",")[0] for name in moments}
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    tick = 0
+    for names in whole.moments:
+        kinds.setdefault(tuple(names), []).extend(range(tick + 1, tick + len(names) + 1))
+        tick += len(names)
+    named = {name for kind in kinds for name in kind}
+    done = {name.partition(",")[0] for name in named}
     assert {"before write", "after fsync", "before replace", "call generate-task-example"} <= done
     assert {"acknowledged step/#/merge/#", "acknowledged step/#/merge/rest/#"} <= done
     chance = random.Random(part)
-    points = [[chance.choice(numbers)] for numbers in moments.values()][part::3]
-    found = trials(tmp_path / "killed", points)
-    assert len(found) == len(points)
-    for trial in found:
+    for ticks in list(kinds.values())[part::3]:
+        trial = server.trial(chance.choice(ticks))
         assert trial.killed_times == 1
         assert trial.wasted <= 1
         assert_equal_outcome(trial, whole)
 
 
 def test_a_run_killed_at_random_and_again_while_it_resumes_ends_the_same(
-    tmp_path: Path, whole: Trial
+    server: CrashServer, whole: Trial
 ) -> None:
     chance = random.Random(0)
-    ticks = len(whole.names)
-    points = [[chance.randint(1, ticks), chance.randint(1, ticks // 2)] for _ in range(12)]
-    found = trials(tmp_path / "killed", points)
-    assert sum(trial.killed_times for trial in found) > 12
-    for trial in found:
+    ticks = ticks_of(whole)
+    killed_times = 0
+    for _ in range(12):
+        trial = server.trial(chance.randint(1, ticks), chance.randint(1, ticks // 2))
         assert trial.wasted <= trial.killed_times
         assert_equal_outcome(trial, whole)
+        killed_times += trial.killed_times
+    assert killed_times > 12
 
 
 def test_a_run_with_four_workers_killed_at_random_ends_like_one_without_workers(
-    tmp_path: Path, whole: Trial
+    server: CrashServer, whole: Trial
 ) -> None:
     chance = random.Random(9)
-    points = [[chance.randint(1, len(whole.names))] for _ in range(8)]
-    for trial in trials(tmp_path / "killed", points, workers=4):
+    for _ in range(8):
+        trial = server.trial(chance.randint(1, ticks_of(whole)), workers=4)
         # What workers have answered is in flight until it is recorded: a batch at the most.
         assert trial.wasted <= 6
         assert_equal_outcome(trial, whole)

@@ -155,7 +155,8 @@ def test_an_events_file_that_is_cut_anywhere_is_read_up_to_its_last_whole_line(
     [
         (b"no json\n", ":3:1:1: Expecting value"),
         (b"[1]\n", ":3: expected an object with `event`"),
-        (b'{"event": "candidate", "step": 1}\n', ":3: rollouts: expected an integer, found noth"),
+        (b'{"event": "candidate", "step": 1}\n', ":3: candidate: expected an integer, found no"),
+        (b'{"event": "scored", "candidate": 9}\n', ":3: candidate: expected one that was told of"),
         (b'{"event": "rejected", "n": 2, "step": true}\n', ":3: step: expected an integer, found"),
         (b'{"event": "waiting", "time": "now"}\n', ":3: time: expected an ISO 8601 time, found"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from optimizers.worlds import answer, section
+from optimizers.worlds import answer, section, twins
 from promptgraft import ScriptedAdapter
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError
@@ -98,6 +98,28 @@ def test_a_page_of_a_candidate_says_what_it_says_changes_and_scores(whole: RunFo
     )
     assert re.search(r"### section notes\n\n```\nMore words: w\d\n```", page)
     assert len(re.findall(r"(?m)^\| e\d \|", page)) == 6
+
+
+def test_scores_that_come_later_are_in_the_record_and_on_the_page(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {
+        "training_examples": twins(20),
+        "pareto_set_size": 20,
+        "rollout_budget": 200,
+    }
+    job = make_job(preset="lean", **sizes)
+    folder = new_folder(tmp_path, job)
+    result = carry_out(folder, job)
+
+    record = read_run(folder)
+    assert tuple(one.scores for one in record.candidates) == result.scores_matrix
+    best = record.candidates[result.best_index]
+    assert best.mean == result.best_pareto_mean
+    assert "scored" in {event["event"] for event in events_of(folder)}
+    page = folder.candidate(result.best_index).read_text("utf-8")
+    assert len(re.findall(r"(?m)^\| e\d+ \|", page)) == 20
+    files = files_of(folder)
+    carry_out(folder, job)
+    assert files_of(folder) == files
 
 
 def test_a_text_with_fences_of_its_own_stays_inside_its_fence(tmp_path: Path) -> None:

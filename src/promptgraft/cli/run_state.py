@@ -98,6 +98,9 @@ class RunState:
                 self._progress(line)
             case "candidate":
                 self._candidate(line)
+            case "scored":
+                self._means[whole(line.get("candidate"))] = number(line.get("mean"))
+                self._lead(line)
             case "accepted":
                 self.accepted += 1
                 self.wait = None
@@ -168,10 +171,13 @@ class RunState:
 
     def _candidate(self, line: Mapping[str, Json]) -> None:
         self._means[whole(line.get("candidate"))] = number(line.get("mean"))
-        self.leader = whole(line.get("best"))
-        self.baseline, self.best = self._means.get(0), self._means.get(self.leader)
+        self._lead(line)
         self.rollouts = whole(line.get("rollouts"))
         self.cost, self.tokens = money(line.get("cost")), whole(line.get("tokens"))
+
+    def _lead(self, line: Mapping[str, Json]) -> None:
+        self.leader = whole(line.get("best"))
+        self.baseline, self.best = self._means.get(0), self._means.get(self.leader)
 
 
 def moment_of(line: Mapping[str, Json]) -> datetime:

@@ -58,8 +58,9 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if not record.candidates:
         screen.line("the baseline has not been evaluated yet")
         return
-    best = sorted(record.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
-    shown = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.n)
+    baseline, *others = record.candidates
+    best = sorted(others, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+    shown = [baseline, *sorted(best[:_MOST_CANDIDATES], key=lambda one: one.n)]
     screen.table(
         [
             ("candidate", "mean", "parents", "step", "changes"),
@@ -75,7 +76,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
             ),
         ]
     )
-    if (more := len(best) - len(shown)) > 0:
+    if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
 
 

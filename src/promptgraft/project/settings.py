@@ -147,7 +147,8 @@ def targets_of(
         if not free:
             raise around.refusal(
                 ("prompts", prompt.name),
-                "no section of it has a text that may be overridden; name what may change in `optimizer.targets`",
+                "no section of it has a text that may be overridden; name what may change in "
+                "`optimizer.targets`",
             )
         return {"target_section_paths": free}
     found = known_targets(descriptor)

@@ -12,6 +12,7 @@ from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import Clock
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
+    GepaCandidateScored,
     GepaExampleGenerated,
     GepaMergeAccepted,
     GepaMergeAttempted,
@@ -139,6 +140,9 @@ class Progress:
                 self.cost, self.tokens = event.cost, event.tokens
             case GepaCandidateAdded():
                 self._add(event)
+            case GepaCandidateScored():
+                self._means[event.candidate] = event.mean
+                self.best, self.best_mean = event.best, self._means[event.best]
             case GepaMutationAccepted() | GepaMergeAccepted():
                 self.accepted += 1
             case GepaMutationRejected() | GepaMergeRejected():
@@ -233,6 +237,18 @@ def _candidate(event: GepaCandidateAdded) -> Line:
         "cost": money(event.cost),
         "texts": dict(event.texts),
         "entries": {**plain_entries(value.override)},
+    }
+
+
+def _scored(event: GepaCandidateScored) -> Line:
+    return {
+        "event": "scored",
+        "step": event.step,
+        "candidate": event.candidate,
+        "mean": event.mean,
+        "best": event.best,
+        "scores": list(event.scores),
+        "objectives": dict(event.objectives),
     }
 
 
@@ -342,6 +358,8 @@ def _plain(event: object) -> Line | None:
     match event:
         case GepaCandidateAdded():
             return _candidate(event)
+        case GepaCandidateScored():
+            return _scored(event)
         case GepaMutationProposed():
             return _proposed(event)
         case GepaMutationAccepted():

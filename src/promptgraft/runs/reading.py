@@ -7,6 +7,7 @@ from datetime import datetime
 
 import attrs
 
+from promptgraft.errors import DataFormatError
 from promptgraft.runs.event_lines import Line
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.files import read_document
@@ -90,18 +91,16 @@ class _Gathered:
         fields = Fields(line, where)
         if "n" in line:
             self.ended = line["event"] == "ended"
-        if "step" in line:
-            self.steps = max(self.steps, fields.integer("step"))
+        self._count(line, fields)
         match line["event"]:
             case "started":
                 self._start(fields)
             case "plan":
                 self.budget = fields.integer("budget")
-            case "progress":
-                self.rollouts = fields.integer("rollouts")
             case "candidate":
-                self.rollouts = fields.integer("rollouts")
                 self.candidates.append(_candidate(fields))
+            case "scored":
+                self._score(fields, where)
             case "rejected":
                 self.rejections.append(_rejection(fields, self._attempt(fields.integer("step"))))
             case "merge_attempted":
@@ -110,11 +109,16 @@ class _Gathered:
                 self.merges.append(_merge(fields, self._ancestor, kept="candidate" in line))
             case "waiting":
                 self.waits.append(_wait(fields))
-            case "ended":
-                self.steps = fields.integer("steps")
-                self.rollouts = fields.integer("rollouts")
             case _:
                 pass
+
+    def _count(self, line: Line, fields: Fields) -> None:
+        if "step" in line:
+            self.steps = max(self.steps, fields.integer("step"))
+        if "steps" in line:
+            self.steps = fields.integer("steps")
+        if "rollouts" in line:
+            self.rollouts = fields.integer("rollouts")
 
     def _start(self, fields: Fields) -> None:
         self.started = fields.moment("time")
@@ -123,6 +127,19 @@ class _Gathered:
         self.modules = fields.names("modules")
         self.texts = fields.texts("texts")
         self.pareto_ids = fields.names("pareto_ids")
+
+    def _score(self, fields: Fields, where: str) -> None:
+        at = fields.integer("candidate")
+        if not 0 <= at < len(self.candidates):
+            raise DataFormatError(
+                f"{where}: candidate: expected one that was told of before, found {at}"
+            )
+        self.candidates[at] = attrs.evolve(
+            self.candidates[at],
+            scores=fields.scores("scores"),
+            objectives=fields.numbers("objectives"),
+            mean=fields.number("mean"),
+        )
 
     def _attempt(self, step: int) -> int:
         last = self.rejections[-1] if self.rejections else None

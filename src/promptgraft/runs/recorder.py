@@ -16,6 +16,7 @@ from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
+    GepaCandidateScored,
     GepaMutationRejected,
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
@@ -107,6 +108,8 @@ class Recorder:
     def _write(self, event: object, *, known: bool) -> None:
         if isinstance(event, GepaCandidateAdded) and self._started is not None:
             self._write_candidate(self._started, event, known=known)
+        elif isinstance(event, GepaCandidateScored) and self._started is not None:
+            self._write_scores(self._started, event, known=known)
         elif isinstance(event, GepaMutationRejected):
             step, attempt = self._attempt
             attempt = attempt + 1 if step == event.step else 1
@@ -125,6 +128,20 @@ class Recorder:
         # The baseline has a page already, without its scores.
         known = known and event.candidate > 0
         self._write_page(path, lambda: candidate_page(started, event, parents), known=known)
+
+    def _write_scores(
+        self, started: GepaOptimizationStarted, event: GepaCandidateScored, *, known: bool
+    ) -> None:
+        added = attrs.evolve(
+            self._pool[event.candidate],
+            scores=event.scores,
+            objectives=event.objectives,
+            mean=event.mean,
+        )
+        self._pool[event.candidate] = added
+        parents = tuple(self._pool[position] for position in added.value.parents)
+        path = self._folder.candidate(event.candidate)
+        self._write_page(path, lambda: candidate_page(started, added, parents), known=known)
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
         """Write a page; one that is there already is left when its event is ``known``."""

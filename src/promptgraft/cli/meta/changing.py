@@ -60,8 +60,8 @@ def apply_command(
 ) -> ExitCode:
     """Take what was edited in DIR into the store.
 
-    That is every edited section, and no other. Nothing is written unless every file is right: each placeholder kept, and no edit of a
-    shipped text that has changed since.
+    That is every edited section, and no other. Nothing is written unless every file is
+    right: each placeholder kept, and no edit of a shipped text that has changed since.
     """
     opened = chosen_store(store, project)
     copies = copies_in(folder)

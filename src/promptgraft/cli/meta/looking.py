@@ -68,7 +68,8 @@ def diff_command(
 ) -> ExitCode:
     """Compare the shipped ones with files or the store.
 
-    With DIR its files are compared, else what the store holds. Sections whose shipped text has changed since the files were written are named.
+    With DIR its files are compared, else what the store holds. Sections whose shipped text
+    has changed since the files were written are named.
     """
     if folder is not None:
         return _diff_copies(folder, copies_in(folder), as_json=as_json)
