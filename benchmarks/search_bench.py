@@ -37,8 +37,18 @@ EARLY = 800
 """Calls after which a search is looked at early."""
 
 
-def _ours(world: RuleWorld, reflector: Reflector, budget: int, seed: int, *, preset: str) -> Curve:
-    return ours.search(world, reflector, budget=budget, seed=seed, preset=preset)
+def _ours(
+    world: RuleWorld,
+    reflector: Reflector,
+    budget: int,
+    seed: int,
+    *,
+    preset: str,
+    minibatch_size: int,
+) -> Curve:
+    return ours.search(
+        world, reflector, budget=budget, seed=seed, preset=preset, minibatch_size=minibatch_size
+    )
 
 
 def _gepa(
@@ -54,8 +64,8 @@ def _gepa(
 
 
 METHODS: Mapping[str, Search] = {
-    "promptgraft lean": partial(_ours, preset="lean"),
-    "promptgraft paper": partial(_ours, preset="paper"),
+    "promptgraft lean": partial(_ours, preset="lean", minibatch_size=6),
+    "promptgraft paper": partial(_ours, preset="paper", minibatch_size=3),
     "gepa defaults": partial(_gepa, settings={}),
     "gepa best settings": partial(
         _gepa,

@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without looking for garbage, and never look through what was collected.
+    """Collect without looking for garbage; then look seldom, and never through what was collected.
 
     Modules with rewritten assertions are kept for the next run, whatever children may do.
     """
@@ -49,6 +49,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         sys.dont_write_bytecode = given
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 

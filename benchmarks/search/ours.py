@@ -89,7 +89,7 @@ def search(world: RuleWorld, reflector: Reflector, *, budget: int, **settings: A
         target_section_paths=[(name,) for name in world.first],
         feedback_fn=_feedback,
         max_copied_words=None,
-        **{"minibatch_size": 3, **settings},
+        **settings,
     )
     result = GepaOptimizer(context, config).optimize(Prompt(template))
     recorder.note(pool[result.best_index])

@@ -15,12 +15,14 @@ A run leaves:
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import resource
 import signal
 import stat
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -166,8 +168,18 @@ def outcome(scenario: Callable[[Run], None], run: Run) -> int:
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
+def warm_up() -> None:
+    """Import what a journal needs when it is used, so that no child has to."""
+    with tempfile.TemporaryDirectory() as name:
+        for _ in range(2):
+            with FileJournal(Path(name) / "journal.jsonl") as journal:
+                journal.begin(RUN)
+    gc.freeze()
+
+
 def main() -> None:
     """Say ``FOLDER SIGNAL`` for each run."""
+    warm_up()
     scenario = {"fresh": fresh, "torn": torn, "full": full}[sys.argv[1]]
     for when in ("before", "after", "inside"):
         for fatal in itertools.count(1):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,12 @@ def crash(scenario: str, folder: Path) -> dict[Path, int]:
     return {Path(name): int(killed_by) for name, killed_by in runs}
 
 
+@pytest.fixture(scope="module")
+def runs_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[Path, int]]:
+    """Returns what :func:`crash` does of a scenario, which is run once; tests only read there."""
+    return functools.cache(lambda scenario: crash(scenario, tmp_path_factory.mktemp(scenario)))
+
+
 def promises(run: Path, kind: str) -> list[str]:
     lines = (run / "acknowledged").read_text().splitlines()
     return [rest for line in lines for word, _, rest in [line.partition(" ")] if word == kind]
@@ -51,9 +59,13 @@ def recovered(path: Path) -> list[str]:
     ("scenario", "effects", "writes"), [("fresh", 9, 5), ("torn", 6, 1), ("full", 9, 5)]
 )
 def test_a_process_killed_at_any_step_has_lost_nothing_that_it_acknowledged(
-    scenario: str, effects: int, writes: int, tmp_path: Path
+    scenario: str,
+    effects: int,
+    writes: int,
+    runs_of: Callable[[str], dict[Path, int]],
+    tmp_path: Path,
 ) -> None:
-    runs = crash(scenario, tmp_path)
+    runs = runs_of(scenario)
 
     killed = [run for run, killed_by in runs.items() if killed_by == signal.SIGKILL]
     assert [run.name for run in runs if run not in killed] == [
@@ -63,19 +75,23 @@ def test_a_process_killed_at_any_step_has_lost_nothing_that_it_acknowledged(
     ]
     for run in runs:
         acknowledged = promises(run, "recorded")
-        found = recovered(run / "journal.jsonl")
+        again = tmp_path / run.name
+        again.write_bytes((run / "journal.jsonl").read_bytes())
+        found = recovered(again)
         assert found[: len(acknowledged)] == acknowledged, run
         assert len(found) <= len(acknowledged) + 1, run
-        with FileJournal(run / "journal.jsonl") as journal:
+        with FileJournal(again) as journal:
             journal.begin(RUN)
             journal.append("after", ASKED, "rollout", {"key": "after", "text": "x" * 100})
-        assert recovered(run / "journal.jsonl") == [*found, "after"], run
+        assert recovered(again) == [*found, "after"], run
 
 
 @pytest.mark.parametrize("scenario", ["fresh", "torn", "full"])
-def test_a_power_loss_takes_nothing_that_was_synced(scenario: str, tmp_path: Path) -> None:
+def test_a_power_loss_takes_nothing_that_was_synced(
+    scenario: str, runs_of: Callable[[str], dict[Path, int]]
+) -> None:
     checked = 0
-    for run in crash(scenario, tmp_path):
+    for run in runs_of(scenario):
         if "begun" in (run / "acknowledged").read_text().splitlines():
             assert (run / "durable").read_bytes().startswith(HEADER_START), run
             assert (run / "named").exists(), run
@@ -86,8 +102,10 @@ def test_a_power_loss_takes_nothing_that_was_synced(scenario: str, tmp_path: Pat
     assert checked >= 3
 
 
-def test_a_full_disk_is_a_clear_error_and_the_line_is_taken_back(tmp_path: Path) -> None:
-    runs = crash("full", tmp_path)
+def test_a_full_disk_is_a_clear_error_and_the_line_is_taken_back(
+    runs_of: Callable[[str], dict[Path, int]],
+) -> None:
+    runs = runs_of("full")
     unharmed = [run for run, killed_by in runs.items() if killed_by == 0]
 
     assert len(unharmed) == 3

@@ -787,7 +787,7 @@ PIECES = (
 # Hypothesis chooses the seed of a batch; drawing each text by itself would cost ten times as much.
 SEEDS = st.integers(0, 2**64)
 BATCH = 50
-DAMAGED, GARBAGE, TYPED = 8_000, 10_000, 2_000
+DAMAGED, GARBAGE, TYPED = 7_000, 11_500, 1_500
 assert DAMAGED + GARBAGE + TYPED >= 20_000
 
 
@@ -1127,7 +1127,7 @@ def test_damaged_replies_are_read_or_refused() -> None:
         nonlocal tried
         rng = random.Random(seed)
         for index in range(BATCH):
-            if index % 10 == 0:
+            if index % 25 == 0:
                 replies = intact_replies(rng)
             reader, reply = rng.choice(replies)
             text = damaged(reply, rng)
@@ -1358,14 +1358,14 @@ def test_a_long_reply_is_read_or_refused(
     read: Callable[[str], object], form: str, piece: str
 ) -> None:
     """Anything worse than linear time would take minutes."""
-    check_read(read, form.format(piece * (100_000 // len(piece))))
+    check_read(read, form.format(piece * (40_000 // len(piece))))
 
 
 def test_a_long_reply_of_steps_and_values_is_read() -> None:
-    values = {"a": ["“", "b: c", None] * 4_000}
+    values = {"a": ["“", "b: c", None] * 2_000}
     steps = tuple(
         ToolCall(tool_name="a", description="b\nc", input_json='{"a": 1}', output_json="[]")
-        for _ in range(500)
+        for _ in range(250)
     )
     example = WorkedExample(objective="do it", steps=steps, outcome_json=one_line(values))
     text = write_task_example(example)

@@ -89,7 +89,7 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
     minibatch = draw(st.integers(1, 8))
     least = 2 * pareto + 2 * min(minibatch, learning)
     return {
-        "rollout_budget": least + draw(st.integers(0, 120)),
+        "rollout_budget": least + draw(st.integers(0, 80)),
         "minibatch_size": minibatch,
         "pareto_set_size": pareto,
         "training_examples": twins(6)[: pareto + learning],
@@ -113,7 +113,7 @@ policies = st.sampled_from([Strict(), MinGain(0.01)]) | st.builds(
 
 
 @given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
     chosen: dict[str, Any], salt: int, merges: int, policy: AcceptancePolicy
 ) -> None:

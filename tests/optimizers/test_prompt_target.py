@@ -264,15 +264,15 @@ def test_a_text_that_cannot_be_used_is_refused_with_what_to_mend(case: str) -> N
 
 
 LONG = {
-    "dollars": (DOLLAR, "$" * 900_000 + "word $tone"),
-    "escaped dollars": (DOLLAR, "$word $tone " + "$$word" * 60_000),
-    "open braces": (DOLLAR, "$word $tone " + "${" * 450_000),
-    "long names": (DOLLAR, "$word $tone $$" + "a" * 900_000),
-    "Jinja braces": (JINJA, "{{ word }} {{ if_1 }} " + "{{" * 450_000),
-    "Jinja spaces": (JINJA, "{{ word }} {{ if_1 }} {{" + " " * 900_000),
-    "Jinja spaces and braces": (JINJA, "{{ word }} {{ if_1 }} " + "{{ " * 300_000),
-    "backslashes": (JINJA, "\\" * 900_000 + "{{ word }} {{ if_1 }}"),
-    "markers": (JINJA, "{{ word }}" * 40_000 + "{{ if_1 }}"),
+    "dollars": (DOLLAR, "$" * 180_000 + "word $tone"),
+    "escaped dollars": (DOLLAR, "$word $tone " + "$$word" * 15_000),
+    "open braces": (DOLLAR, "$word $tone " + "${" * 90_000),
+    "long names": (DOLLAR, "$word $tone $$" + "a" * 180_000),
+    "Jinja braces": (JINJA, "{{ word }} {{ if_1 }} " + "{{" * 90_000),
+    "Jinja spaces": (JINJA, "{{ word }} {{ if_1 }} {{" + " " * 180_000),
+    "Jinja spaces and braces": (JINJA, "{{ word }} {{ if_1 }} " + "{{ " * 60_000),
+    "backslashes": (JINJA, "\\" * 180_000 + "{{ word }} {{ if_1 }}"),
+    "markers": (JINJA, "{{ word }}" * 10_000 + "{{ if_1 }}"),
 }
 
 

@@ -9,11 +9,13 @@ killed any more. A line ``RUN SIGNAL`` is printed for each.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -140,11 +142,21 @@ def outcome(step: Step, root: Path, effects: Effects) -> int:
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
+def warm_up() -> None:
+    """Import what a store needs when it is used, so that no child has to."""
+    with tempfile.TemporaryDirectory() as name:
+        store = LocalPromptOverridesStore(name, clock=FakeClock())
+        rolled_back(store)
+        do_forward(store)
+    gc.freeze()
+
+
 def main() -> None:
     """Leave the state before in ``FOLDER/before`` and one folder for each run."""
     prepare, step = SCENARIOS[sys.argv[1]]
     before = Path(sys.argv[2]) / "before"
     before.mkdir()
+    warm_up()
     prepare(LocalPromptOverridesStore(before, clock=FakeClock()))
     for when in ("before", "after", "inside"):
         for fatal in itertools.count(1):

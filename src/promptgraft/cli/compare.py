@@ -9,10 +9,10 @@ from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs
-from promptgraft.cli.text import difference, score
 from promptgraft.runs import read_run
 from promptgraft.runs.comparing import RunFigures, figures_of
 from promptgraft.serde import unstructure
+from promptgraft.text import difference, score
 
 
 @click.command(
@@ -67,7 +67,7 @@ def _rows(first: RunFigures, second: RunFigures) -> list[tuple[str, ...]]:
         rows.append(_scores("held out, baseline", one[0], other[0]))
         rows.append(_scores("held out, winner", one[1], other[1]))
     rows.append(("improved", _yes(first.improved), _yes(second.improved), ""))
-    for name in ("rollouts", "steps", "candidates", "refused"):
+    for name in ("rollouts", "steps", "candidates", "rejected"):
         before, after = getattr(first, name), getattr(second, name)
         rows.append((name, str(before), str(after), f"{after - before:+d}"))
     rows.append(("dollars", first.cost or "unknown", second.cost or "unknown", ""))

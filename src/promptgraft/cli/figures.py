@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from promptgraft.cli.output import Screen
 from promptgraft.cli.running import went_to_its_end
-from promptgraft.cli.text import counted, difference, dollars, duration, score
 from promptgraft.optimizers.gepa import GepaResult
 from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.overrides import PartDiff
-from promptgraft.serde import Json
+from promptgraft.text import counted, difference, dollars, duration, score
 
 FIELD = 9
 """Columns that the names of fields take in summaries."""
@@ -69,7 +67,7 @@ def print_figures(
         budget: rollouts that it might have used.
         seconds: wall time; None leaves it out.
     """
-    refused = ", ".join(f"{number} {reason}" for reason, number in _rejected(result).items())
+    rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
     used = f"{result.total_rollouts:,} of {budget:,} rollouts"
     time = "" if seconds is None else f" in {duration(seconds)}"
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
@@ -79,7 +77,7 @@ def print_figures(
             ("spent", f"{dollars(result.total_cost)}{time}"),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
             ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
-            ("rejected", refused or "none"),
+            ("rejected", rejected or "none"),
         ],
         width=FIELD,
     )
@@ -110,51 +108,3 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
         f"{entry.seconds:,.1f}",
         entry.model,
     )
-
-
-def scores_json(scores: Scores, examples: int) -> dict[str, Json]:
-    """Return means for machines."""
-    before, after = scores
-    gain = None if before is None or after is None else after - before
-    return {"baseline": before, "best": after, "gain": gain, "examples": examples}
-
-
-def figures_json(result: GepaResult, budget: int) -> dict[str, Json]:
-    """Return what a run used and why it stopped, for machines."""
-    return {
-        "run_id": result.run_id,
-        "improved": result.improved,
-        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
-        "rollouts": {
-            "used": result.total_rollouts,
-            "budget": budget,
-            "unscored": result.unscored_rollouts,
-        },
-        "reflections": result.total_reflections,
-        "steps": result.steps,
-        "mutations": {"accepted": result.accepted_mutations, "rejected": {**_rejected(result)}},
-    }
-
-
-def ledger_json(result: GepaResult) -> list[Json]:
-    """Return the ledger for machines; money is a decimal number as text."""
-    return [
-        {
-            "role": str(entry.role),
-            "model": entry.model,
-            "calls": entry.calls,
-            "retries": entry.retries,
-            "input_tokens": entry.usage.input_tokens,
-            "cached_tokens": entry.usage.cached_tokens,
-            "output_tokens": entry.usage.output_tokens,
-            "cost": f"{entry.cost:f}",
-            "unpriced_calls": entry.unpriced_calls,
-            "seconds": entry.seconds,
-        }
-        for entry in result.ledger
-    ]
-
-
-def _rejected(result: GepaResult) -> dict[str, int]:
-    counts = Counter(str(rejection.reason) for rejection in result.rejections)
-    return dict(counts.most_common())

@@ -23,10 +23,10 @@ from promptgraft.cli.stored import (
     scores_of,
     tag_json,
 )
-from promptgraft.cli.text import counted, moment
 from promptgraft.overrides import PartDiff, Revision, diff_revisions
 from promptgraft.overrides.diff import parts_json
 from promptgraft.overrides.validation import shown_hash
+from promptgraft.text import counted, moment
 
 
 @click.command(

@@ -40,7 +40,7 @@ def _columns() -> int:
 class Screen:
     """Prints text for people; colours only on a terminal that wants them.
 
-    Every text is made :func:`~promptgraft.cli.text.visible` here and nowhere else.
+    Every text is made :func:`~promptgraft.text.visible` here and nowhere else.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,9 @@ from rich.text import Text
 from promptgraft.cli.progress import Progress
 from promptgraft.cli.run_state import RunState
 from promptgraft.cli.sentences import brief, doing, waiting, warnings
-from promptgraft.cli.text import (
+from promptgraft.clock import Clock
+from promptgraft.runs.event_lines import Line
+from promptgraft.text import (
     counted,
     difference,
     dollars,
@@ -27,8 +29,6 @@ from promptgraft.cli.text import (
     short_count,
     visible_line,
 )
-from promptgraft.clock import Clock
-from promptgraft.runs.event_lines import Line
 
 _WIDEST = 76
 _SECONDS_BETWEEN_FRAMES = 0.1

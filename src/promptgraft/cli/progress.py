@@ -18,9 +18,10 @@ from typing import Self, TextIO
 from promptgraft.cli.output import is_plain_terminal
 from promptgraft.cli.run_state import RunState, moment_of
 from promptgraft.cli.sentences import best, sentence, used, warnings
-from promptgraft.cli.text import dollars, echo, visible_line
+from promptgraft.cli.text import echo
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs.event_lines import EventLines, Line
+from promptgraft.text import dollars, visible_line
 
 _ROLLOUTS_PER_LINE = 250
 _LONGEST_SILENCE = timedelta(seconds=60)

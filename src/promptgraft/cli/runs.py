@@ -8,10 +8,10 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs, relative
-from promptgraft.cli.text import counted, difference, score
 from promptgraft.runs import RunSummary, list_runs
-from promptgraft.runs.event_lines import money
+from promptgraft.optimizers.ledger import money
 from promptgraft.serde import Json
+from promptgraft.text import counted, difference, score
 
 
 @click.command("runs", epilog=examples("promptgraft runs", "promptgraft runs --runs runs --json"))

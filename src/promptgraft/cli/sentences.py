@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from promptgraft.cli.run_state import RunState, number, whole
-from promptgraft.cli.text import change, counted, difference, score
 from promptgraft.serde import Json
+from promptgraft.text import change, counted, difference, score
 
 _LONGEST_DETAIL = 160
 

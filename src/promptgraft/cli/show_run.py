@@ -10,13 +10,13 @@ import attrs
 
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
-from promptgraft.cli.text import change, counted, dollars, moment, score
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord, Transcript
 from promptgraft.runs.comparing import figures_of
-from promptgraft.runs.event_lines import money
+from promptgraft.optimizers.ledger import money
 from promptgraft.serde import Json, did_you_mean, unstructure
+from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
 
@@ -34,7 +34,7 @@ def show_overview(screen: Screen, record: RunRecord, runs: Runs) -> None:
         *_held_out(figures.held_out),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
         *([("stopped", ended)] if ended else []),
-        ("refused", counted(figures.refused, "proposal")),
+        ("rejected", counted(figures.rejected, "proposal")),
         ("folder", str(relative(record.folder.path))),
     ]
     screen.fields(rows)
@@ -58,8 +58,8 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if not record.candidates:
         screen.line("the baseline has not been evaluated yet")
         return
-    baseline, *others = record.candidates
-    best = sorted(others, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+    baseline = record.candidates[0]
+    best = [one for one in record.ranked if one.n]
     shown = [baseline, *sorted(best[:_MOST_CANDIDATES], key=lambda one: one.n)]
     screen.table(
         [
@@ -70,7 +70,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
                     score(one.mean),
                     ", ".join(map(str, one.parents)),
                     str(one.step),
-                    one.module or ("a merge" if one.parents else "the baseline"),
+                    one.changed,
                 )
                 for one in shown
             ),
@@ -123,7 +123,7 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
     screen.fields(
         [
             ("parents", ", ".join(f"{p.n} ({score(p.mean)})" for p in parents) or "none"),
-            ("changes", one.module or ("a merge" if one.parents else "nothing: the baseline")),
+            ("changes", one.changed if one.n else "nothing: the baseline"),
             ("mean", f"{score(one.mean)} on {counted(len(one.scores), 'example')} of D_pareto"),
             ("step", str(one.step)),
             ("page", str(relative(record.folder.candidate(one.n)))),

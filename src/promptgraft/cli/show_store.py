@@ -7,9 +7,9 @@ from itertools import groupby
 from promptgraft.cli.entry import entry_json, print_entry, shown_entries
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import StoredTag, fields_of, find_tags, revision_json, short, tag_json
-from promptgraft.cli.text import counted, moment
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, PromptDescriptor
+from promptgraft.text import counted, moment
 
 
 def show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:

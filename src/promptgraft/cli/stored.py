@@ -9,13 +9,13 @@ from pathlib import Path
 import attrs
 
 from promptgraft.cli.options import PromptName
-from promptgraft.cli.text import counted, listed, moment
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.overrides.locations import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.validation import shown_hash
 from promptgraft.serde import Json, did_you_mean
+from promptgraft.text import counted, listed, moment
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 

@@ -19,8 +19,8 @@ from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
 from promptgraft.cli.running import MODEL, went_to_its_end
 from promptgraft.cli.stored import short
-from promptgraft.cli.text import counted
 from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.text import counted
 
 
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:

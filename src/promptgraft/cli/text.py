@@ -1,4 +1,4 @@
-"""Words and lines for people, in any encoding."""
+"""Printing lines, in any encoding."""
 
 from __future__ import annotations
 
@@ -8,36 +8,7 @@ import sys
 
 import click
 
-from promptgraft.text import (
-    change,
-    counted,
-    difference,
-    dollars,
-    duration,
-    listed,
-    moment,
-    score,
-    short_count,
-    spelled,
-    visible,
-    visible_line,
-)
-
-__all__ = [
-    "change",
-    "counted",
-    "difference",
-    "dollars",
-    "duration",
-    "echo",
-    "listed",
-    "moment",
-    "score",
-    "short_count",
-    "spell_for_encoding",
-    "visible",
-    "visible_line",
-]
+from promptgraft.text import spelled
 
 _ERRORS = "promptgraft.spelled"
 

@@ -22,12 +22,13 @@ from promptgraft.cli.run_choice import Runs, chosen_runs
 from promptgraft.cli.run_state import RunState
 from promptgraft.cli.running import exit_code_for
 from promptgraft.cli.runs import summary_json
-from promptgraft.cli.text import change, echo, visible_line
+from promptgraft.cli.text import echo
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunFolder, RunSummary, State
 from promptgraft.runs.event_lines import encoded
 from promptgraft.runs.finding import summarize
 from promptgraft.runs.following import follow
+from promptgraft.text import change, visible_line
 
 
 @click.command(

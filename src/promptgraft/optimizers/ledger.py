@@ -251,6 +251,11 @@ class _Sum:
         )
 
 
+def money(amount: Decimal | None) -> str | None:
+    """Return US dollars as documents have them: a decimal number as text."""
+    return None if amount is None else f"{amount:f}"
+
+
 def spent_to_json(spent: Iterable[Spending]) -> Json:
     """Return what the journal keeps of calls."""
     return [

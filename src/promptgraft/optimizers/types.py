@@ -191,7 +191,7 @@ class Candidate:
     Attributes:
         override: what replaces the source (and what the base store holds).
         parents: positions of the parents in the pool; empty for the baseline.
-        module: what was mutated; None for the baseline.
+        module: what was mutated; None for the baseline and for merges.
         digest: SHA-256 of the overrides; equal for equal overrides.
     """
 
@@ -199,6 +199,13 @@ class Candidate:
     parents: tuple[int, ...] = ()
     module: Module | None = None
     digest: HexDigest
+
+    @property
+    def changed(self) -> str:
+        """What was changed: the name of a module, ``merge`` or ``baseline``."""
+        if self.module is not None:
+            return self.module.name
+        return "merge" if self.parents else "baseline"
 
     @property
     def section_bodies(self) -> Mapping[SectionPath, str]:

@@ -19,7 +19,7 @@ def run_card(run: RunRecord) -> Card:
     """Return what a run shows: where it stands, its pool, and the texts of the best candidate."""
     used = f"{run.rollouts}" if run.budget is None else f"{run.rollouts} of {run.budget}"
     last = run.candidates[-1] if run.candidates else None
-    best = _best(run)
+    best = next(iter(run.ranked), None)
     texts = (
         ()
         if best is None
@@ -41,7 +41,7 @@ def run_card(run: RunRecord) -> Card:
         ),
         blocks=(
             first_rows(
-                (_row(candidate) for candidate in _ranked(run)),
+                (_row(candidate) for candidate in run.ranked),
                 ("candidate", "D_pareto", "from", "step", "changed"),
             ),
             *texts,
@@ -49,24 +49,12 @@ def run_card(run: RunRecord) -> Card:
     )
 
 
-def _best(run: RunRecord) -> CandidateRecord | None:
-    """Return the candidate with the highest mean, the elder of several; None without candidates."""
-    ranked = _ranked(run)
-    return ranked[0] if ranked else None
-
-
-def _ranked(run: RunRecord) -> list[CandidateRecord]:
-    return sorted(run.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
-
-
 def _row(candidate: CandidateRecord) -> tuple[str, ...]:
-    what = candidate.module or ("merge" if candidate.parents else "the source")
     parents = " + ".join(map(str, candidate.parents))
-    return f"{candidate.n}", score(candidate.mean), parents, f"{candidate.step}", what
+    return f"{candidate.n}", score(candidate.mean), parents, f"{candidate.step}", candidate.changed
 
 
 def _means(run: RunRecord) -> str:
-    best = _best(run)
-    if best is None:
+    if not run.candidates:
         return "nothing known"
-    return change(run.candidates[0].mean, best.mean)
+    return change(run.candidates[0].mean, run.ranked[0].mean)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.runs.event_lines import money
+from promptgraft.optimizers.ledger import money
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import CandidateRecord, RunRecord
 from promptgraft.serde import Json
@@ -29,7 +29,7 @@ class RunFigures:
         stop_detail: the same in words.
         steps: steps begun.
         candidates: candidates in the pool.
-        refused: refused proposals.
+        rejected: rejected proposals.
         rollouts: rollouts used.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
         path: the line from the baseline to the best candidate: number, what was changed, mean.
@@ -47,7 +47,7 @@ class RunFigures:
     stop_detail: str
     steps: int
     candidates: int
-    refused: int
+    rejected: int
     rollouts: int
     cost: str | None
     path: tuple[tuple[int, str, float | None], ...]
@@ -61,7 +61,7 @@ def figures_of(record: RunRecord) -> RunFigures:
     """
     pool, result = record.candidates, record.result
     fields = None if result is None else Fields(result, str(record.folder.result))
-    best = _best(pool) if fields is None else fields.integer("best")
+    best = next((one.n for one in record.ranked), 0) if fields is None else fields.integer("best")
     stop = None if fields is None else fields.inside("stop")
     last = pool[-1] if pool else None
     return RunFigures(
@@ -77,7 +77,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         stop_detail="" if stop is None else stop.text("detail"),
         steps=record.steps,
         candidates=len(pool),
-        refused=len(record.rejections),
+        rejected=len(record.rejections),
         rollouts=record.rollouts,
         cost=_cost(fields, last),
         path=_path(pool, best),
@@ -100,12 +100,6 @@ def _held_out(
     return unseen.number("baseline"), unseen.number("best")
 
 
-def _best(pool: tuple[CandidateRecord, ...]) -> int:
-    """Return the best so far, the elder of equals, as the run itself would."""
-    scored = [(one.mean, -one.n) for one in pool if one.mean is not None]
-    return -max(scored)[1] if scored else 0
-
-
 def _path(
     pool: tuple[CandidateRecord, ...], best: int
 ) -> tuple[tuple[int, str, float | None], ...]:
@@ -113,7 +107,6 @@ def _path(
     position: int | None = best if best < len(pool) else None
     while position is not None:
         found = pool[position]
-        changed = found.module or ("merge" if found.parents else "baseline")
-        line.append((found.n, changed, found.mean))
+        line.append((found.n, found.changed, found.mean))
         position = found.parents[0] if found.parents else None
     return tuple(reversed(line))

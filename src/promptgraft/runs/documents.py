@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from promptgraft.optimizers.gepa.scores import Score, mean_score
 from promptgraft.optimizers.gepa.types import GepaResult
-from promptgraft.optimizers.ledger import LedgerEntry
+from promptgraft.optimizers.ledger import LedgerEntry, money
 from promptgraft.overrides.diff import diff_override, parts_json
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.types import PromptLike
-from promptgraft.runs.event_lines import money
 from promptgraft.serde import Json
 
 
@@ -30,25 +28,15 @@ def result_document(
     return {
         "prompt": f"{descriptor.ns}/{descriptor.key}",
         "seed": seed,
-        "run_id": result.run_id,
-        "improved": result.improved,
+        **figures_json(result, budget),
         "best": result.best_index,
-        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
         "scores": {
             "pareto": means_json(
                 result.baseline_pareto_mean, result.best_pareto_mean, len(result.pareto_ids)
             ),
             "held_out": _held_out_means(result),
         },
-        "rollouts": {
-            "used": result.total_rollouts,
-            "budget": budget,
-            "unscored": result.unscored_rollouts,
-        },
-        "reflections": result.total_reflections,
-        "steps": result.steps,
         "candidates": len(result.candidates),
-        "mutations": {"accepted": result.accepted_mutations, "rejected": {**refusals(result)}},
         "merges": result.accepted_merges,
         "gains": dict(result.gains),
         "confirmation": _confirmation(result),
@@ -61,6 +49,26 @@ def result_document(
             "entries": {**plain_entries(result.best_override)},
         },
         "parts": parts_json(diff_override(prompt, result.best_override), checked=True),
+    }
+
+
+def figures_json(result: GepaResult, budget: int) -> dict[str, Json]:
+    """Return what a run used, why it stopped, and what became of its proposals."""
+    return {
+        "run_id": result.run_id,
+        "improved": result.improved,
+        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
+        "rollouts": {
+            "used": result.total_rollouts,
+            "budget": budget,
+            "unscored": result.unscored_rollouts,
+        },
+        "reflections": result.total_reflections,
+        "steps": result.steps,
+        "mutations": {
+            "accepted": result.accepted_mutations,
+            "rejected": {**result.rejected_by_reason},
+        },
     }
 
 
@@ -128,12 +136,6 @@ def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:
     """Return two means and their difference."""
     gain = None if before is None or after is None else after - before
     return {"baseline": before, "best": after, "gain": gain, "examples": examples}
-
-
-def refusals(result: GepaResult) -> Mapping[str, int]:
-    """Return how many proposals were refused for each reason, the most frequent first."""
-    counts = Counter(str(rejection.reason) for rejection in result.rejections)
-    return dict(counts.most_common())
 
 
 def _held_out_means(result: GepaResult) -> Json:

@@ -72,6 +72,13 @@ class RunSummary:
         """The id of the run."""
         return self.folder.id
 
+    @property
+    def ranked(self) -> tuple[CandidateRecord, ...]:
+        """The candidates, those with the highest mean first, the elder one of equals."""
+        return tuple(
+            sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+        )
+
     def __repr__(self) -> str:
         means = change(self.baseline_mean, self.best_mean)
         return f"<RunSummary {self.id} {self.state}: {self.prompt}, {means} on D_pareto>"
@@ -114,6 +121,11 @@ class CandidateRecord:
     cost: Decimal | None
     tokens: int
     time: datetime
+
+    @property
+    def changed(self) -> str:
+        """What was changed: the name of a module, ``merge`` or ``baseline``."""
+        return self.module or ("merge" if self.parents else "baseline")
 
 
 @attrs.frozen(kw_only=True)
@@ -239,6 +251,13 @@ class RunRecord(Shown):
     def id(self) -> str:
         """The id of the run."""
         return self.folder.id
+
+    @property
+    def ranked(self) -> tuple[CandidateRecord, ...]:
+        """The candidates, those with the highest mean first, the elder one of equals."""
+        return tuple(
+            sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
+        )
 
     def __repr__(self) -> str:
         from promptgraft.runs.cards import run_line

@@ -8,7 +8,6 @@ from promptgraft.optimizers.gepa.scores import mean_score
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
-from promptgraft.runs.documents import refusals
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.pages import fenced_diff, table_row
 from promptgraft.text import counted, difference, score, visible_line
@@ -51,14 +50,14 @@ def _row(label: str, before: float | None, after: float | None) -> str:
 
 def _used(result: GepaResult, budget: int) -> Iterator[str]:
     cost = result.total_cost
-    refused = ", ".join(f"{number} {reason}" for reason, number in refusals(result).items())
+    rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     yield f"- used: {result.total_rollouts} of {counted(budget, 'rollout')}"
     yield f"- reflections: {result.total_reflections}"
     yield f"- steps: {result.steps}"
     yield f"- cost: {'unknown' if cost is None else f'{cost:,.4f} US dollars'}"
-    yield f"- accepted: {counted(result.accepted_mutations, 'proposal')}{merged}"
-    yield f"- refused: {refused or 'none'}"
+    yield f"- accepted: {counted(result.accepted_mutations, 'mutation')}{merged}"
+    yield f"- rejected: {rejected or 'none'}"
 
 
 def _winner(parts: tuple[PartDiff, ...]) -> Iterator[str]:
@@ -74,11 +73,9 @@ def _candidates(result: GepaResult) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     means = [mean_score(row) for row in result.scores_matrix]
     for position, candidate in enumerate(result.candidates[:_MOST_CANDIDATES]):
-        module = candidate.module
-        changes = module.name if module else "a merge" if candidate.parents else "the baseline"
         parents = ", ".join(map(str, candidate.parents))
         marked = f"{position} (winner)" if position == result.best_index and position else position
-        yield table_row([str(marked), parents, changes, score(means[position])])
+        yield table_row([str(marked), parents, candidate.changed, score(means[position])])
     if (more := len(result.candidates) - _MOST_CANDIDATES) > 0:
         yield f"\nand {more} more, in the folder `candidates`."
 
@@ -87,5 +84,5 @@ def _next(folder: RunFolder, result: GepaResult) -> Iterator[str]:
     yield "## What next\n"
     if result.improved:
         yield f"- `promptgraft apply {folder.id}` shows the change and puts it in force"
-    yield f"- `promptgraft show {folder.id} --rejected` lists what was refused, with its reason"
+    yield f"- `promptgraft show {folder.id} --rejected` lists what was rejected, with the reasons"
     yield f"- `promptgraft resume {folder.id} --budget N` goes on with a larger budget"

@@ -94,7 +94,7 @@ def judged(
 
 
 CONFIG = GepaConfig(
-    rollout_budget=500,
+    rollout_budget=300,
     minibatch_size=16,
     pareto_set_size=20,
     target_section_paths=(("rules",),),

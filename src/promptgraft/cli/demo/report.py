@@ -9,21 +9,20 @@ from promptgraft.cli.entry import ShownEntry, entry_json, shown_entries
 from promptgraft.cli.figures import (
     FIELD,
     Scores,
-    figures_json,
     pareto_scores,
     print_changed,
     print_figures,
     print_next,
     print_scores,
     print_verdict,
-    scores_json,
 )
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import relative
 from promptgraft.cli.running import MODEL
 from promptgraft.cli.stored import revision_json_or_none, short
-from promptgraft.cli.text import counted
 from promptgraft.overrides.diff import parts_json
+from promptgraft.runs.documents import figures_json, means_json
+from promptgraft.text import counted
 
 
 def print_report(screen: Screen, outcome: DemoOutcome) -> None:
@@ -96,8 +95,8 @@ def report_json(outcome: DemoOutcome) -> object:
         "seed": outcome.settings.seed,
         **figures_json(result, outcome.config.rollout_budget),
         "scores": {
-            "pareto": scores_json(pareto_scores(result), len(result.pareto_ids)),
-            "held_out": scores_json(_held_out(outcome), len(outcome.example.held_out)),
+            "pareto": means_json(*pareto_scores(result), len(result.pareto_ids)),
+            "held_out": means_json(*_held_out(outcome), len(outcome.example.held_out)),
         },
         "winner": [entry_json(shown) for shown in _winner(outcome)],
         "parts": parts_json(outcome.parts, checked=True),

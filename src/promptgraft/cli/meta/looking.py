@@ -13,11 +13,11 @@ from promptgraft.cli.named import chosen_store
 from promptgraft.cli.options import examples, json_option, project_option, store_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import revision_json_or_none, short
-from promptgraft.cli.text import counted
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import diff_override
 from promptgraft.overrides.diff import parts_json
 from promptgraft.project.meta_prompts import MetaCopy, read_copies
+from promptgraft.text import counted
 
 
 @click.command("list", epilog=examples("promptgraft meta list --json"))

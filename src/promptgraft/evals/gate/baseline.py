@@ -114,14 +114,15 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
             "`--save-baseline`, or use the promptgraft that wrote it"
         )
     found = structure(plain, Baseline, where=where)
-    ids = [case.id for case in found.cases]
+    seen: set[str] = set()
     for case in found.cases:
         if case.score is not None and not 0 <= case.score <= 1:
             raise DataFormatError(
                 f"{where}: case {shown(case.id)}: score: expected 0 to 1, found {case.score}"
             )
-    if twice := [case_id for case_id in ids if ids.count(case_id) > 1]:
-        raise DataFormatError(f"{where}: two cases have the id {shown(twice[0])}")
+        if case.id in seen:
+            raise DataFormatError(f"{where}: two cases have the id {shown(case.id)}")
+        seen.add(case.id)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.optimizers.gepa.plan import RunPlan
@@ -78,8 +77,8 @@ def _held_out(result: GepaResult) -> tuple[tuple[str, str], ...]:
 
 
 def _rejected(result: GepaResult) -> str:
-    counts = Counter(str(refused.reason) for refused in result.rejections)
-    return ", ".join(f"{number} {reason}" for reason, number in counts.most_common()) or "none"
+    counts = result.rejected_by_reason
+    return ", ".join(f"{number} {reason}" for reason, number in counts.items()) or "none"
 
 
 def _pool(result: GepaResult) -> Table:
@@ -97,10 +96,7 @@ def _of_candidate(result: GepaResult, place: int) -> tuple[str, ...]:
     candidate = result.candidates[place]
     marks = ["best"] if place == result.best_index else []
     marks += ["frontier"] if place in result.frontier else []
-    what = "the source" if not candidate.parents else "merge"
-    if candidate.module is not None:
-        what = candidate.module.name
-    return " + ".join(map(str, candidate.parents)), ", ".join(marks), what
+    return " + ".join(map(str, candidate.parents)), ", ".join(marks), candidate.changed
 
 
 def _ledger(result: GepaResult) -> Table:

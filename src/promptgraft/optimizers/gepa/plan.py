@@ -65,7 +65,7 @@ class RolePlan:
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "tokens": self.tokens,
-            "cost": _dollars(self.cost),
+            "cost": money(self.cost),
         }
 
 
@@ -134,9 +134,9 @@ class RunPlan(Shown):
                 "if_refused": self.proposals.if_refused,
             },
             "tokens": self.tokens,
-            "cost": _dollars(self.cost),
+            "cost": money(self.cost),
             "max_tokens": self.max_tokens,
-            "max_cost": _dollars(self.max_cost),
+            "max_cost": money(self.max_cost),
             "max_seconds": self.max_seconds,
             "roles": [role.as_json() for role in self.roles],
             "warnings": list(self.warnings),
@@ -235,7 +235,3 @@ def _outdated(meta_prompts: Mapping[MetaPrompt, Prompt[object]]) -> Iterator[str
                 "the shipped text is another one now; see `promptgraft meta diff`, then "
                 f"`promptgraft meta reset {descriptor.key}`"
             )
-
-
-def _dollars(amount: Decimal | None) -> str | None:
-    return None if amount is None else f"{amount:f}"

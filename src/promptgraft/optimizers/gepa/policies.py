@@ -63,7 +63,7 @@ class Racing:
             the rollouts reach that are kept for them: one and a half times D_pareto.
     """
 
-    first: int = attrs.field(default=5)
+    first: int = attrs.field(default=8)
     growth: int = attrs.field(default=4)
     finalists: int = attrs.field(default=3)
 
@@ -121,7 +121,7 @@ STRATEGIES = {
     ),
     Preset.LEAN: Strategy(
         validation=Racing(),
-        exploration=0.2,
+        exploration=0.1,
         minibatches=MinibatchChoice.TEACHING,
         reuse_rollouts=True,
         module_choice=ModuleChoice.BLAMED,

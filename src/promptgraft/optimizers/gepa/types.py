@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -147,6 +148,11 @@ class GepaResult(Shown):
                     f"has {', '.join(sorted(known)) or 'none'}"
                 )
         return pick(self.objectives, wanted)
+
+    @property
+    def rejected_by_reason(self) -> Mapping[str, int]:
+        """How many proposals were rejected for each reason, the most frequent first."""
+        return dict(Counter(str(found.reason) for found in self.rejections).most_common())
 
     @property
     def total_cost(self) -> Decimal | None:

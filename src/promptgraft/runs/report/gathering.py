@@ -23,11 +23,10 @@ from promptgraft.runs.report.data import (
     MergeData,
     RejectionData,
     ReportData,
-    Score,
 )
 from promptgraft.runs.transcripts import Transcript, transcripts
 from promptgraft.serde import Json
-from promptgraft.text import moment
+from promptgraft.text import moment, score
 
 _ADDED = "added_task_examples"
 _ON_PARETO = {"baseline", "pareto", "merge"}
@@ -117,8 +116,8 @@ class _Result:
         outcome = "confirmed" if found.flag("confirmed") else "did not confirm"
         return (
             f"A second round of answers {outcome} candidate #{found.integer('candidate')}: "
-            f"baseline {_shown(found.number('baseline_mean'))}, winner "
-            f"{_shown(found.number('winner_mean'))}, p = {_shown(found.number('p_value'))}."
+            f"baseline {score(found.number('baseline_mean'))}, winner "
+            f"{score(found.number('winner_mean'))}, p = {score(found.number('p_value'))}."
         )
 
     def gains(self) -> Mapping[str, float]:
@@ -258,7 +257,3 @@ def _answer(found: Transcript) -> AnswerData:
         score=record.score,
         fault=record.fault,
     )
-
-
-def _shown(value: Score) -> str:
-    return "none" if value is None else f"{value:.3f}"
