@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> ReportData:
-    """Return a run with that many candidates, cases of D_pareto and refused proposals."""
+    """Return a run with that many candidates, cases of D_pareto and rejected proposals."""
     chance = random.Random(seed)
     first = [_text(chance, 260) for _ in range(3)]
     pool = [

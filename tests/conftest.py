@@ -27,7 +27,7 @@ ENOUGH_BYTES = 2**29
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Spare tests what they are not about: waiting for a disk, compiling in every child."""
+    """Spare tests what they are not about: a disk to wait for, sources to compile."""
     if hasattr(config, "workerinput"):
         return  # a worker of pytest-xdist: the process that started it has seen to it
     if _is_roomy(MEMORY):

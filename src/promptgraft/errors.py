@@ -47,6 +47,8 @@ treats each kind differently (``specs/errors.md``):
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PromptgraftError(Exception):
     """Base of every error that promptgraft raises on purpose."""
@@ -70,6 +72,12 @@ class DataFormatError(CallerError, ValueError):
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.faults = faults or (message,)
+
+    @classmethod
+    def of(cls, faults: Iterable[str]) -> DataFormatError:
+        """Return the error that has these faults, a line each."""
+        lines = tuple(faults)
+        return cls("; ".join(lines), lines)
 
     def __reduce__(self) -> tuple[type[DataFormatError], tuple[str], dict[str, object]]:
         return type(self), (str(self),), vars(self)

@@ -42,7 +42,7 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
     except converter.UNFIT as error:
         faults = converter.describe_all(error)
         lines = tuple(f"{where}: {fault}" for fault in faults)
-        raise DataFormatError("; ".join(lines), lines) from None
+        raise DataFormatError.of(lines) from None
 
 
 def check_readable(kind: type, *, where: str) -> None:

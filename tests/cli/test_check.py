@@ -123,6 +123,20 @@ def test_each_fault_is_a_line_and_the_exit_code_is_that_of_wrong_use(
         assert shown.code == ExitCode.WRONG_USE
 
 
+def test_faults_that_are_only_counted_are_faults_too(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert console("init").code == ExitCode.OK
+    cases = ['{"id": "%d", "npt": "x"}' % number for number in range(30)]
+    Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
+    shown = console("check")
+    *lines, last = shown.out.splitlines()
+    assert len(lines) == 20
+    assert last == "promptgraft.yaml: and 40 more"
+    assert shown.err == "promptgraft: check: promptgraft.yaml has 60 faults\n"
+
+
 def test_as_json_it_is_one_document(
     console: Console, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,8 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
         ("step/12/reflect/1", "step 12: asking for a repair, 2 of 8"),
         ("step/12/again/1/parent", "step 12: trying both again, 2 of 8"),
         ("step/12/merge/rest", "step 12: merging, 2 of 8"),
+        ("step/12/idle", "step 12: trying the best on more, 2 of 8"),
+        ("final/7", "trying the finalists, 2 of 8"),
         ("confirm/3/winner/0", "confirming the winner, 2 of 8"),
         ("held-out/3", "trying held-out examples, 2 of 8"),
         ("something/of/a/later/version", "starting"),

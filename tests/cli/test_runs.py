@@ -158,7 +158,7 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     ended = console("show", "latest")
     assert (ended.code, ended.err) == (0, "")
     assert f"run       {folder.id}, ended\n" in ended.out
-    assert re.search(r"(?m)^0 +0\.\d+ +0  the baseline$", ended.out)
+    assert re.search(r"(?m)^0 +0\.\d+ +0  baseline$", ended.out)
     assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --case ID")
 
     document = json.loads(console("show", folder.id, "--json").out)
@@ -184,7 +184,7 @@ def test_a_candidate_is_shown_with_what_it_changes(console: Console, demo: Path)
 def test_refused_proposals_are_shown(console: Console, demo: Path) -> None:
     ended = console("show", "latest", "--rejected")
     assert ended.code == 0
-    assert re.match(r"\d+ refused proposals? of ", ended.out)
+    assert re.match(r"\d+ rejected proposals? of ", ended.out)
     document = json.loads(console("show", "latest", "--rejected", "--json").out)
     assert len(document["rejected"]) == len(read_run(latest(demo)).rejections)
 
@@ -276,6 +276,18 @@ def test_a_run_that_was_interrupted_is_watched_to_its_last_line_with_3(
     assert ended.code == 3
     assert f"{folder.id} was interrupted: 0." in ended.out
     assert ended.out.rstrip().endswith(f"promptgraft resume {folder.id}")
+
+
+def test_a_run_of_a_project_that_was_moved_goes_on_where_the_project_is(
+    console: Console, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = demo.parent / "moved"
+    monkeypatch.chdir(shutil.move(demo, moved))
+    assert console("resume", "-q").code in (0, 1)
+    monkeypatch.chdir(moved.parent)
+    ended = console("resume", "--runs", "moved/runs", "-q")
+    assert ended.code == 2
+    assert "promptgraft.yaml, which is not there any more; name the project file with" in ended.err
 
 
 def test_a_job_is_gone_on_with_where_it_was_made(

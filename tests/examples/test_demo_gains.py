@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from promptgraft.cli.main import run
+
 TAG_FILE = ".promptgraft/overrides/examples/support/triage/triage-demo.json"
 
 
@@ -44,8 +46,15 @@ def test_the_default_seed_gains_a_quarter_on_held_out_tickets(
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_every_seed_improves_on_held_out_tickets(tmp_path: Path, seed: int) -> None:
-    held_out = demo(tmp_path, seed)["held_out"]
+def test_every_seed_improves_on_held_out_tickets(
+    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["demo", "--json", "--quiet", "--seed", str(seed), "--store", str(tmp_path)])
+
+    document = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert document["rollouts"]["used"] <= document["rollouts"]["budget"]
+    held_out = document["scores"]["held_out"]
     assert held_out["best"] > held_out["baseline"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import subprocess
@@ -73,8 +74,9 @@ class CrashServer:
         """Run, be killed at each tick of ``kills`` in turn, then run to the end."""
         assert self._running.stdin is not None
         assert self._running.stdout is not None
-        self._running.stdin.write(json.dumps({"kills": kills, "workers": workers}) + "\n")
-        self._running.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # what it said when it ended says more
+            self._running.stdin.write(json.dumps({"kills": kills, "workers": workers}) + "\n")
+            self._running.stdin.flush()
         line = self._running.stdout.readline()
         assert line, self._errors.read_text()
         return Trial(**json.loads(line))
@@ -167,19 +169,19 @@ def test_a_run_killed_at_random_and_again_while_it_resumes_ends_the_same(
     chance = random.Random(0)
     ticks = ticks_of(whole)
     killed_times = 0
-    for _ in range(12):
+    for _ in range(8):
         trial = server.trial(chance.randint(1, ticks), chance.randint(1, ticks // 2))
         assert trial.wasted <= trial.killed_times
         assert_equal_outcome(trial, whole)
         killed_times += trial.killed_times
-    assert killed_times > 12
+    assert killed_times > 8
 
 
 def test_a_run_with_four_workers_killed_at_random_ends_like_one_without_workers(
     server: CrashServer, whole: Trial
 ) -> None:
     chance = random.Random(9)
-    for _ in range(8):
+    for _ in range(6):
         trial = server.trial(chance.randint(1, ticks_of(whole)), workers=4)
         # What workers have answered is in flight until it is recorded: a batch at the most.
         assert trial.wasted <= 6

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import answer
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
+from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import (
@@ -268,6 +269,24 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
     [asked] = [one for one in transcripts(whole, candidate=0, case="e3") if one.phase == "baseline"]
     assert (asked.record.output_repr, asked.position) == ("no", "baseline/3")
     assert list(transcripts(RunFolder(tmp_path))) == []
+
+
+def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(tmp_path: Path) -> None:
+    races = Racing(first=1, growth=1, finalists=6)
+    folder = kept_run(tmp_path, make_job(validation=races, pareto_set_size=5, rollout_budget=90))
+    record = read_run(folder)
+    found = list(transcripts(folder))
+
+    assert len(found) == record.rollouts
+    assert {"pareto", "final"} <= {one.phase for one in found}
+    assert any(one.position.split("/")[2:4] == ["pareto", "best"] for one in found)
+    for candidate in record.candidates:
+        scores = {
+            one.case: one.record.score
+            for one in transcripts(folder, candidate=candidate.n)
+            if one.phase in ("baseline", "pareto", "merge", "final")
+        }
+        assert tuple(scores.get(case) for case in record.pareto_ids) == candidate.scores
 
 
 def test_transcripts_leave_out_what_is_being_written_and_say_what_is_damaged(

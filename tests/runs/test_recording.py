@@ -43,7 +43,7 @@ def document(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run that nobody changes, each of whose steps has a refused proposal."""
+    """A run that nobody changes, each of whose steps has a rejected proposal."""
     return kept_run(tmp_path_factory.mktemp("whole"), make_job(reflection=sulky))
 
 
@@ -133,7 +133,7 @@ def test_a_text_with_fences_of_its_own_stays_inside_its_fence(tmp_path: Path) ->
 def test_a_page_of_a_refused_proposal_has_its_text_and_the_reason(whole: RunFolder) -> None:
     page = whole.rejection(1, 1).read_text("utf-8")
 
-    assert page.startswith("# Step 1, attempt 1: refused\n")
+    assert page.startswith("# Step 1, attempt 1: rejected\n")
     assert "- reason: unparsable reply: " in page
     assert "\n```\nI would rather not.\n```\n" in page
     assert "## What it was to replace\n\n```\nKnown words:\n```\n" in page

@@ -69,7 +69,7 @@ def make_tiny_job(task: Reply = answer) -> OptimizationJob:
 
 
 def sulky(rendered: RenderedPrompt[object]) -> str:
-    """Propose something only if asked again; so every step has a refused proposal."""
+    """Propose something only if asked again; so every step has a rejected proposal."""
     placeholders = {part.placeholder for found in rendered.sections for part in found.segments}
     return propose(rendered) if "problem" in placeholders else "I would rather not."
 

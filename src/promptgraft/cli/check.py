@@ -41,6 +41,7 @@ def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
         print_json(project_schema())
         return ExitCode.OK
     from promptgraft.project.checking import check_project
+    from promptgraft.project.nodes import count_faults
 
     path = project_path(project)
     checked = check_project(path)
@@ -49,7 +50,7 @@ def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
     else:
         _print(Screen(), path, checked)
     if checked.project is None:
-        count = len(checked.faults)
+        count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
         return ExitCode.WRONG_USE
     return ExitCode.OK

@@ -23,7 +23,7 @@ from promptgraft.text import difference, score
     ),
 )
 @click.argument("first", metavar="RUN")
-@click.argument("second", metavar="RUN", default="latest")
+@click.argument("second", metavar="[RUN]", default="latest")
 @project_option
 @runs_option
 @json_option
@@ -32,7 +32,7 @@ def command(
 ) -> ExitCode:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.
 
-    A RUN is an id, the start of one, or `latest`.
+    A RUN is an id, the start of one, or `latest`; the second is `latest` by default.
     """
     chosen = chosen_runs(runs, project)
     sides = [figures_of(read_run(chosen.find(name))) for name in (first, second)]

@@ -8,7 +8,7 @@ import attrs
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, named_prompt_argument
+from promptgraft.cli.named import chosen_store, prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
@@ -47,7 +47,7 @@ class _Comparison:
         "promptgraft diff support/triage --template app.py:TRIAGE",
     ),
 )
-@named_prompt_argument
+@prompt_argument
 @tag_option
 @click.option(
     "--from",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, named_prompt_argument
+from promptgraft.cli.named import chosen_store, prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
@@ -36,7 +36,7 @@ from promptgraft.text import counted, moment
         "promptgraft history support/triage --tag canary --json",
     ),
 )
-@named_prompt_argument
+@prompt_argument
 @tag_option
 @project_option
 @store_option

@@ -98,7 +98,8 @@ def app(context: click.Context) -> None:
     """Improve the prompts of AI agents on real examples.
 
     Winners are kept as overrides in a folder `.promptgraft`: you can read them, compare
-    them and take them back. The source of a prompt is never changed.
+    them and take them back. The source of a prompt changes only with
+    `promptgraft apply --to-source`.
     """
     if context.invoked_subcommand is None:
         echo(context.get_help())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from promptgraft.cli.options import PromptName, read_prompt_name
 from promptgraft.cli.stored import open_store
+from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.project.files import find_project
 
 if TYPE_CHECKING:
     from promptgraft.project import Project
-
-_FILE_NAME = "promptgraft.yaml"
 
 
 def chosen_store(store: str | None, project: str | None) -> LocalPromptOverridesStore:
@@ -54,15 +53,18 @@ def read_prompt(
     return PromptName(descriptor.ns, descriptor.key)
 
 
-named_prompt_argument = click.argument(
-    "prompt", metavar="[PROMPT]", required=False, callback=read_prompt
-)
+prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)
 
 
 def in_project(project: str | None) -> bool:
     """Tell whether a project is named, or around the current folder."""
-    here = Path.cwd()
-    return project is not None or any((up / _FILE_NAME).is_file() for up in (here, *here.parents))
+    if project is not None:
+        return True
+    try:
+        find_project()
+    except ConfigError:
+        return False
+    return True
 
 
 def _chosen_project(project: str | None) -> Project | None:

@@ -105,11 +105,6 @@ def read_tag(_context: click.Context, _parameter: click.Parameter, value: str | 
         raise click.BadParameter(str(error).removeprefix("tag: ")) from None
 
 
-def prompt_argument(*, required: bool = True) -> Callable[[F], F]:
-    """Return the argument ``PROMPT``."""
-    return click.argument("prompt", required=required, callback=read_prompt_name)
-
-
 tag_option = click.option(
     "--tag",
     metavar="TAG",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, named_prompt_argument
+from promptgraft.cli.named import chosen_store, prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
@@ -25,7 +25,7 @@ from promptgraft.cli.stored import find_tag, revision_json_or_none, short, tag_j
         "promptgraft rollback support/triage --to 3f9c",
     ),
 )
-@named_prompt_argument
+@prompt_argument
 @tag_option
 @click.option(
     "--to",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import attrs
 
@@ -56,7 +57,7 @@ class RunState:
         best: mean of the best candidate on D_pareto.
         leader: position of the best candidate.
         accepted: accepted mutations.
-        rejected: refused proposals, those that were repaired included.
+        rejected: rejected proposals, those that were repaired included.
         merged: accepted merges.
         wait: the latest wait of a call; None when an answer has come since.
         began: when the process began that works on it.
@@ -186,13 +187,15 @@ def moment_of(line: Mapping[str, Json]) -> datetime:
     Raises:
         DataFormatError: it does not say.
     """
-    try:
-        return datetime.fromisoformat(str(line.get("time")))
-    except ValueError:
+    found = None
+    with contextlib.suppress(ValueError):
+        found = datetime.fromisoformat(str(line.get("time")))
+    if found is None or found.tzinfo is None:  # it could not be compared with others
         raise DataFormatError(
-            f"the line `{line.get('event')}` of a run: time: expected an ISO 8601 time, found "
-            f"{shown(line.get('time'))}"
-        ) from None
+            f"the line `{line.get('event')}` of a run: time: expected an ISO 8601 time with its "
+            f"zone, found {shown(line.get('time'))}; `promptgraft resume` writes the file again"
+        )
+    return found
 
 
 def whole(value: Json) -> int:
@@ -206,5 +209,9 @@ def number(value: Json) -> float | None:
 
 
 def money(value: Json) -> Decimal | None:
-    """Return US dollars, which lines hold as text."""
-    return Decimal(value) if isinstance(value, str) else None
+    """Return US dollars, which lines hold as text; what is no amount is not known."""
+    try:
+        amount = Decimal(value) if isinstance(value, str) else None
+    except InvalidOperation:
+        return None
+    return amount if amount is not None and amount.is_finite() else None

@@ -9,13 +9,13 @@ from pathlib import Path
 import attrs
 
 from promptgraft.cli.jobs import loaded_job
+from promptgraft.cli.origins import Origin
 from promptgraft.cli.projects import loaded_project
 from promptgraft.cli.run_choice import DEFAULT
 from promptgraft.errors import ConfigError
 from promptgraft.optimizers.gepa import OptimizationJob
 from promptgraft.project import Project
 from promptgraft.runs import RunFolder
-from promptgraft.runs.fields import Fields
 from promptgraft.runs.settings import described_job
 from promptgraft.serde import Json
 
@@ -88,21 +88,10 @@ def loaded_again(
         ConfigError: it is not there any more.
         DataFormatError: ``config.json`` or the project file is at fault.
     """
-    origin = Fields(config, str(folder.config)).inside("origin")
-    if origin.text("kind") == "project":
-        path = Path(project or origin.text("path"))
-        if not path.exists():
-            raise ConfigError(
-                f"run {folder.id} was made from {path}, which is not there any more; name the "
-                "project file with --project"
-            )
-        with loaded(origin.text("prompt"), str(path)) as found:
+    origin = Origin(folder, config)
+    if origin.is_project:
+        with loaded(origin.prompt, str(origin.project_file(project))) as found:
             yield found
         return
-    place = Path(origin.text("folder"))
-    if not place.is_dir():
-        raise ConfigError(
-            f"run {folder.id} was made in {place}, which is not there any more; put it back"
-        )
-    with contextlib.chdir(place), loaded(origin.text("spec"), project) as found:
+    with contextlib.chdir(origin.job_folder()), loaded(origin.spec, project) as found:
         yield found

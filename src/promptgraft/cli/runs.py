@@ -8,8 +8,8 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs, relative
-from promptgraft.runs import RunSummary, list_runs
 from promptgraft.optimizers.ledger import money
+from promptgraft.runs import RunSummary, list_runs
 from promptgraft.serde import Json
 from promptgraft.text import counted, difference, score
 

@@ -17,6 +17,7 @@ _DOING: Mapping[str, str] = {
     "again": "trying both again",
     "pareto": "validating",
     "merge": "merging",
+    "idle": "trying the best on more",
 }
 
 
@@ -105,6 +106,8 @@ def _phase(position: str) -> str:
             return f"step {number}: asking for a repair"
         case "step", [number, what, *_] if what in _DOING:
             return f"step {number}: {_DOING[what]}"
+        case "final", _:
+            return "trying the finalists"
         case "confirm", _:
             return "confirming the winner"
         case "held-out", _:

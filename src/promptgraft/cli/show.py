@@ -49,7 +49,9 @@ RUN_NAME = re.compile(r"\d|latest$")
     callback=at_least(0),
     help="Of a run: what one candidate says, and what it changes.",
 )
-@click.option("--rejected", is_flag=True, help="Of a run: every refused proposal, with its reason.")
+@click.option(
+    "--rejected", is_flag=True, help="Of a run: every rejected proposal, with the reason."
+)
 @click.option(
     "--case", metavar="ID", help="Of a run: what was answered to one case, and what was said of it."
 )

@@ -11,10 +11,11 @@ import attrs
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
 from promptgraft.errors import ConfigError
+from promptgraft.optimizers.gepa.scores import is_estimate
+from promptgraft.optimizers.ledger import money
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord, Transcript
 from promptgraft.runs.comparing import figures_of
-from promptgraft.optimizers.ledger import money
 from promptgraft.serde import Json, did_you_mean, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 
@@ -67,7 +68,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
             *(
                 (
                     str(one.n),
-                    score(one.mean),
+                    _mean(one),
                     ", ".join(map(str, one.parents)),
                     str(one.step),
                     one.changed,
@@ -78,6 +79,12 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     )
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
+    if any(is_estimate(one.mean, one.scores) for one in shown):
+        screen.line("~ is estimated: the candidate was not tried on every example")
+
+
+def _mean(one: CandidateRecord) -> str:
+    return f"~{score(one.mean)}" if is_estimate(one.mean, one.scores) else score(one.mean)
 
 
 def overview_json(record: RunRecord) -> dict[str, Json]:
@@ -122,9 +129,9 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
     parents = [record.candidates[position] for position in one.parents]
     screen.fields(
         [
-            ("parents", ", ".join(f"{p.n} ({score(p.mean)})" for p in parents) or "none"),
+            ("parents", ", ".join(f"{p.n} ({_mean(p)})" for p in parents) or "none"),
             ("changes", one.changed if one.n else "nothing: the baseline"),
-            ("mean", f"{score(one.mean)} on {counted(len(one.scores), 'example')} of D_pareto"),
+            ("mean", _mean_of(one)),
             ("step", str(one.step)),
             ("page", str(relative(record.folder.candidate(one.n)))),
         ]
@@ -135,6 +142,13 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
         screen.line()
         screen.line(name, bold=True)
         screen.body(text)
+
+
+def _mean_of(one: CandidateRecord) -> str:
+    scored = sum(value is not None for value in one.scores)
+    if is_estimate(one.mean, one.scores):
+        return f"~{score(one.mean)}, estimated from {scored} of {len(one.scores)} of D_pareto"
+    return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
 
 
 def _print_changes(screen: Screen, parent: CandidateRecord, one: CandidateRecord) -> None:
@@ -157,8 +171,8 @@ def candidate_json(record: RunRecord, one: CandidateRecord) -> dict[str, Json]:
 
 
 def show_rejections(screen: Screen, record: RunRecord) -> None:
-    """Print every refused proposal with its reason."""
-    screen.line(f"{counted(len(record.rejections), 'refused proposal')} of {record.id}", bold=True)
+    """Print every rejected proposal with its reason."""
+    screen.line(f"{counted(len(record.rejections), 'rejected proposal')} of {record.id}", bold=True)
     for one in record.rejections:
         screen.line()
         screen.line(
@@ -174,7 +188,7 @@ def show_rejections(screen: Screen, record: RunRecord) -> None:
 
 
 def rejections_json(record: RunRecord) -> dict[str, Json]:
-    """Return every refused proposal for machines."""
+    """Return every rejected proposal for machines."""
     rejected = [
         {"page": str(_page_of(record, one).absolute()), **_plain(one)} for one in record.rejections
     ]

@@ -43,7 +43,7 @@ class Faults:
         if self._lines:
             more = (f"{self._source}: and {self._more:,} more",) if self._more else ()
             lines = (*self._lines, *more)
-            raise DataFormatError("; ".join(lines), lines)
+            raise DataFormatError.of(lines)
 
 
 def _named(case_id: str) -> str:

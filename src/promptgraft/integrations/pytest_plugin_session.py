@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
@@ -79,10 +79,10 @@ class TestRun:
         if self._tag is not None:
             chosen = {**chosen, "tag": self._tag, "source": False}
         rest = {name: given[name] for name in ("check", "max_unscored") if name in given}
-        return Selection(
+        return _SELECTION(
             project=self._path(given.get("project"), folder),
-            choice=Choice(**chosen),  # type: ignore[arg-type]  # held by _ARGUMENTS
-            **rest,  # type: ignore[arg-type]
+            choice=_CHOICE(**chosen),
+            **rest,
         )
 
     def project(self, path: Path) -> Project:
@@ -182,6 +182,10 @@ def file_of(path: Path) -> Path:
     """Return the project file that a path means: the file, or that of the folder; absolute."""
     return (path / FILE_NAME if path.is_dir() else path).resolve()
 
+
+# `_ARGUMENTS` has made sure of the types.
+_CHOICE: Callable[..., Choice] = Choice
+_SELECTION: Callable[..., Selection] = Selection
 
 _CHOICES = ("prompt", "split", "tag", "source")
 _ARGUMENTS: Mapping[str, tuple[type, ...]] = {

@@ -159,7 +159,7 @@ def checked_edits(copies: Iterable[MetaCopy]) -> tuple[PromptOverride, ...]:
 
 def _raise(faults: list[str]) -> None:
     if faults:
-        raise DataFormatError("; ".join(faults), tuple(faults))
+        raise DataFormatError.of(faults)
 
 
 def _read(path: Path) -> MetaCopy | None:

@@ -83,24 +83,24 @@ class SourceFile:
         )
 
 
+def count_faults(lines: Iterable[str]) -> int:
+    """Return how many faults these lines tell of, with those that a last line only counts."""
+    counted = [_MORE.search(line) for line in lines]
+    return sum(1 if more is None else int(more[1].replace(",", "")) for more in counted)
+
+
 def raise_lines(path: Path, lines: Iterable[str]) -> None:
     """Refuse a file for these faults, if there are any.
 
     Raises:
         DataFormatError: with the first 20, and how many more there are.
     """
-    shown_lines: list[str] = []
-    more = 0
-    for line in dict.fromkeys(lines):
-        if counted := _MORE.search(line):
-            more += int(counted[1].replace(",", ""))
-        elif len(shown_lines) < MOST_SHOWN:
-            shown_lines.append(line)
-        else:
-            more += 1
+    distinct = tuple(dict.fromkeys(lines))
+    shown_lines = [line for line in distinct if _MORE.search(line) is None][:MOST_SHOWN]
+    more = count_faults(distinct) - len(shown_lines)
     if shown_lines:
         told = (*shown_lines, *([f"{path}: and {more:,} more"] if more else []))
-        raise DataFormatError("; ".join(told), told)
+        raise DataFormatError.of(told)
 
 
 @attrs.frozen

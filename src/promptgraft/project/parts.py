@@ -197,7 +197,7 @@ def _placed_at(path: YamlPath, around: Surroundings) -> Iterator[None]:
             else around.file.line(path, line.removeprefix("splits: "))
             for line in error.faults
         )
-        raise DataFormatError("; ".join(lines), lines) from error
+        raise DataFormatError.of(lines) from error
 
 
 def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surroundings) -> Splits:
@@ -260,7 +260,7 @@ def load_project_metrics(
         return load_metrics(source, registry=registry)
     except DataFormatError as error:
         lines = tuple(_placed(fault, around.file) for fault in error.faults)
-        raise DataFormatError("; ".join(lines), lines) from None
+        raise DataFormatError.of(lines) from None
 
 
 def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:

@@ -75,7 +75,7 @@ def gepa_config(
     except ConfigError as error:
         lines = tuple(_case_faults(prompt, judging, around))
         if lines:
-            raise DataFormatError("; ".join(lines), lines) from error
+            raise DataFormatError.of(lines) from error
         raise around.refusal(("prompts", prompt.name), error) from error
     settings = {"minibatch_size": DEFAULT_MINIBATCH, **optimizer.settings}
     if "rollout_budget" not in settings:

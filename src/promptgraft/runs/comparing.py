@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 
 from promptgraft.optimizers.ledger import money
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import CandidateRecord, RunRecord
-from promptgraft.serde import Json
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +68,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         seed=record.seed,
         baseline=pool[0].mean if pool else None,
         best=pool[best].mean if best < len(pool) else None,
-        held_out=None if fields is None or result is None else _held_out(result, fields),
+        held_out=held_out_means(record),
         improved=None if fields is None else fields.flag("improved"),
         stop_reason="" if stop is None else stop.text("reason"),
         stop_detail="" if stop is None else stop.text("detail"),
@@ -86,17 +83,22 @@ def figures_of(record: RunRecord) -> RunFigures:
 
 def _cost(fields: Fields | None, last: CandidateRecord | None) -> str | None:
     if fields is not None:
-        return fields.text_or_none("cost")
+        return money(fields.money("cost"))
     return None if last is None else money(last.cost)
 
 
-def _held_out(
-    result: Mapping[str, Json], fields: Fields
-) -> tuple[float | None, float | None] | None:
-    scores = result.get("scores")
-    if not isinstance(scores, dict) or scores.get("held_out") is None:
+def held_out_means(record: RunRecord) -> tuple[float | None, float | None] | None:
+    """Return the means of baseline and winner on the held-out examples; None without them.
+
+    Raises:
+        DataFormatError: ``result.json`` is not what a run writes.
+    """
+    if record.result is None:
         return None
-    unseen = fields.inside("scores").inside("held_out")
+    scores = Fields(record.result, str(record.folder.result)).inside("scores")
+    if scores.is_null("held_out"):
+        return None
+    unseen = scores.inside("held_out")
     return unseen.number("baseline"), unseen.number("best")
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal
-
-import attrs
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import Clock
@@ -26,8 +23,10 @@ from promptgraft.optimizers.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
+from promptgraft.optimizers.ledger import money
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import show_path
+from promptgraft.runs.progress import Progress
 from promptgraft.serde import Json
 
 Line = dict[str, Json]
@@ -35,11 +34,6 @@ Line = dict[str, Json]
 
 _SECONDS_BETWEEN_PROGRESS = 1.0
 _SECONDS_BETWEEN_BEGINNINGS = 0.1
-
-
-def money(value: Decimal | None) -> str | None:
-    """Return US dollars as documents have them: a decimal number as text."""
-    return None if value is None else f"{value:f}"
 
 
 class EventLines:
@@ -101,90 +95,6 @@ class EventLines:
 def encoded(line: Line) -> str:
     """Return a line as text, without its end; in ASCII, so that every locale can carry it."""
     return json.dumps(line, separators=(",", ":"))
-
-
-@attrs.define
-class Progress:
-    """Where a run is, gathered from its events."""
-
-    position: str = ""
-    done: int = 0
-    total: int = 0
-    step: int = 0
-    rollouts: int = 0
-    reflections: int = 0
-    budget: int = 0
-    candidates: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    baseline_mean: float | None = None
-    best_mean: float | None = None
-    best: int = 0
-    cost: Decimal | None = Decimal(0)
-    tokens: int = 0
-    _means: list[float | None] = attrs.field(factory=list)
-
-    def update(self, event: object) -> None:
-        """Take account of an event; others are ignored."""
-        match event:
-            case GepaOptimizationStarted():
-                self.budget = event.rollout_budget
-            case GepaRolloutCompleted():
-                # Told once the batch is complete, one by one: never back to fewer.
-                self.rollouts = max(self.rollouts, event.total_rollouts)
-                self._go_to(event.position.rpartition("/")[0])
-            case GepaWorking():
-                self._go_to(event.position)
-                self.done, self.total = event.done, event.total
-                self.rollouts, self.reflections = event.rollouts, event.reflections
-                self.cost, self.tokens = event.cost, event.tokens
-            case GepaCandidateAdded():
-                self._add(event)
-            case GepaCandidateScored():
-                self._means[event.candidate] = event.mean
-                self.best, self.best_mean = event.best, self._means[event.best]
-            case GepaMutationAccepted() | GepaMergeAccepted():
-                self.accepted += 1
-            case GepaMutationRejected() | GepaMergeRejected():
-                self.rejected += 1
-            case _:
-                pass
-
-    def _go_to(self, position: str) -> None:
-        if position != self.position:
-            self.position, self.done, self.total = position, 0, 0
-        phase, _, place = position.partition("/")
-        if phase == "step":
-            self.step = int(place.partition("/")[0])
-
-    def _add(self, event: GepaCandidateAdded) -> None:
-        self.candidates = event.candidate + 1
-        self._means.append(event.mean)
-        self.baseline_mean = self._means[0]
-        self.best, self.best_mean = event.best, self._means[event.best]
-        self.rollouts, self.reflections = event.rollouts, event.reflections
-        self.cost, self.tokens = event.cost, event.tokens
-
-    def plain(self) -> Line:
-        """Return the line ``progress``."""
-        return {
-            "event": "progress",
-            "position": self.position,
-            "done": self.done,
-            "total": self.total,
-            "step": self.step,
-            "rollouts": self.rollouts,
-            "reflections": self.reflections,
-            "budget": self.budget,
-            "candidates": self.candidates,
-            "accepted": self.accepted,
-            "rejected": self.rejected,
-            "baseline_mean": self.baseline_mean,
-            "best": self.best,
-            "best_mean": self.best_mean,
-            "cost": money(self.cost),
-            "tokens": self.tokens,
-        }
 
 
 def _started(event: GepaOptimizationStarted) -> Line:

@@ -26,6 +26,10 @@ class Fields:
         self._plain = plain
         self._where = where
 
+    def is_null(self, name: str) -> bool:
+        """Tell whether there is null, or nothing."""
+        return self._plain.get(name) is None
+
     def text(self, name: str) -> str:
         """Return a text.
 
@@ -37,7 +41,7 @@ class Fields:
 
     def text_or_none(self, name: str) -> str | None:
         """Return a text, or None for null."""
-        return None if self._plain.get(name) is None else self.text(name)
+        return None if self.is_null(name) else self.text(name)
 
     def integer(self, name: str) -> int:
         """Return an integer."""
@@ -60,18 +64,21 @@ class Fields:
 
     def money(self, name: str) -> Decimal | None:
         """Return US dollars, or None for null."""
-        text = self.text_or_none(name)
+        if (text := self.text_or_none(name)) is None:
+            return None
         try:
-            return None if text is None else Decimal(text)
+            amount = Decimal(text)
         except InvalidOperation:
-            return self._refuse(name, "a decimal number as text")
+            amount = Decimal("NaN")
+        return amount if amount.is_finite() else self._refuse(name, "a decimal number as text")
 
     def moment(self, name: str) -> datetime:
-        """Return a time."""
+        """Return a time; one without a zone could not be compared with others."""
         try:
-            return datetime.fromisoformat(self.text(name))
+            found = datetime.fromisoformat(self.text(name))
         except ValueError:
             return self._refuse(name, "an ISO 8601 time")
+        return found if found.tzinfo else self._refuse(name, "an ISO 8601 time with its zone")
 
     def inside(self, name: str) -> Fields:
         """Return the fields of an object in this one."""

@@ -49,9 +49,13 @@ def read_document(path: Path) -> dict[str, Json]:
         OSError: it cannot be read.
         DataFormatError: it is no such document.
     """
-    document = parse_json(path.read_bytes(), where=str(path))
+    mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"
+    try:
+        document = parse_json(path.read_bytes(), where=str(path))
+    except DataFormatError as error:
+        raise DataFormatError(f"{error}; {mend}") from None
     if not isinstance(document, dict):
-        raise DataFormatError(f"{path}: expected a JSON object, found {shown(document)}")
+        raise DataFormatError(f"{path}: expected a JSON object, found {shown(document)}; {mend}")
     if document.get("version") != VERSION:
         raise DataFormatError(
             f"{path}: expected version {VERSION}, found {shown(document.get('version'))}; use the "

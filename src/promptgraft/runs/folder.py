@@ -96,7 +96,7 @@ class RunFolder:
 
     @property
     def rejected(self) -> Path:
-        """The folder with a page for each refused proposal."""
+        """The folder with a page for each rejected proposal."""
         return self.path / "rejected"
 
     @property
@@ -109,7 +109,7 @@ class RunFolder:
         return self.candidates / f"{number}.md"
 
     def rejection(self, step: int, attempt: int) -> Path:
-        """Return the page of a refused proposal."""
+        """Return the page of a rejected proposal."""
         return self.rejected / f"{step}-{attempt}.md"
 
     @property

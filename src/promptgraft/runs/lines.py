@@ -39,12 +39,14 @@ def parse_line(text: bytes, where: str) -> Line:
     Raises:
         DataFormatError: it is none.
     """
-    line = parse_json(text, where=where)
+    mend = "`promptgraft resume` writes the file again"
+    try:
+        line = parse_json(text, where=where)
+    except DataFormatError as error:
+        raise DataFormatError(f"{error}; {mend}") from None
     if isinstance(line, dict) and isinstance(line.get("event"), str):
         return line
-    raise DataFormatError(
-        f"{where}: expected an object with `event`; `promptgraft resume` writes the file again"
-    )
+    raise DataFormatError(f"{where}: expected an object with `event`; {mend}")
 
 
 def tail_of(path: Path) -> list[Line]:

@@ -1,7 +1,8 @@
-"""The pages of a run in Markdown: candidates and refused proposals."""
+"""The pages of a run in Markdown: candidates and rejected proposals."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from promptgraft.optimizers.gepa.events import (
@@ -9,10 +10,10 @@ from promptgraft.optimizers.gepa.events import (
     GepaMutationRejected,
     GepaOptimizationStarted,
 )
-from promptgraft.optimizers.gepa.scores import Score
+from promptgraft.optimizers.gepa.scores import Score, is_estimate
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.prompt.fences import fenced
-from promptgraft.text import counted, score, visible_line
+from promptgraft.text import counted, score, visible, visible_line
 
 
 def waiting_baseline(started: GepaOptimizationStarted) -> str:
@@ -50,7 +51,7 @@ def candidate_page(
 
 
 def rejection_page(rejected: GepaMutationRejected, attempt: int) -> str:
-    """Return the page of a refused proposal: what it was to replace, and why it did not."""
+    """Return the page of a rejected proposal: what it was to replace, and why it did not."""
     facts = [
         ("was to change", rejected.module),
         ("of", f"candidate {rejected.parent}"),
@@ -59,17 +60,17 @@ def rejection_page(rejected: GepaMutationRejected, attempt: int) -> str:
     if rejected.child_score is not None or rejected.parent_score is not None:
         tried = f"{score(rejected.child_score)}, the parent had {score(rejected.parent_score)}"
         facts.append(("mean on the minibatch", tried))
-    blocks = ["## What was proposed", fenced(rejected.text) if rejected.text else "Nothing."]
+    blocks = ["## What was proposed", _quoted(rejected.text) if rejected.text else "Nothing."]
     if rejected.before:
-        blocks += ["## What it was to replace", fenced(rejected.before)]
+        blocks += ["## What it was to replace", _quoted(rejected.before)]
     if rejected.before and rejected.text:
         blocks += _difference("## The difference", rejected.module, rejected.before, rejected.text)
-    return _page(f"Step {rejected.step}, attempt {attempt}: refused", facts, blocks)
+    return _page(f"Step {rejected.step}, attempt {attempt}: rejected", facts, blocks)
 
 
 def fenced_diff(text: str) -> str:
     """Return a unified diff between fences."""
-    lines = text.removesuffix("\n").split("\n")
+    lines = visible(text).removesuffix("\n").split("\n")
     # That both texts end without a line break is of no interest.
     remarks = [line for line in lines if line.startswith("\\ ")]
     kept = [line for line in lines if line not in remarks] if len(remarks) == 2 else lines
@@ -79,18 +80,31 @@ def fenced_diff(text: str) -> str:
 
 def table_row(cells: Iterable[str]) -> str:
     """Return one row of a table; no text can pass for the next cell or row."""
-    return f"| {' | '.join(visible_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(plain_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def plain_line(text: str) -> str:
+    """Return a text as one line of a page; it can be no HTML, no link and no picture."""
+    return re.sub(r"[<\[]", r"\\\g<0>", visible_line(text))
+
+
+def _quoted(text: str) -> str:
+    """Return a text between fences; a terminal that shows the page finds nothing to obey."""
+    return fenced(visible(text))
 
 
 def _page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -> str:
-    lines = [f"- {name}: {visible_line(value)}" for name, value in facts]
+    lines = [f"- {plain_line(name)}: {plain_line(value)}" for name, value in facts]
     return "\n\n".join([f"# {title}", "\n".join(lines), *blocks]) + "\n"
 
 
 def _mean(added: GepaCandidateAdded, parents: tuple[GepaCandidateAdded, ...]) -> str:
     before = "".join(f"; candidate {one.candidate} has {score(one.mean)}" for one in parents)
-    scored = sum(value is not None for value in added.scores)
-    return f"{score(added.mean)} over {counted(scored, 'scored example')}{before}"
+    scored, total = sum(value is not None for value in added.scores), len(added.scores)
+    over = f"over {counted(scored, 'scored example')}"
+    if is_estimate(added.mean, added.scores):
+        over = f"estimated from {scored} of {counted(total, 'example')}"
+    return f"{score(added.mean)} {over}{before}"
 
 
 def _used(added: GepaCandidateAdded) -> str:
@@ -115,7 +129,7 @@ def _difference(title: str, name: str, before: str, after: str) -> list[str]:
 
 
 def _texts(texts: Mapping[str, str]) -> list[str]:
-    parts = [f"### {visible_line(name)}\n\n{fenced(text)}" for name, text in texts.items()]
+    parts = [f"### {plain_line(name)}\n\n{_quoted(text)}" for name, text in texts.items()]
     return ["## What it says", *parts] if parts else []
 
 
@@ -127,9 +141,11 @@ def _scores(
     columns: list[tuple[Score, ...]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
     rows = zip(started.pareto_ids, *columns, strict=True)
+    missing = any(None in column for column in columns)
     return "\n".join(
         [
             "## How it scores on D_pareto\n",
+            *(["No score: not tried on it, or not scorable.\n"] if missing else []),
             table_row(head),
             f"|{' --- |' * len(head)}",
             *(table_row([name, *map(_shown, found)]) for name, *found in rows),
@@ -138,4 +154,4 @@ def _scores(
 
 
 def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "unscored"
+    return f"{value:.4g}" if isinstance(value, float) else "no score"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NoReturn
 
 import attrs
 
@@ -56,15 +57,22 @@ def read_run(folder: RunFolder) -> RunRecord:
         waits=tuple(gathered.waits),
         steps=gathered.steps,
         rollouts=gathered.rollouts,
-        result=_result(folder) if gathered.ended else None,
+        result=_result(folder, len(gathered.candidates)) if gathered.ended else None,
     )
 
 
-def _result(folder: RunFolder) -> Mapping[str, Json] | None:
+def _result(folder: RunFolder, candidates: int) -> Mapping[str, Json] | None:
     try:
-        return read_document(folder.result)
+        result = read_document(folder.result)
     except FileNotFoundError:
         return None
+    best = Fields(result, str(folder.result)).integer("best")
+    if not 0 <= best < candidates:
+        _refuse(
+            str(folder.result),
+            f"best: expected one of the run's {candidates} candidates, found {best}",
+        )
+    return result
 
 
 @attrs.define
@@ -98,14 +106,16 @@ class _Gathered:
             case "plan":
                 self.budget = fields.integer("budget")
             case "candidate":
-                self.candidates.append(_candidate(fields))
+                self._join(_candidate(fields), where)
             case "scored":
                 self._score(fields, where)
             case "rejected":
+                self._known(where, "parent", fields.integer("parent"))
                 self.rejections.append(_rejection(fields, self._attempt(fields.integer("step"))))
             case "merge_attempted":
                 self._ancestor = fields.integer("ancestor")
             case "merge_accepted" | "merge_rejected":
+                self._known(where, "parents", *fields.integers("parents"))
                 self.merges.append(_merge(fields, self._ancestor, kept="candidate" in line))
             case "waiting":
                 self.waits.append(_wait(fields))
@@ -128,22 +138,43 @@ class _Gathered:
         self.texts = fields.texts("texts")
         self.pareto_ids = fields.names("pareto_ids")
 
+    def _join(self, one: CandidateRecord, where: str) -> None:
+        if one.n != len(self.candidates):
+            _refuse(where, f"candidate: expected {len(self.candidates)}, found {one.n}")
+        self._known(where, "parents", *one.parents)
+        self.candidates.append(self._checked(one, where))
+
     def _score(self, fields: Fields, where: str) -> None:
         at = fields.integer("candidate")
-        if not 0 <= at < len(self.candidates):
-            raise DataFormatError(
-                f"{where}: candidate: expected one that was told of before, found {at}"
-            )
-        self.candidates[at] = attrs.evolve(
+        self._known(where, "candidate", at)
+        scored = attrs.evolve(
             self.candidates[at],
             scores=fields.scores("scores"),
             objectives=fields.numbers("objectives"),
             mean=fields.number("mean"),
         )
+        self.candidates[at] = self._checked(scored, where)
+
+    def _known(self, where: str, name: str, *positions: int) -> None:
+        for at in positions:
+            if not 0 <= at < len(self.candidates):
+                _refuse(where, f"{name}: expected one that was told of before, found {at}")
+
+    def _checked(self, one: CandidateRecord, where: str) -> CandidateRecord:
+        """Refuse scores that belong to other columns: they would be read as those of others."""
+        if len(one.scores) not in (0, len(self.pareto_ids)):
+            _refuse(
+                where, f"scores: expected {len(self.pareto_ids)} or none, found {len(one.scores)}"
+            )
+        return one
 
     def _attempt(self, step: int) -> int:
         last = self.rejections[-1] if self.rejections else None
         return last.attempt + 1 if last is not None and last.step == step else 1
+
+
+def _refuse(where: str, fault: str) -> NoReturn:
+    raise DataFormatError(f"{where}: {fault}; `promptgraft resume` writes the file again")
 
 
 def _candidate(fields: Fields) -> CandidateRecord:

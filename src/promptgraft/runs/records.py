@@ -72,13 +72,6 @@ class RunSummary:
         """The id of the run."""
         return self.folder.id
 
-    @property
-    def ranked(self) -> tuple[CandidateRecord, ...]:
-        """The candidates, those with the highest mean first, the elder one of equals."""
-        return tuple(
-            sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.n))
-        )
-
     def __repr__(self) -> str:
         means = change(self.baseline_mean, self.best_mean)
         return f"<RunSummary {self.id} {self.state}: {self.prompt}, {means} on D_pareto>"
@@ -130,11 +123,11 @@ class CandidateRecord:
 
 @attrs.frozen(kw_only=True)
 class RejectionRecord:
-    """A refused proposal.
+    """A rejected proposal.
 
     Attributes:
         step: the step.
-        attempt: which refusal of the step it is, from 1.
+        attempt: which rejection of the step it is, from 1.
         parent: position of the candidate that it was to change.
         module: name of what was to be changed.
         reason: the kind of reason.
@@ -144,7 +137,7 @@ class RejectionRecord:
         final: whether the step ended here.
         parent_score: mean of the parent on the minibatch; None when the child was not tried.
         child_score: mean of the child on the minibatch.
-        time: when it was refused.
+        time: when it was rejected.
     """
 
     step: int
@@ -219,7 +212,7 @@ class RunRecord(Shown):
         texts: the baseline's text of each module; there before the first call.
         pareto_ids: the examples that candidates are compared on: the columns of scores.
         candidates: the pool, in order.
-        rejections: every refused proposal.
+        rejections: every rejected proposal.
         merges: every merge that was tried.
         waits: what calls waited for.
         steps: the last step that an event tells of.

@@ -9,8 +9,8 @@ from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
 from promptgraft.runs.folder import RunFolder
-from promptgraft.runs.pages import fenced_diff, table_row
-from promptgraft.text import counted, difference, score, visible_line
+from promptgraft.runs.pages import fenced_diff, plain_line, table_row
+from promptgraft.text import counted, difference, score
 
 _MOST_CANDIDATES = 50
 
@@ -21,7 +21,7 @@ def summary_page(folder: RunFolder, result: GepaResult, prompt: PromptLike, budg
     verdict = "improved" if result.improved else "not improved"
     blocks = [
         f"# {name}: {verdict}",
-        f"Run `{folder.id}`, stopped by {result.stop_reason}: {visible_line(result.stop_detail)}.",
+        f"Run `{folder.id}`, stopped by {result.stop_reason}: {plain_line(result.stop_detail)}.",
         "\n".join(_scores(result)),
         "\n".join(_used(result, budget)),
         *_winner(diff_override(prompt, result.best_override)),
@@ -41,7 +41,7 @@ def _scores(result: GepaResult) -> Iterator[str]:
     label = f"{len(result.pareto_ids)} of D_pareto, which the search compares on"
     yield _row(label, result.baseline_pareto_mean, result.best_pareto_mean)
     if found is not None and found.why_not:
-        yield f"\nNot measured on held-out examples: {visible_line(found.why_not)}."
+        yield f"\nNot measured on held-out examples: {plain_line(found.why_not)}."
 
 
 def _row(label: str, before: float | None, after: float | None) -> str:
@@ -64,7 +64,7 @@ def _winner(parts: tuple[PartDiff, ...]) -> Iterator[str]:
     if parts:
         yield "## What the winner changes"
     for part in parts:
-        yield f"### {visible_line(part.part)}\n\n{fenced_diff(part.text)}"
+        yield f"### {plain_line(part.part)}\n\n{fenced_diff(part.text)}"
 
 
 def _candidates(result: GepaResult) -> Iterator[str]:

@@ -12,6 +12,7 @@ from promptgraft.optimizers.types import RolloutRecord
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.lines import read_lines
+from promptgraft.serde import Json
 
 _NO_ROLLOUTS = {"reflect", "spent"}
 
@@ -22,8 +23,8 @@ class Transcript:
 
     Attributes:
         position: where in the run: ``step/12/child/3``.
-        phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``confirm`` or
-            ``held-out``.
+        phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``final``, ``confirm``
+            or ``held-out``.
         step: the step; 0 outside of the steps.
         candidate: position of the candidate; None for a child or a merge that did not join the
             pool, and for the parent in a step without a proposal.
@@ -84,22 +85,37 @@ Place = tuple[str, int, int | None]
 
 @attrs.define
 class _Step:
+    """Who is tried in a step; in races the best one is, too, before somebody joins."""
+
     parent: int | None = None
     child: int | None = None
     merge: int | None = None
+    best_for_child: int | None = None
+    best_for_merge: int | None = None
+    scored: int | None = None
+
+    def add(self, event: Json, fields: Fields) -> None:
+        match event:
+            case "proposed" | "rejected":
+                self.parent = fields.integer("parent")
+            case "scored" if self.scored is None:
+                self.scored = fields.integer("candidate")
+            case "candidate" if len(fields.integers("parents")) > 1:
+                self.merge, self.best_for_merge = fields.integer("candidate"), self.scored
+                self.scored = None
+            case "candidate":
+                self.child, self.best_for_child = fields.integer("candidate"), self.scored
+                self.scored = None
+            case _:
+                pass
 
 
 def _steps(folder: RunFolder) -> Mapping[int, _Step]:
     steps: dict[int, _Step] = {}
     for number, line in read_lines(folder.events):
-        fields = Fields(line, f"{folder.events}:{number}")
-        if line["event"] in ("proposed", "rejected", "accepted"):
-            step = steps.setdefault(fields.integer("step"), _Step())
-            step.parent = fields.integer("parent")
-            if line["event"] == "accepted":
-                step.child = fields.integer("candidate")
-        elif line["event"] == "merge_accepted":
-            steps.setdefault(fields.integer("step"), _Step()).merge = fields.integer("candidate")
+        if line["event"] in ("proposed", "rejected", "scored", "candidate"):
+            fields = Fields(line, f"{folder.events}:{number}")
+            steps.setdefault(fields.integer("step"), _Step()).add(line["event"], fields)
     return steps
 
 
@@ -110,16 +126,29 @@ def _place(key: str, steps: Mapping[int, _Step]) -> Place | None:
     match parts:
         case ["baseline", _]:
             return "baseline", 0, 0
-        case ["held-out", candidate, _]:
-            return "held-out", 0, int(candidate)
+        case ["held-out" | "final" as phase, candidate, _]:
+            return phase, 0, int(candidate)
         case ["confirm", _, "baseline", *_]:
             return "confirm", 0, 0
         case ["confirm", candidate, "winner", *_]:
             return "confirm", 0, int(candidate)
-        case ["step", number, "again", _, phase, _] | ["step", number, phase, *_]:
-            step = steps.get(int(number), _Step())
+        case ["step", number, *inside]:
+            found = _place_in_step(inside, steps.get(int(number), _Step()))
+            return None if found is None else (found[0], int(number), found[1])
+    return None
+
+
+def _place_in_step(parts: list[str], step: _Step) -> tuple[str, int | None] | None:
+    match parts:
+        case ["pareto", "best", _]:
+            return "pareto", step.best_for_child
+        case ["merge", "race", "best", _]:
+            return "pareto", step.best_for_merge
+        case ["idle", _]:
+            return "pareto", step.scored
+        case ["again", _, phase, _] | [phase, *_]:
             whose = {"parent": step.parent, "merge": step.merge}
-            return phase, int(number), whose.get(phase, step.child)
+            return phase, whose.get(phase, step.child)
     return None
 
 

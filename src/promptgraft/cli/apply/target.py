@@ -9,7 +9,8 @@ from pathlib import Path
 import attrs
 
 from promptgraft.cli.jobs import loaded_job
-from promptgraft.cli.projects import opened_project, project_path
+from promptgraft.cli.origins import Origin
+from promptgraft.cli.projects import opened_project
 from promptgraft.cli.stored import open_store
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
@@ -55,32 +56,11 @@ def project_of(run: RunRecord, file: str | None) -> Project | None:
         DataFormatError: ``config.json`` or the project file is at fault.
     """
     origin = _origin(run)
-    if origin.text("kind") != "project":
-        return None
-    path = _near(run) or Path(origin.text("path")) if file is None else project_path(file)
-    if not path.is_file():
-        raise ConfigError(
-            f"run {run.id} was made of {path}, which is not there any more; name the project file "
-            "with --project"
-        )
-    return opened_project(str(path))
+    return opened_project(str(origin.project_file(file))) if origin.is_project else None
 
 
-def _near(run: RunRecord) -> Path | None:
-    """Return the project file around the current folder if the run is kept in that project.
-
-    A project may have been moved, or checked out elsewhere, since the run was made.
-    """
-    try:
-        path = project_path(None)
-    except ConfigError:
-        return None
-    kept = opened_project(str(path)).runs_folder.resolve()
-    return path if run.folder.path.resolve().parent == kept else None
-
-
-def _origin(run: RunRecord) -> Fields:
-    return Fields(run.config, str(run.folder.config)).inside("origin")
+def _origin(run: RunRecord) -> Origin:
+    return Origin(run.folder, run.config)
 
 
 @contextlib.contextmanager
@@ -95,21 +75,17 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
     """
     if project is not None:
         with beside(project.folder):
-            found = project.prompt(_origin(run).text("prompt"))
+            found = project.prompt(_origin(run).prompt)
             yield _of_project(run, project, found, store)
         return
     origin = _origin(run)
-    folder = Path(origin.text("folder"))
-    if not folder.is_dir():
-        raise ConfigError(
-            f"run {run.id} was made in {folder}, which is not there any more; put it back"
-        )
+    folder = origin.job_folder()
     opened = None if store is None else open_store(store)
-    with contextlib.chdir(folder), loaded_job(origin.text("spec")) as job:
+    with contextlib.chdir(folder), loaded_job(origin.spec) as job:
         kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
         if not isinstance(kept, LocalPromptOverridesStore):
             raise ConfigError(
-                f"{origin.text('spec')}: the job keeps overrides in a {type(kept).__name__}; "
+                f"{origin.spec}: the job keeps overrides in a {type(kept).__name__}; "
                 "`apply` writes into stores on disk: name one with --store"
             )
         yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
@@ -131,7 +107,7 @@ def _run_tag(run: RunRecord) -> str:
     """Return the tag that a run began with."""
     config = Fields(run.config, str(run.folder.config))
     settings = config.inside("settings")
-    if _origin(run).text("kind") == "project":
+    if _origin(run).is_project:
         kept = settings.inside("store").text_or_none("tag")
     else:
         kept = settings.text_or_none("tag")

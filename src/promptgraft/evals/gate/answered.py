@@ -68,5 +68,5 @@ def answered_from(plain: Json, *, where: str) -> Answered:
     given = found.get("answer")
     answer = None if given is None else read_answer(given, "answer", problems)
     if problems:
-        raise DataFormatError("; ".join(f"{where}: {problem}" for problem in problems))
+        raise DataFormatError.of(f"{where}: {problem}" for problem in problems)
     return Answered(outcome=outcome, answer=answer, seconds=seconds)

@@ -55,7 +55,7 @@ def load_metric_config(source: Json | Path, *, registry: Registry = METRICS) -> 
         data, place = source, Place("metrics")
     config = _config(data, place, registry)
     if config is None or place.faults:
-        raise DataFormatError("; ".join(place.faults), tuple(place.faults))
+        raise DataFormatError.of(place.faults)
     return config
 
 

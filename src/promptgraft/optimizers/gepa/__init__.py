@@ -21,9 +21,17 @@ from promptgraft.optimizers.gepa.events import (
     GepaWorking,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.held_out import HeldOut
 from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.optimizers.gepa.optimizer import GepaOptimizer
 from promptgraft.optimizers.gepa.plan import RolePlan, RunPlan
+from promptgraft.optimizers.gepa.policies import (
+    Full,
+    MinibatchChoice,
+    ModuleChoice,
+    Preset,
+    Racing,
+)
 from promptgraft.optimizers.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.optimizers.types import (
     Candidate,
@@ -42,6 +50,7 @@ __all__ = [
     "ExampleFormatter",
     "FeedbackFn",
     "FrontierType",
+    "Full",
     "GeneratedTaskExample",
     "GepaCandidateAdded",
     "GepaCandidateScored",
@@ -61,9 +70,14 @@ __all__ = [
     "GepaRolloutCompleted",
     "GepaStopFileRemoved",
     "GepaWorking",
+    "HeldOut",
     "MinGain",
+    "MinibatchChoice",
+    "ModuleChoice",
     "OptimizationJob",
     "Paired",
+    "Preset",
+    "Racing",
     "RolePlan",
     "RolloutFeedback",
     "RolloutRecord",

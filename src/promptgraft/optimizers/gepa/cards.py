@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.optimizers.gepa.scores import mean_score

@@ -204,7 +204,7 @@ class GepaMutationAccepted:
 
 @attrs.frozen(kw_only=True)
 class GepaMutationRejected:
-    """A proposal was refused.
+    """A proposal was rejected.
 
     Attributes:
         step: number of the step.

@@ -17,7 +17,7 @@ from promptgraft.optimizers.gepa.estimates import (
     longest_question,
     tokens_of,
 )
-from promptgraft.optimizers.ledger import Role
+from promptgraft.optimizers.ledger import Role, money
 from promptgraft.optimizers.prompt_target import PromptTarget
 from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.optimizers.types import MetaPrompt
@@ -117,11 +117,11 @@ class RunPlan(Shown):
         """The plan in one line."""
         fewest, most = self.proposals.if_accepted, self.proposals.if_refused
         tokens = "an unknown number of" if self.tokens is None else f"{self.tokens:,}"
-        money = "of unknown price" if self.cost is None else f"{self.cost:,.2f} US dollars"
+        priced = "of unknown price" if self.cost is None else f"{self.cost:,.2f} US dollars"
         proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         return (
             f"plan: at most {self.rollouts} rollouts, {self.reflections} reflections and "
-            f"{tokens} tokens, {money}; {proposals} proposals"
+            f"{tokens} tokens, {priced}; {proposals} proposals"
         )
 
     def as_json(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What steps tell of children: refused, accepted, generated."""
+"""What steps tell of children: rejected, accepted, generated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from promptgraft.optimizers.types import Candidate
 
 
 class Rejections:
-    """Every refused proposal of a run, kept and told of."""
+    """Every rejected proposal of a run, kept and told of."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit

@@ -83,7 +83,7 @@ class GepaResult(Shown):
         accepted_mutations: how many proposals joined the pool.
         accepted_example_mutations: those of them that changed or wrote an example.
         accepted_merges: how many merges joined the pool.
-        rejections: every refused proposal with its reason.
+        rejections: every rejected proposal with its reason.
         total_rollouts: rollouts used, unscored ones included.
         unscored_rollouts: rollouts that the provider failed.
         total_reflections: reflections used.

@@ -17,7 +17,13 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.files import write_atomically
 from promptgraft.overrides.validation import shown_hash
-from promptgraft.project.applying.intent import FILE_NAME, Intent, PlannedFile, record_intent
+from promptgraft.project.applying.intent import (
+    FILE_NAME,
+    Intent,
+    PlannedFile,
+    may_hold_a_prompt,
+    record_intent,
+)
 from promptgraft.project.sources import FileChange
 from promptgraft.serde import digest_text
 
@@ -63,14 +69,20 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[PlannedFile, .
     """Return the changes of a project as an intent keeps them; files that stay are left out.
 
     Raises:
-        ConfigError: a file is not in the project's folder, a link leads out of it, or two
-            changes are of one file.
+        ConfigError: a file is not in the project's folder, a link leads out of it, it is none of
+            a prompt by its name, or two changes are of one file.
     """
     plans = {}
     for change in changes:
         if change.before == change.after:
             continue
-        path = inside(folder, change.path).relative_to(folder.resolve()).as_posix()
+        relative = inside(folder, change.path).relative_to(folder.resolve())
+        if not may_hold_a_prompt(relative):
+            raise ConfigError(
+                f"{change.path}: expected a file whose name ends in .md, .yaml or .yml, and in no "
+                "hidden folder, found another, which is not written; rename it, or use --patch"
+            )
+        path = relative.as_posix()
         if path in plans:
             raise ConfigError(f"{change.path}: two parts of the prompt change the file in two ways")
         plans[path] = PlannedFile(path=path, before=change.before, after=change.after)

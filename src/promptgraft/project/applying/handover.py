@@ -13,13 +13,14 @@ from promptgraft.overrides import OverrideAddress, PromptOverride, Provenance
 from promptgraft.overrides.documents import read_entries
 from promptgraft.project.applying.winner import Winner
 from promptgraft.runs import CandidateRecord, RunFolder, RunRecord, State
+from promptgraft.runs.comparing import held_out_means
 from promptgraft.runs.fields import Fields
 
 _BASE = "base"
 
 
 @attrs.frozen(kw_only=True)
-class Choice:
+class Chosen:
     """The candidate of a run that is meant.
 
     Attributes:
@@ -31,7 +32,7 @@ class Choice:
     why_not: str = ""
 
 
-def choose(run: RunRecord, candidate: int | None) -> Choice:
+def choose(run: RunRecord, candidate: int | None) -> Chosen:
     """Return the candidate that is meant: the one named, or else the winner of the run.
 
     Raises:
@@ -40,14 +41,14 @@ def choose(run: RunRecord, candidate: int | None) -> Choice:
     if candidate == 0:
         raise ConfigError("--candidate: 0 is the baseline, there is nothing to apply; name another")
     if candidate is not None:
-        return Choice(candidate=_checked(run, candidate))
+        return Chosen(candidate=_checked(run, candidate))
     if run.result is None:
         raise ConfigError(f"run {run.id} has no winner yet: {_unfinished(run)}")
     result = Fields(run.result, str(run.folder.result))
     if result.flag("improved"):
-        return Choice(candidate=_checked(run, result.integer("best")))
+        return Chosen(candidate=_checked(run, result.integer("best")))
     stop = result.inside("stop").text("detail")
-    return Choice(candidate=None, why_not=f"nothing beat the baseline ({stop})")
+    return Chosen(candidate=None, why_not=f"nothing beat the baseline ({stop})")
 
 
 def _unfinished(run: RunRecord) -> str:
@@ -74,7 +75,7 @@ def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winne
 
     Args:
         run: the run.
-        candidate: its number, from 1.
+        candidate: its number; 0 is the baseline.
         address: the prompt, and the tag that the run began with.
 
     Raises:
@@ -124,13 +125,11 @@ def _held_out(run: RunRecord, chosen: CandidateRecord) -> Mapping[str, float | N
     """Return the means on the held-out examples: they are known of the winner only."""
     if run.result is None:
         return {}
-    result = Fields(run.result, str(run.folder.result))
-    scores = run.result.get("scores")
-    unseen = scores.get("held_out") if isinstance(scores, dict) else None
-    if unseen is None or result.integer("best") != chosen.n:
+    means = held_out_means(run)
+    best = Fields(run.result, str(run.folder.result)).integer("best")
+    if means is None or best != chosen.n:
         return {}
-    means = result.inside("scores").inside("held_out")
-    return {"held_out_baseline": means.number("baseline"), "held_out_best": means.number("best")}
+    return {"held_out_baseline": means[0], "held_out_best": means[1]}
 
 
 def tag_of(run: RunRecord) -> str | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.files import write_atomically
-from promptgraft.serde import parse_json, structure, unstructure
+from promptgraft.project.files import FILE_NAME as PROJECT_FILE
+from promptgraft.serde import parse_json, shown, structure, unstructure
 
 FILE_NAME = "apply.json"
 VERSION = 1
+
+_SUFFIXES = {".md", ".yaml", ".yml"}
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +71,19 @@ def read_intent(path: Path) -> Intent | None:
         raise DataFormatError(f"{error}{mend}") from None
     if intent.version != VERSION:
         raise DataFormatError(f"{where}: version: expected {VERSION}, found {intent.version}{mend}")
+    for file in intent.files:
+        if not may_hold_a_prompt(PurePosixPath(file.path)):
+            raise DataFormatError(
+                f"{where}: files: expected Markdown and YAML files of a prompt, found "
+                f"{shown(file.path)}{mend}"
+            )
     return intent
+
+
+def may_hold_a_prompt(path: PurePath) -> bool:
+    """Tell whether a file may be one of a prompt: none that says what code is run."""
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and path.suffix in _SUFFIXES and path.name != PROJECT_FILE
 
 
 def record_intent(path: Path, intent: Intent) -> None:

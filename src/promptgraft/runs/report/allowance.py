@@ -26,9 +26,9 @@ class Limits:
 
     Attributes:
         diffs: bytes of the changes of candidates.
-        rejections: bytes of refused proposals.
+        rejections: bytes of rejected proposals.
         answers: bytes of answers.
-        listed: candidates, and refused proposals, that have a line of their own.
+        listed: candidates, and rejected proposals, that have a line of their own.
         pixels: scores in a picture of them.
     """
 

@@ -1,4 +1,4 @@
-"""What each candidate changed, and what each refused proposal would have, by word."""
+"""What each candidate changed, and what each rejected proposal would have, by word."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CandidateView:
 
 @attrs.frozen(kw_only=True)
 class RejectionView:
-    """One refused proposal as the page lists it.
+    """One rejected proposal as the page lists it.
 
     Attributes:
         value: the proposal.
@@ -104,7 +104,7 @@ class RejectionView:
 
 
 def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
-    """Return what the winner changes in the source."""
+    """Return what the winner changes in the baseline."""
     if not data.candidates or not data.winner:
         return ()
     return tuple(
@@ -137,7 +137,7 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
 
 
 def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ...]:
-    """Return the refused proposals that the page lists, in order."""
+    """Return the rejected proposals that the page lists, in order."""
     allowance = Allowance(limits.rejections)
     return tuple(_rejection(found, allowance) for found in data.rejections[: limits.listed])
 
@@ -196,7 +196,7 @@ def _rejection(found: RejectionData, left: Allowance) -> RejectionView:
 
 
 def reasons(rejections: Iterable[RejectionData]) -> tuple[tuple[str, int], ...]:
-    """Return how many proposals were refused for each reason, the commonest first."""
+    """Return how many proposals were rejected for each reason, the commonest first."""
     counts: dict[str, int] = {}
     for found in rejections:
         counts[found.reason] = counts.get(found.reason, 0) + 1

@@ -44,7 +44,7 @@ class CandidateData:
 
 @attrs.frozen(kw_only=True)
 class RejectionData:
-    """One refused proposal.
+    """One rejected proposal.
 
     Attributes:
         step: the step that made it.
@@ -167,7 +167,7 @@ class ReportData:
         candidates: the pool, the baseline first.
         winner: position of the winner; 0 when nothing beat the baseline.
         frontier: positions of the candidates that lead somewhere and that nobody dominates.
-        rejections: every refused proposal.
+        rejections: every rejected proposal.
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
         rollouts: how many were used.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 
+from promptgraft.errors import DataFormatError
 from promptgraft.optimizers.gepa.frontier import Frontier
 from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.readable import show_entry
@@ -29,7 +30,7 @@ from promptgraft.serde import Json
 from promptgraft.text import moment, score
 
 _ADDED = "added_task_examples"
-_ON_PARETO = {"baseline", "pareto", "merge"}
+_ON_PARETO = {"baseline", "pareto", "merge", "final"}
 
 
 def gather(folder: RunFolder) -> ReportData:
@@ -99,7 +100,7 @@ class _Result:
     def held_out(self) -> HeldOutData:
         if self._fields is None:
             return HeldOutData(why_not="the run has not ended")
-        if self._is_null("held_out"):
+        if self._fields.is_null("held_out"):
             return HeldOutData(why_not="the job has no held-out cases")
         found = self._fields.inside("held_out")
         return HeldOutData(
@@ -110,7 +111,7 @@ class _Result:
         )
 
     def confirmation(self) -> str:
-        if self._fields is None or self._is_null("confirmation"):
+        if self._fields is None or self._fields.is_null("confirmation"):
             return ""
         found = self._fields.inside("confirmation")
         outcome = "confirmed" if found.flag("confirmed") else "did not confirm"
@@ -131,9 +132,6 @@ class _Result:
             for row in (rows if isinstance(rows, list) else ())
             if isinstance(row, dict)
         )
-
-    def _is_null(self, name: str) -> bool:
-        return self._record.result is None or self._record.result.get(name) is None
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -208,15 +206,27 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
         with suppress(FileNotFoundError):
             rows = read_document(record.folder.frontier).get("frontier")
             where = str(record.folder.frontier)
-            return tuple(
+            kept = (
                 Fields(row, where).integer("candidate")
                 for row in (rows if isinstance(rows, list) else ())
                 if isinstance(row, dict)
             )
+            return tuple(_member(number, record, where) for number in kept)
+    if not record.candidates:
+        return ()
     frontier = Frontier()
     for one in record.candidates:
         frontier.add(one.scores or (None,) * len(record.pareto_ids))
     return tuple(position for position, _ in frontier.members())
+
+
+def _member(number: int, record: RunRecord, where: str) -> int:
+    if 0 <= number < len(record.candidates):
+        return number
+    raise DataFormatError(
+        f"{where}: candidate: expected one of the run's {len(record.candidates)}, found {number}; "
+        "`promptgraft resume` writes it again"
+    )
 
 
 def _ledger_row(fields: Fields) -> LedgerRow:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.runs.report.allowance import Limits, short_name
-from promptgraft.runs.report.data import ReportData, Score
+from promptgraft.runs.report.data import CandidateData, ReportData, Score
 from promptgraft.runs.report.png import Color, data_url, palette_png
 
 MOST_COLUMNS = 60
@@ -145,8 +146,14 @@ def _table(data: ReportData, columns: Sequence[int], cases: int, scale: _Scale) 
             tuple(scale.cell(one.scores[row] if row < len(one.scores) else None) for one in chosen)
             for row in range(cases)
         ),
-        means=tuple("–" if one.mean is None else f"{one.mean:.2f}" for one in chosen),
+        means=tuple(map(_mean, chosen)),
     )
+
+
+def _mean(one: CandidateData) -> str:
+    if one.mean is None:
+        return "–"
+    return f"{'~' if is_estimate(one.mean, one.scores) else ''}{one.mean:.2f}"
 
 
 def _picture(scores: Sequence[Sequence[Score]], cases: int, scale: _Scale) -> HeatPicture:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from promptgraft.runs.report.heat import heat_map
 from promptgraft.runs.report.held_out import interval_plot, measured
 from promptgraft.runs.report.transcripts import choose
 from promptgraft.runs.report.tree import family_tree
-from promptgraft.text import counted, score, visible
+from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -171,18 +170,12 @@ def _environment() -> Environment:
         "counted": lambda number, noun: counted(number, noun).replace(
             str(number), f"{number:,}", 1
         ),
-        "dollars": _dollars,
+        "dollars": dollars,
         "crop": lambda text: cropped(text, 2_000),
         "name": short_name,
         "sentence": _sentence,
     }
     return environment
-
-
-def _dollars(cost: Decimal | None) -> str:
-    if cost is None:
-        return "unknown cost"
-    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:,.4f}"
 
 
 def _sentence(text: str) -> str:

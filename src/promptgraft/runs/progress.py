@@ -1,0 +1,105 @@
+"""Where a run is, gathered from its events."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.optimizers.gepa.events import (
+    GepaCandidateAdded,
+    GepaCandidateScored,
+    GepaMergeAccepted,
+    GepaMergeRejected,
+    GepaMutationAccepted,
+    GepaMutationRejected,
+    GepaOptimizationStarted,
+    GepaRolloutCompleted,
+    GepaWorking,
+)
+from promptgraft.optimizers.ledger import money
+from promptgraft.serde import Json
+
+
+@attrs.define
+class Progress:
+    """Where a run is, gathered from its events."""
+
+    position: str = ""
+    done: int = 0
+    total: int = 0
+    step: int = 0
+    rollouts: int = 0
+    reflections: int = 0
+    budget: int = 0
+    candidates: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    baseline_mean: float | None = None
+    best_mean: float | None = None
+    best: int = 0
+    cost: Decimal | None = Decimal(0)
+    tokens: int = 0
+    _means: list[float | None] = attrs.field(factory=list)
+
+    def update(self, event: object) -> None:
+        """Take account of an event; others are ignored."""
+        match event:
+            case GepaOptimizationStarted():
+                self.budget = event.rollout_budget
+            case GepaRolloutCompleted():
+                # Told once the batch is complete, one by one: never back to fewer.
+                self.rollouts = max(self.rollouts, event.total_rollouts)
+                self._go_to(event.position.rpartition("/")[0])
+            case GepaWorking():
+                self._go_to(event.position)
+                self.done, self.total = event.done, event.total
+                self.rollouts, self.reflections = event.rollouts, event.reflections
+                self.cost, self.tokens = event.cost, event.tokens
+            case GepaCandidateAdded():
+                self._add(event)
+            case GepaCandidateScored():
+                self._means[event.candidate] = event.mean
+                self.best, self.best_mean = event.best, self._means[event.best]
+            case GepaMutationAccepted() | GepaMergeAccepted():
+                self.accepted += 1
+            case GepaMutationRejected() | GepaMergeRejected():
+                self.rejected += 1
+            case _:
+                pass
+
+    def _go_to(self, position: str) -> None:
+        if position != self.position:
+            self.position, self.done, self.total = position, 0, 0
+        phase, _, place = position.partition("/")
+        if phase == "step":
+            self.step = int(place.partition("/")[0])
+
+    def _add(self, event: GepaCandidateAdded) -> None:
+        self.candidates = event.candidate + 1
+        self._means.append(event.mean)
+        self.baseline_mean = self._means[0]
+        self.best, self.best_mean = event.best, self._means[event.best]
+        self.rollouts, self.reflections = event.rollouts, event.reflections
+        self.cost, self.tokens = event.cost, event.tokens
+
+    def plain(self) -> dict[str, Json]:
+        """Return the line ``progress``."""
+        return {
+            "event": "progress",
+            "position": self.position,
+            "done": self.done,
+            "total": self.total,
+            "step": self.step,
+            "rollouts": self.rollouts,
+            "reflections": self.reflections,
+            "budget": self.budget,
+            "candidates": self.candidates,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "baseline_mean": self.baseline_mean,
+            "best": self.best,
+            "best_mean": self.best_mean,
+            "cost": money(self.cost),
+            "tokens": self.tokens,
+        }
