@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -32,8 +33,23 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``: readers and crashes see the old bytes or the new ones.
 
     The parent folder must exist. The file gets the permissions ``mode``. Raises ``OSError``
-    and leaves the old file when the system refuses.
+    that names ``path``, and leaves the old file, when the system refuses.
     """
+    with named_in_errors(path):
+        _replace(path, data, mode)
+
+
+@contextlib.contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Let an ``OSError`` name the file that is meant, not a temporary one or none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
     descriptor, temporary = tempfile.mkstemp(
         prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
     )

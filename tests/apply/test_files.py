@@ -196,6 +196,19 @@ def test_a_failure_or_ctrl_c_half_way_puts_the_old_texts_back(
     assert list(project.folder.rglob("*.tmp")) == []
 
 
+def test_a_folder_that_takes_nothing_is_said_to_be_unchanged(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "replace", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(OSError, match=r"Read-only file system; no file was changed"):
+        project.replace()
+    assert project.texts == OLD
+
+
 def test_when_the_old_texts_cannot_be_put_back_the_same_call_completes_it(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

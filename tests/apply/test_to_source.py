@@ -184,6 +184,22 @@ def test_a_half_written_source_that_somebody_edited_is_not_completed(
     assert two_files.texts == {**NEW, "prompts/tools.yaml": "mine\n"}
 
 
+@pytest.mark.parametrize("name", ["agent.py", ".git/config.yaml", "promptgraft.yaml"])
+def test_an_edited_record_writes_into_no_file_that_says_what_code_is_run(
+    console: Console, two_files: World, name: str
+) -> None:
+    half_write(two_files)
+    record = two_files.run / "apply.json"
+    intent = json.loads(record.read_text())
+    intent["files"].append({"path": name, "before": "mine\n", "after": "theirs\n"})
+    record.write_text(json.dumps(intent), "utf-8")
+
+    ended = console("apply", "--to-source")
+
+    assert ended.code == 2
+    assert f"expected Markdown and YAML files of a prompt, found '{name}'" in ended.err
+
+
 def test_a_write_that_had_not_begun_is_forgotten(console: Console, two_files: World) -> None:
     half_write(two_files)
     (two_files.folder / "prompts/triage.md").write_text(PROMPT, "utf-8")

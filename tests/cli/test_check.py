@@ -128,7 +128,7 @@ def test_faults_that_are_only_counted_are_faults_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert console("init").code == ExitCode.OK
-    cases = ['{"id": "%d", "npt": "x"}' % number for number in range(30)]
+    cases = [json.dumps({"id": f"r{number}", "npt": f"x{number}"}) for number in range(30)]
     Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
     shown = console("check")
     *lines, last = shown.out.splitlines()

@@ -244,7 +244,7 @@ def test_a_wait_ends_with_its_time_or_when_that_is_not_known_with_an_answer(
 
 
 def test_a_line_without_a_time_is_an_error_that_names_it() -> None:
-    with pytest.raises(DataFormatError, match="time: expected an ISO 8601 time, found None"):
+    with pytest.raises(DataFormatError, match="time: expected an ISO 8601 time with its zone"):
         state_after([{"event": "plan"}])
 
 

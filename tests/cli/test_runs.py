@@ -290,6 +290,41 @@ def test_a_run_of_a_project_that_was_moved_goes_on_where_the_project_is(
     assert "promptgraft.yaml, which is not there any more; name the project file with" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("origin", "says"),
+    [
+        ({"kind": "job", "spec": "evil.py:JOB", "folder": "RUN"}, "from which no code is run"),
+        ({"kind": "job", "spec": "RUN/evil.py:JOB", "folder": "HERE"}, "from which no code is run"),
+        ({"kind": "job", "spec": "evil:JOB", "folder": "runs/ID"}, "expected an absolute path"),
+        ({"kind": "project", "path": "RUN/promptgraft.yaml"}, "from which no code is run"),
+    ],
+)
+@pytest.mark.parametrize("command", ["resume", "apply"])
+def test_code_that_a_run_directory_brings_along_is_not_run(
+    console: Console,
+    demo: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: dict[str, str],
+    says: str,
+    command: str,
+) -> None:
+    folder = latest(demo)
+    (folder.path / "evil.py").write_text("raise SystemExit('was run')\n")
+    (folder.path / "promptgraft.yaml").write_text("prompts: {words: evil.py:PROMPT}\n")
+    real = {"RUN": str(folder.path.absolute()), "HERE": str(demo), "ID": folder.id}
+    written = json.dumps({"prompt": "words", **origin})
+    for word, means in real.items():
+        written = written.replace(word, means)
+    config = json.loads(folder.config.read_text())
+    folder.config.write_text(json.dumps({**config, "origin": json.loads(written)}))
+    monkeypatch.chdir(demo.parent)
+
+    ended = console(command, "--runs", str(folder.path.parent))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert says in ended.err
+
+
 def test_a_job_is_gone_on_with_where_it_was_made(
     console: Console, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,10 +117,12 @@ def test_a_refused_call_leaves_the_old_file_and_no_other(
     path.write_bytes(OLD)
     monkeypatch.setattr(os, name, refusing(getattr(os, name), 1, error))
 
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error)) as caught:
         write_atomically(path, NEW)
     assert path.read_bytes() == OLD
     assert names(tmp_path) == ["state.json"]
+    if isinstance(caught.value, OSError):
+        assert caught.value.filename == str(path)
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_old_file(tmp_path: Path) -> None:

@@ -229,7 +229,9 @@ def test_options_say_which_project_and_which_tag_for_every_test(pytester: pytest
 
     missing = run(pytester)
     missing.assert_outcomes(errors=1)
-    missing.stdout.fnmatch_lines(["there is no promptgraft.yaml in *"])
+    missing.stdout.fnmatch_lines(
+        ["there is no promptgraft.yaml in *`--promptgraft-project=FILE` names another"]
+    )
     named = ("--promptgraft-project", "elsewhere/promptgraft.yaml")
     run(pytester, *named[:1], "elsewhere").assert_outcomes(passed=2, failed=1)
     run(pytester, *named, "--promptgraft-tag", "canary").assert_outcomes(passed=1, failed=2)

@@ -160,6 +160,10 @@ def test_an_events_file_that_is_cut_anywhere_is_read_up_to_its_last_whole_line(
         (b'{"event": "scored", "candidate": 9}\n', ":3: candidate: expected one that was told of"),
         (b'{"event": "rejected", "n": 2, "step": true}\n', ":3: step: expected an integer, found"),
         (b'{"event": "waiting", "time": "now"}\n', ":3: time: expected an ISO 8601 time, found"),
+        (
+            b'{"event": "waiting", "time": "2026-01-01T00:00:00"}\n',
+            ":3: time: expected an ISO 8601 time with its zone, found",
+        ),
     ],
 )
 def test_a_damaged_line_is_named_with_its_number(
@@ -170,6 +174,37 @@ def test_a_damaged_line_is_named_with_its_number(
     with pytest.raises(DataFormatError) as fault:
         read_run(folder)
     assert str(fault.value).startswith(f"{folder.events}{says}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"candidate": 7}, "candidate: expected 1, found 7"),
+        ({"candidate": 0}, "candidate: expected 1, found 0"),
+        ({"parents": [1]}, "parents: expected one that was told of before, found 1"),
+        ({"parents": [-1]}, "parents: expected one that was told of before, found -1"),
+        ({"scores": [1.0]}, "scores: expected 6 or none, found 1"),
+        ({"cost": "Infinity"}, "cost: expected a decimal number as text, found 'Infinity'"),
+    ],
+)
+def test_a_candidate_that_cannot_be_is_no_figure_of_the_run(
+    folder: RunFolder, changes: dict[str, object], says: str
+) -> None:
+    lines = [json.loads(line) for line in folder.events.read_bytes().splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.get("candidate") == 1)
+    lines[at].update(changes)
+    folder.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(DataFormatError) as fault:
+        read_run(folder)
+    assert str(fault.value).startswith(f"{folder.events}:{at + 1}: {says}")
+
+
+@pytest.mark.parametrize("best", [-1, 99])
+def test_a_winner_that_the_run_does_not_have_is_damage(folder: RunFolder, best: int) -> None:
+    result = json.loads(folder.result.read_text())
+    folder.result.write_text(json.dumps({**result, "best": best}))
+    with pytest.raises(DataFormatError, match=f"found {best}; `promptgraft resume` writes"):
+        read_run(folder)
 
 
 def test_a_directory_of_another_version_is_refused_with_the_mend(folder: RunFolder) -> None:

@@ -15,9 +15,15 @@ from optimizers.worlds import answer, section, twins
 from promptgraft import ScriptedAdapter
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
+from promptgraft.runs.pages import table_row
 from promptgraft.runs.recorder import recorded
+from promptgraft.runs.report.chart import steps_of
+from promptgraft.runs.report.gathering import gather
+from promptgraft.runs.report.page import render
+from promptgraft.text import visible
 from runs.toy_runs import (
     KilledError,
     after,
@@ -120,6 +126,48 @@ def test_scores_that_come_later_are_in_the_record_and_on_the_page(tmp_path: Path
     files = files_of(folder)
     carry_out(folder, job)
     assert files_of(folder) == files
+
+
+def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tried(
+    tmp_path: Path,
+) -> None:
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    job = make_job(preset="lean", rollout_budget=200, **sizes)
+    folder = kept_run(tmp_path, job)
+    record = read_run(folder)
+    estimates = [one for one in record.candidates if is_estimate(one.mean, one.scores)]
+    assert estimates
+    for one in estimates:
+        page = folder.candidate(one.n).read_text("utf-8")
+        tried = sum(value is not None for value in one.scores)
+        assert f"- mean on D_pareto: {one.mean:.3f} estimated from {tried} of 20 examples" in page
+        assert page.count("| no score |") >= 20 - tried
+    data = gather(folder)
+    won = record.candidates[data.winner].mean or 0.0
+    assert all((one.mean or 0.0) <= won for one in steps_of(data.candidates, data.winner))
+    shown = render(data)
+    assert "not tried on the case" in shown
+    assert all(f">~{one.mean:.2f}<" in shown for one in estimates)
+    assert {case for number, case in data.answers if number == data.winner} == {*record.pareto_ids}
+
+
+def test_pages_hold_nothing_that_a_terminal_obeys_and_no_html_outside_of_fences(
+    tmp_path: Path,
+) -> None:
+    hostile = "\x1b[2J\rspoof \u202e <img src=x> ![x](https://evil.example) "
+
+    def refuse(rendered: RenderedPrompt[object]) -> str:
+        return f"```instruction\n{hostile} $gone\n```"
+
+    folder = kept_run(tmp_path, make_job(reflection=refuse))
+    pages = [folder.summary, *folder.rejected.iterdir(), *folder.candidates.iterdir()]
+    assert len(pages) > 2
+    for page in pages:
+        text = page.read_bytes().decode("utf-8")
+        assert visible(text) == text
+        outside = "\n".join(re.split(r"(?ms)^(`{3,}).*?^\1$", text))
+        assert "<img" not in outside.replace("\\<", "")
+    assert table_row([hostile]).count("\\<img") == table_row([hostile]).count("!\\[x") == 1
 
 
 def test_a_text_with_fences_of_its_own_stays_inside_its_fence(tmp_path: Path) -> None:
@@ -314,7 +362,7 @@ def test_a_disk_that_takes_no_more_does_not_end_the_run_and_is_said(tmp_path: Pa
         result = kept.run()
 
     assert result.improved
-    assert recorder.failure.startswith(f"{folder.candidates}/.3.md.tmp cannot be written: ")
+    assert recorder.failure.startswith(f"{folder.candidates}/3.md cannot be written: ")
     assert f"`promptgraft resume {folder.id}` writes what is missing" in recorder.failure
     assert read_run(folder).state is State.INTERRUPTED
     folder.candidate(3).rmdir()

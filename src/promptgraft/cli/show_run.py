@@ -80,7 +80,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
     if any(is_estimate(one.mean, one.scores) for one in shown):
-        screen.line("~ is estimated: the candidate was not tried on every example")
+        screen.line("~ is estimated: some examples have no score")
 
 
 def _mean(one: CandidateRecord) -> str:

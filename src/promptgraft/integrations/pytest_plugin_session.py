@@ -175,7 +175,9 @@ class TestRun:
     def _path(self, given: object, folder: Path) -> Path:
         if self._project is not None:
             return self._project
-        return find_project(folder).resolve() if given is None else file_of(folder / str(given))
+        if given is not None:
+            return file_of(folder / str(given))
+        return find_project(folder, option="--promptgraft-project=FILE").resolve()
 
 
 def file_of(path: Path) -> Path:

@@ -20,11 +20,12 @@ DEFAULT_RUNS = "runs"
 _BARE_REFERENCE = re.compile(r"\{.*: *(\$\{\w+\})")
 
 
-def find_project(start: Path | None = None) -> Path:
+def find_project(start: Path | None = None, *, option: str = "--project FILE") -> Path:
     """Return the project file of a folder: its own, or that of the nearest folder above it.
 
     Args:
         start: the folder; None for the current one.
+        option: what names another file on the caller's command line, for the message.
 
     Raises:
         ConfigError: there is none.
@@ -37,7 +38,7 @@ def find_project(start: Path | None = None) -> Path:
             return path.relative_to(here) if path.is_relative_to(here) else path
     raise ConfigError(
         f"there is no {FILE_NAME} in {folder} or above it; `promptgraft init` makes one, and "
-        "`--project FILE` names another"
+        f"`{option}` names another"
     )
 
 

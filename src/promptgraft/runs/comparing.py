@@ -58,7 +58,7 @@ def figures_of(record: RunRecord) -> RunFigures:
     """
     pool, result = record.candidates, record.result
     fields = None if result is None else Fields(result, str(record.folder.result))
-    best = next((one.n for one in record.ranked), 0) if fields is None else fields.integer("best")
+    best = record.leader if fields is None else fields.integer("best")
     stop = None if fields is None else fields.inside("stop")
     last = pool[-1] if pool else None
     return RunFigures(

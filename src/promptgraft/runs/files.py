@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from promptgraft.errors import DataFormatError
-from promptgraft.files import write_all
+from promptgraft.files import named_in_errors, write_all
 from promptgraft.serde import Json, parse_json, shown
 
 VERSION = 1
@@ -22,8 +22,13 @@ def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by ``text``, in one step. One writer at a time.
 
     Raises:
-        OSError: the system refuses; the old file is left.
+        OSError: the system refuses; it names ``path``, and the old file is left.
     """
+    with named_in_errors(path):
+        _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
     temporary = f"{path.parent}/.{path.name}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:

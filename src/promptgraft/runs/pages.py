@@ -13,7 +13,7 @@ from promptgraft.optimizers.gepa.events import (
 from promptgraft.optimizers.gepa.scores import Score, is_estimate
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.prompt.fences import fenced
-from promptgraft.text import counted, score, visible, visible_line
+from promptgraft.text import counted, dollars, score, visible, visible_line
 
 
 def waiting_baseline(started: GepaOptimizationStarted) -> str:
@@ -108,10 +108,9 @@ def _mean(added: GepaCandidateAdded, parents: tuple[GepaCandidateAdded, ...]) ->
 
 
 def _used(added: GepaCandidateAdded) -> str:
-    cost = "an unknown price" if added.cost is None else f"{added.cost:,.4f} US dollars"
     return (
         f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}, "
-        f"{added.tokens:,} tokens, {cost}"
+        f"{added.tokens:,} tokens, {dollars(added.cost)}"
     )
 
 

@@ -57,6 +57,7 @@ def read_run(folder: RunFolder) -> RunRecord:
         waits=tuple(gathered.waits),
         steps=gathered.steps,
         rollouts=gathered.rollouts,
+        leader=gathered.leader,
         result=_result(folder, len(gathered.candidates)) if gathered.ended else None,
     )
 
@@ -92,6 +93,7 @@ class _Gathered:
     waits: list[WaitRecord] = attrs.field(factory=list)
     steps: int = 0
     rollouts: int = 0
+    leader: int = 0
     ended: bool = False
     _ancestor: int = 0
 
@@ -107,8 +109,10 @@ class _Gathered:
                 self.budget = fields.integer("budget")
             case "candidate":
                 self._join(_candidate(fields), where)
+                self._lead(fields, where)
             case "scored":
                 self._score(fields, where)
+                self._lead(fields, where)
             case "rejected":
                 self._known(where, "parent", fields.integer("parent"))
                 self.rejections.append(_rejection(fields, self._attempt(fields.integer("step"))))
@@ -154,6 +158,10 @@ class _Gathered:
             mean=fields.number("mean"),
         )
         self.candidates[at] = self._checked(scored, where)
+
+    def _lead(self, fields: Fields, where: str) -> None:
+        self.leader = fields.integer("best")
+        self._known(where, "best", self.leader)
 
     def _known(self, where: str, name: str, *positions: int) -> None:
         for at in positions:

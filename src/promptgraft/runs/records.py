@@ -217,6 +217,8 @@ class RunRecord(Shown):
         waits: what calls waited for.
         steps: the last step that an event tells of.
         rollouts: rollouts used, as of the last line that says.
+        leader: position of the best candidate, as of the last line that says; in a race not the
+            highest mean, because means may be estimates.
         result: what ``result.json`` holds; None while the run has not ended.
     """
 
@@ -239,6 +241,7 @@ class RunRecord(Shown):
     steps: int
     rollouts: int
     result: Mapping[str, Json] | None
+    leader: int = 0
 
     @property
     def id(self) -> str:

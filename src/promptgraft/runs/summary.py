@@ -10,7 +10,7 @@ from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.pages import fenced_diff, plain_line, table_row
-from promptgraft.text import counted, difference, score
+from promptgraft.text import counted, difference, dollars, score
 
 _MOST_CANDIDATES = 50
 
@@ -49,13 +49,12 @@ def _row(label: str, before: float | None, after: float | None) -> str:
 
 
 def _used(result: GepaResult, budget: int) -> Iterator[str]:
-    cost = result.total_cost
     rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     yield f"- used: {result.total_rollouts} of {counted(budget, 'rollout')}"
     yield f"- reflections: {result.total_reflections}"
     yield f"- steps: {result.steps}"
-    yield f"- cost: {'unknown' if cost is None else f'{cost:,.4f} US dollars'}"
+    yield f"- cost: {dollars(result.total_cost)}"
     yield f"- accepted: {counted(result.accepted_mutations, 'mutation')}{merged}"
     yield f"- rejected: {rejected or 'none'}"
 

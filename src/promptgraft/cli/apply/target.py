@@ -25,7 +25,7 @@ from promptgraft.runs.fields import Fields
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What a run was made of, as it is today.
+    """What a run was made from, as it is today.
 
     Attributes:
         prompt: the source.
@@ -49,7 +49,7 @@ class Target:
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
-    """Return the project that a run was made of; None when it was made of a job.
+    """Return the project that a run was made from; None when it was made from a job.
 
     Raises:
         ConfigError: the project file is not there any more.
@@ -65,7 +65,7 @@ def _origin(run: RunRecord) -> Origin:
 
 @contextlib.contextmanager
 def found_target(run: RunRecord, project: Project | None, store: str | None) -> Iterator[Target]:
-    """Give what the run was made of; inside, its code can import its neighbours.
+    """Give what the run was made from; inside, its code can import its neighbours.
 
     No model is made for a prompt of a project, so no secret is needed.
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 Score = float | None
 """A score on one example; None when the rollout stayed unscored."""
 
-_ROUNDING = 1e-9
-
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of the scores that there are; None when there are none."""
@@ -17,9 +15,8 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def is_estimate(mean: Score, scores: Sequence[Score]) -> bool:
-    """Tell whether a mean is not that of the scores: that of a race, where some are missing."""
-    own = mean_score(scores)
-    return mean is not None and own is not None and abs(mean - own) > _ROUNDING
+    """Tell whether a mean only estimates that over all examples: some have no score."""
+    return mean is not None and None in scores
 
 
 def higher(one: Score, other: Score) -> bool:

@@ -6,6 +6,7 @@ each of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -170,13 +171,15 @@ def _put_back(found: Iterable[FoundFile], record: Path) -> None:
         for file in found:
             if _text(file.path) == file.plan.after:
                 _replace(file.path, file.plan.before)
-        record.unlink(missing_ok=True)
     except OSError as error:
         problem = (
             f"{_why(error)}; some files hold the new text and some the old one: mend that and give "
             "the same command again, which completes it"
         )
         raise OSError(error.errno, problem, error.filename) from error
+    # Left there, it says what a kill before the first file leaves: nothing is written yet.
+    with contextlib.suppress(OSError):
+        record.unlink(missing_ok=True)
 
 
 def _replace(path: Path, text: str) -> None:

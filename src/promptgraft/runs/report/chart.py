@@ -114,10 +114,14 @@ def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
 
 
 def steps_of(candidates: Sequence[CandidateData], winner: int) -> Iterator[CandidateData]:
-    """Yield the candidates that were the best when they came, up to the winner."""
-    best = -math.inf
-    for one in candidates:
-        if one.mean is not None and one.mean > best and (not winner or one.number <= winner):
+    """Yield the candidates that were the best when they came, up to the winner.
+
+    What seems to be better than the winner was not tried on all cases: in a race, means may be
+    estimates.
+    """
+    best, most = -math.inf, candidates[winner].mean if winner else None
+    for one in candidates[: winner + 1] if winner else candidates:
+        if one.mean is not None and one.mean > best and (most is None or one.mean <= most):
             best = one.mean
             yield one
 
