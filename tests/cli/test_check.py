@@ -89,6 +89,7 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
     [
         ("files/agent.py:modl", "has no `modl` (did you mean `model`?)"),
         ("files/agent.py:Queue", "to be an adapter, or a function without arguments"),
+        ("files/agent.py:forgets_to_return", "expected an adapter, it returned None"),
     ],
 )
 def test_a_model_in_python_that_is_none_is_a_fault(

@@ -57,7 +57,8 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
         ConfigError: a secret is not set, an option is unusable, or the Python code is.
     """
     if config.provider == "python":
-        return _called(_found(config.python, what, python), config.python, python)
+        found = _found(config.python, what, python)
+        return _as_adapter(_called(found, config.python, python), config.python)
     return _built(config, lambda secret: secret.reveal())
 
 
@@ -85,10 +86,11 @@ def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> Ch
     if config.provider == "python":
         found = _found(config.python, what, python)
         try:
-            return CheckedModel(_called(found, config.python, python))
+            made = _called(found, config.python, python)
         except CallerError as error:
             # It may be nothing but a secret that is missing here.
             return CheckedModel(OfflineAdapter(), (((), f"cannot be made here: {error}"),))
+        return CheckedModel(_as_adapter(made, config.python))
     missing = missing_secrets(config)
     if not missing:
         return CheckedModel(make_adapter(config, what=what, python=python))
@@ -133,13 +135,14 @@ def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | Func
     return python.load(place_of(spec, what, base=python.folder), wanted)
 
 
-def _called(
-    found: ProviderAdapter | FunctionType, spec: str, python: PythonSource
-) -> ProviderAdapter:
+def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSource) -> object:
     if not isinstance(found, FunctionType):
         return found
     with beside(place_of(spec, spec, base=python.folder).folder):
-        made = call_maker(found, spec)
+        return call_maker(found, spec)
+
+
+def _as_adapter(made: object, spec: str) -> ProviderAdapter:
     if not _is_adapter(made):
         raise ConfigError(f"{spec}: expected an adapter, it returned {shown(made)}")
     return made

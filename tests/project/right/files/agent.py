@@ -93,3 +93,7 @@ def needs_a_secret() -> OfflineAdapter:
 def shown_example(example: GepaExample, response: PromptResponse[object] | None) -> tuple[str, str]:
     """Show an example to the reflector."""
     return example.id, "" if response is None else response.text
+
+
+def forgets_to_return() -> None:
+    OfflineAdapter()
