@@ -7,6 +7,9 @@ from decimal import Decimal
 
 import attrs
 
+from promptgraft.optimizers.gepa.scores import is_estimate
+from promptgraft.text import score
+
 Score = float | None
 """A score, or a mean of scores; None for unscored."""
 
@@ -40,6 +43,11 @@ class CandidateData:
     rollouts: int
     tokens: int = 0
     cost: Decimal | None = None
+
+    @property
+    def shown_mean(self) -> str:
+        """The mean as the page shows it, with a mark where it is an estimate."""
+        return f"{'~' if is_estimate(self.mean, self.scores) else ''}{score(self.mean)}"
 
 
 @attrs.frozen(kw_only=True)

@@ -20,6 +20,7 @@ class FrontierRow:
         number: its position.
         what: the part that it changed.
         mean: its mean on D_pareto.
+        shown_mean: the same as the page shows it.
         leads: on how many cases nobody has a higher score.
         alone: on how many of these nobody has as high a score.
         objectives: its means in the objectives of the run.
@@ -29,6 +30,7 @@ class FrontierRow:
     number: int
     what: str
     mean: Score
+    shown_mean: str
     leads: int
     alone: int
     objectives: tuple[Score, ...]
@@ -70,6 +72,7 @@ def _row(
         number=number,
         what=short_name(one.module) or ("merge" if one.parents else "baseline"),
         mean=one.mean,
+        shown_mean=one.shown_mean,
         leads=len(led),
         alone=sum(holders == 1 for holders in led),
         objectives=tuple(one.objectives.get(name) for name in objectives),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from promptgraft.runs.report.data import CandidateData, ReportData, Score
+from promptgraft.runs.report.data import CandidateData, ReportData
 
 MOST_NODES = 120
 _COLUMN, _ROW = 132, 30
@@ -21,7 +21,7 @@ class Node:
 
     Attributes:
         number: its position in the pool.
-        mean: its mean on D_pareto.
+        mean: its mean on D_pareto, as the page shows it.
         x: where it is.
         y: where it is.
         is_winner: whether the run ends with it.
@@ -31,7 +31,7 @@ class Node:
     """
 
     number: int
-    mean: Score
+    mean: str
     x: int
     y: int
     is_winner: bool
@@ -158,7 +158,7 @@ def _node(data: ReportData, number: int, place: tuple[int, int], line: set[int])
     one = data.candidates[number]
     return Node(
         number=number,
-        mean=one.mean,
+        mean=one.shown_mean,
         x=place[0],
         y=place[1],
         is_winner=number == data.winner and number > 0,
