@@ -117,17 +117,6 @@ def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(
     assert "the key is refused" in ended.err
 
 
-def test_ctrl_c_ends_with_3_and_says_what_was_not_tried(words: Path, console: Console) -> None:
-    pressed = "    if word == 'apple':\n        signal.raise_signal(signal.SIGINT)\n"
-    agent = AGENT.replace('    if word == "overloaded"', f'{pressed}    if word == "overloaded"')
-    (words / "agent.py").write_text(f"import signal\n{agent}", "utf-8")
-
-    ended = console("eval", "--workers", "1")
-    assert ended.code == 3
-    assert "gate: stopped early\n" in ended.out
-    assert ended.err.startswith("promptgraft: stopped early: ")
-
-
 def test_the_document_has_every_case_and_the_decision(words: Path, console: Console) -> None:
     ended = console("eval", "--json", "--fail-under", "0.9")
     document = json.loads(ended.out)
