@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 
 import attrs
+import msgspec
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
 from promptgraft.serde import HexDigest, Json, parse_json, shown, unstructure
@@ -30,6 +31,8 @@ _STRING = rb'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
 _HEAD = re.compile(
     rb'\{"key":(%b),"digest":"([0-9a-f]{64})","kind":(%b),"answer":' % (_STRING, _STRING)
 )
+
+_ANSWER = msgspec.json.Decoder()
 
 
 @attrs.frozen
@@ -86,10 +89,7 @@ def decode_record(line: bytes) -> Record:
             the reason alone; callers know the place.
     """
     key, digest, kind, start = _split(line)
-    try:
-        answer = parse_json(line[start:-_SEAL_LENGTH], where="its answer")
-    except ValueError as error:  # too many digits, too: that one is no DataFormatError
-        raise JournalCorruptError(str(error)) from None
+    answer = _loads_answer(line[start:-_SEAL_LENGTH])
     return Record(_loads_string(key), HexDigest(digest.decode()), _loads_string(kind), answer)
 
 
@@ -218,6 +218,31 @@ def _split(line: bytes) -> tuple[bytes, bytes, bytes, int]:
     if head is None:
         raise JournalCorruptError("the line is not a record")
     return head[1], head[2], head[3], head.end()
+
+
+def _loads_answer(text: bytes) -> Json:
+    try:
+        answer: Json = _ANSWER.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return _loads_strictly(text)
+    # msgspec takes a key that occurs twice; then there are more keys in the text.
+    if b'\\\\":' in text or text.count(b'":') - text.count(b'\\":') != _count_keys(answer):
+        return _loads_strictly(text)
+    return answer
+
+
+def _count_keys(value: Json) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum([_count_keys(one) for one in value.values() if one])
+    return sum([_count_keys(one) for one in value]) if isinstance(value, list) else 0
+
+
+def _loads_strictly(text: bytes) -> Json:
+    """Read what msgspec does not, such as lone surrogates, or say what is wrong with it."""
+    try:
+        return parse_json(text, where="its answer")
+    except ValueError as error:  # too many digits, too: that one is no DataFormatError
+        raise JournalCorruptError(str(error)) from None
 
 
 def _loads_string(quoted: bytes) -> str:

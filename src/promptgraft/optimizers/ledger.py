@@ -7,6 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 import attrs
+import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, ModelCalled, PromptExecuted, Usage
 from promptgraft.errors import BudgetExhaustedError, JournalCorruptError
@@ -274,49 +275,50 @@ def spent_to_json(spent: Iterable[Spending]) -> Json:
     ]
 
 
+class KeptSpending(msgspec.Struct, array_like=True, frozen=True):
+    """What the journal keeps of :class:`Spending`."""
+
+    role: Role
+    model: str
+    calls: int
+    requests: int
+    sent: int
+    received: int
+    cached: int
+    cost: str | None
+    microseconds: int
+
+    def spending(self) -> Spending:
+        """Return it as the ledger counts it.
+
+        Raises:
+            ArithmeticError: the cost is no number.
+        """
+        return Spending(
+            role=self.role,
+            model=self.model,
+            calls=self.calls,
+            requests=self.requests,
+            usage=NO_USAGE
+            if self.sent == self.received == self.cached == 0
+            else Usage(
+                input_tokens=self.sent, output_tokens=self.received, cached_tokens=self.cached
+            ),
+            cost=None if self.cost is None else ZERO if self.cost == "0" else Decimal(self.cost),
+            microseconds=self.microseconds,
+        )
+
+
 def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
     """Return the calls that the journal keeps under ``key``.
 
     Raises:
         JournalCorruptError: it keeps something else.
     """
-    if isinstance(plain, list):
-        return tuple(_spending(one, key) for one in plain)
-    raise _no_spending(key)
-
-
-def _spending(plain: Json, key: str) -> Spending:
-    # Read by hand: replaying a long run does this for every answer.
-    match plain:
-        case [
-            str(role),
-            str(model),
-            int(calls),
-            int(requests),
-            int(sent),
-            int(received),
-            int(cached),
-            None | str() as cost,
-            int(microseconds),
-        ]:
-            try:
-                return Spending(
-                    role=Role(role),
-                    model=model,
-                    calls=calls,
-                    requests=requests,
-                    usage=NO_USAGE
-                    if sent == received == cached == 0
-                    else Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached),
-                    cost=None if cost is None else ZERO if cost == "0" else Decimal(cost),
-                    microseconds=microseconds,
-                )
-            except (ValueError, ArithmeticError):
-                raise _no_spending(key) from None
-    raise _no_spending(key)
-
-
-def _no_spending(key: str) -> JournalCorruptError:
-    return JournalCorruptError(
-        f"the journal's record `{key}` holds no calls where they should be; restore the journal"
-    )
+    try:
+        return tuple([one.spending() for one in msgspec.convert(plain, list[KeptSpending])])
+    except (msgspec.ValidationError, ArithmeticError):
+        raise JournalCorruptError(
+            f"the journal's record `{key}` holds no calls where they should be; "
+            "restore the journal"
+        ) from None

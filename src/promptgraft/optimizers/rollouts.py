@@ -6,10 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 
 import attrs
+import msgspec
 
 from promptgraft.errors import JournalCorruptError, PromptgraftError
 from promptgraft.optimizers.answers import Answers, Working, untold
-from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
+from promptgraft.optimizers.ledger import (
+    KeptSpending,
+    Ledger,
+    Spending,
+    spent_from_json,
+    spent_to_json,
+)
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.side_by_side import as_ended
@@ -221,53 +228,49 @@ def record_to_json(record: RolloutRecord) -> Json:
     }
 
 
+class _KeptRollout(msgspec.Struct, frozen=True):
+    """What :func:`record_to_json` makes of a rollout."""
+
+    example: str
+    inputs: str
+    output: str
+    trace: str
+    score: float | None
+    feedback: str
+    eval_trace: str | None
+    objectives: dict[str, float]
+    fault: str
+    hidden: list[str]
+    spent: list[KeptSpending]
+
+
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
     """Return the rollout that the journal keeps under ``key``.
 
     Raises:
         JournalCorruptError: it is no rollout.
     """
-    # Read by hand: replaying a long run does this for every answer.
-    match answer:
-        case {
-            "example": str(example),
-            "inputs": str(inputs),
-            "output": str(output),
-            "trace": str(trace),
-            "score": None | int() | float() as score,
-            "feedback": str(feedback),
-            "eval_trace": None | str() as eval_trace,
-            "objectives": dict(objectives),
-            "fault": str(fault),
-            "hidden": list(hidden),
-            "spent": list(spent),
-        }:
-            return RolloutRecord(
-                example_id=example,
-                inputs_repr=inputs,
-                output_repr=output,
-                tool_trace_repr=trace,
-                feedback=None
-                if score is None
-                else RolloutFeedback(
-                    score=score,
-                    feedback=feedback,
-                    eval_trace=eval_trace,
-                    objectives=_numbers(objectives, key) if objectives else {},
-                ),
-                fault=fault,
-                hidden=tuple(str(part) for part in hidden),
-                spent=spent_from_json(spent, key),
-            )
-    raise _no_rollout(key)
-
-
-def _numbers(objectives: dict[str, Json], key: str) -> dict[str, float]:
-    numbers = {name: one for name, one in objectives.items() if isinstance(one, float)}
-    if len(numbers) < len(objectives):
-        raise _no_rollout(key)
-    return numbers
-
-
-def _no_rollout(key: str) -> JournalCorruptError:
-    return JournalCorruptError(f"the journal's record `{key}` is no rollout; restore the journal")
+    try:
+        kept = msgspec.convert(answer, _KeptRollout)
+        spent = tuple([one.spending() for one in kept.spent])
+    except (msgspec.ValidationError, ArithmeticError):
+        raise JournalCorruptError(
+            f"the journal's record `{key}` is no rollout; restore the journal"
+        ) from None
+    return RolloutRecord(
+        example_id=kept.example,
+        inputs_repr=kept.inputs,
+        output_repr=kept.output,
+        tool_trace_repr=kept.trace,
+        feedback=None
+        if kept.score is None
+        else RolloutFeedback(
+            score=kept.score,
+            feedback=kept.feedback,
+            eval_trace=kept.eval_trace,
+            objectives=kept.objectives,
+        ),
+        fault=kept.fault,
+        hidden=tuple(kept.hidden),
+        spent=spent,
+    )

@@ -105,7 +105,8 @@ class Budget:
 
     def pay(self, actual: Charge) -> None:
         """Pay for a call that nothing was reserved for, such as one of an earlier process."""
-        self.settle(NOTHING, actual)
+        with self._lock:
+            self._paid = self._paid.plus(actual)
 
     def _refuse_beyond(self, used: Charge) -> None:
         if self._max_cost is not None and used.cost >= self._max_cost:
