@@ -6,10 +6,12 @@ A *cell* is whatever candidates are compared in: an example, an objective, or bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import compress
+from operator import ge, gt
 
-from promptgraft.optimizers.gepa.scores import Score, higher, mean_score
+from promptgraft.optimizers.gepa.scores import UNSCORED, Row, Score, mean_score, packed
 
 
 class FrontierType(StrEnum):
@@ -62,37 +64,34 @@ def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Sc
 
 
 class Frontier:
-    """The candidates that lead in a cell, kept up to date at a cost that does not grow.
+    """The candidates that lead in a cell, kept up to date as candidates arrive.
 
-    Choosing a parent costs no more at the end of a run than at its beginning.
+    Where a candidate leads is one bit for each cell, so that thousands of leaders are compared
+    in a millisecond.
     """
 
     def __init__(self) -> None:
-        self._cells: list[tuple[Score, ...]] = []
-        self._leaders: list[set[int]] = []
-        self._heights: list[Score] = []
-        self._wins: dict[int, int] = {}
-        self._dominated: set[int] = set()
+        self._rows: list[Row] = []
+        self._heights: Row = packed(())
+        self._leading: dict[int, int] = {}
+        self._dominated: dict[int, int] = {}
+        self._members: tuple[tuple[int, int], ...] | None = None
 
     def add(self, cells: Sequence[Score]) -> None:
-        """Take in the next candidate; all have the same cells."""
-        if not self._cells:
-            self._leaders = [set() for _ in cells]
-            self._heights = [None] * len(cells)
-        self._cells.append(tuple(cells))
-        self._update_leaders(len(self._cells) - 1)
-        self._update_dominance(len(self._cells) - 1)
+        """Take in the next candidate; all have the same cells. A row is kept as it is."""
+        row = packed(cells)
+        if not self._rows:
+            self._heights = packed([None] * len(row))
+        self._rows.append(row)
+        places = list(compress(range(len(row)), map(ge, row, self._heights)))
+        self._update(len(self._rows) - 1, places)
 
-    def fill(self, index: int, cells: Mapping[int, Score]) -> None:
-        """Take in cells of a candidate that had no score there so far."""
-        row = list(self._cells[index])
-        for cell, score in cells.items():
-            row[cell] = score
-        self._cells[index] = tuple(row)
-        for cell in cells:
-            self._lead(index, cell)
-        self._dominated.discard(index)
-        self._update_dominance(index)
+    def fill(self, index: int, cells: Sequence[Score], places: Iterable[int]) -> None:
+        """Take in the cells of a candidate that had no score at some places so far."""
+        self._rows[index] = packed(cells)
+        if index in self._dominated:
+            self._leading[index] = self._dominated.pop(index)
+        self._update(index, places)
 
     def members(self) -> tuple[tuple[int, int], ...]:
         """Return the candidates that a parent is chosen from, with their weights.
@@ -101,57 +100,61 @@ class Frontier:
         dominates; the weight is the number of cells in which they lead. Where nothing is
         scored, the baseline is all there is.
         """
-        members = tuple(
-            (index, wins)
-            for index, wins in sorted(self._wins.items())
-            if index not in self._dominated
-        )
-        return members or ((0, 1),)
+        if self._members is None:
+            leading = sorted(self._leading.items())
+            self._members = tuple([(index, led.bit_count()) for index, led in leading])
+        return self._members or ((0, 1),)
 
-    def _update_leaders(self, index: int) -> None:
-        for cell in range(len(self._cells[index])):
-            self._lead(index, cell)
+    def _update(self, index: int, places: Iterable[int]) -> None:
+        self._members = None
+        self._lead(index, places)
+        self._update_dominance(index)
 
-    def _lead(self, index: int, cell: int) -> None:
-        score = self._cells[index][cell]
-        if score is None:
-            return
-        height = self._heights[cell]
-        if height is None or score > height:
-            for leader in self._leaders[cell]:
-                self._lose(leader)
-            self._leaders[cell] = set()
-            self._heights[cell] = score
-        if score == self._heights[cell]:
-            self._leaders[cell].add(index)
-            self._wins[index] = self._wins.get(index, 0) + 1
-
-    def _lose(self, leader: int) -> None:
-        self._wins[leader] -= 1
-        if not self._wins[leader]:
-            del self._wins[leader]
-            self._dominated.discard(leader)
+    def _lead(self, index: int, places: Iterable[int]) -> None:
+        row, heights = self._rows[index], self._heights
+        led = raised = 0
+        for place in places:
+            score = row[place]
+            if score == UNSCORED or score < heights[place]:
+                continue
+            led |= 1 << place
+            if score > heights[place]:
+                raised |= 1 << place
+                heights[place] = score
+        if raised:
+            self._leading = _without(self._leading, raised)
+            self._dominated = _without(self._dominated, raised)
+        if led:
+            self._leading[index] = self._leading.get(index, 0) | led
 
     def _update_dominance(self, index: int) -> None:
         # Whoever dominates a leader leads wherever it does, so leaders are all there is to ask.
-        if index not in self._wins:
+        led, row = self._leading.get(index), self._rows[index]
+        if led is None:
             return
-        cells = self._cells[index]
-        for other in self._wins:
-            if other == index or other in self._dominated:
+        beaten = []
+        for other, led_there in self._leading.items():
+            common = led & led_there
+            if common != led and common != led_there:
                 continue
-            if dominates(cells, self._cells[other]):
-                self._dominated.add(other)
-            elif dominates(self._cells[other], cells):
-                self._dominated.add(index)
-                return
+            if dominates(row, self._rows[other]):
+                beaten.append(other)
+            elif dominates(self._rows[other], row):
+                beaten.append(index)
+                break
+        for one in beaten:
+            self._dominated[one] = self._leading.pop(one)
+
+
+def _without(leaders: Mapping[int, int], cells: int) -> dict[int, int]:
+    """Return who still leads somewhere when nobody of them leads in ``cells`` any more."""
+    return {index: left for index, led in leaders.items() if (left := led & ~cells)}
 
 
 def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:
     """Tell whether ``first`` is nowhere worse and somewhere better; unscored is the worst."""
-    better = False
-    for one, other in zip(first, second, strict=True):
-        if higher(other, one):
-            return False
-        better = better or higher(one, other)
-    return better
+    one, other = packed(first), packed(second)
+    # Candidates that score alike are common, and found fastest by their bytes.
+    if one.tobytes() == other.tobytes():
+        return False
+    return all(map(ge, one, other)) and any(map(gt, one, other))

@@ -126,7 +126,7 @@ class Merger:
         if not self._keeps_up(records, known, first):
             self._reject(merged, step, "worse than the better parent on a first few examples")
             return
-        rest = [position for position in common if position not in set(first)]
+        rest = [position for position in common if position not in first]
         self._make(f"step/{step}/merge/rest", merged, rest, records)
         if not self._keeps_up(records, known, common):
             self._reject(merged, step, "worse than the better parent on all examples")
@@ -146,9 +146,10 @@ class Merger:
         self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
     ) -> list[int]:
         """Choose a few of the ``common`` examples, those first on which the parents differ."""
-        unlike = [position for position in disputed(first, second) if position in set(common)]
+        usable = set(common)
+        unlike = [position for position in disputed(first, second) if position in usable]
         differing = self._choices.subsample(unlike, _SUBSAMPLE)
-        agreed = [position for position in common if position not in set(differing)]
+        agreed = [position for position in common if position not in differing]
         filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
         return sorted([*differing, *filling])
 

@@ -12,7 +12,16 @@ from promptgraft.optimizers.gepa.frontier import (
     cells_of,
     means_of,
 )
-from promptgraft.optimizers.gepa.scores import Score, beats, higher, mean_score, paired_means
+from promptgraft.optimizers.gepa.scores import (
+    Row,
+    Score,
+    beats,
+    higher,
+    mean_score,
+    packed,
+    paired_means,
+    unpacked,
+)
 from promptgraft.optimizers.types import Candidate
 
 
@@ -32,7 +41,7 @@ class Pool:
         self._gaps: dict[int, list[Objectives]] = {}
         self._names: tuple[str, ...] = ()
         self._candidates: list[Candidate] = []
-        self._scores: list[tuple[Score, ...]] = []
+        self._rows: list[Row] = []
         self._means: list[Score] = []
         self._objectives: list[Mapping[str, float]] = []
         self._best = 0
@@ -49,7 +58,7 @@ class Pool:
     @property
     def scores(self) -> tuple[tuple[Score, ...], ...]:
         """Candidates times examples."""
-        return tuple(self._scores)
+        return tuple(map(self.scores_of, range(len(self))))
 
     @property
     def objectives(self) -> tuple[Mapping[str, float], ...]:
@@ -86,7 +95,7 @@ class Pool:
         """
         if self._ranks or index not in self._gaps:
             return self._means[index]
-        own, baseline = paired_means(self._scores[index], self._scores[0])
+        own, baseline = paired_means(self.scores_of(index), self.scores_of(0))
         whole = self._means[0]
         if own is None or baseline is None or whole is None:
             return self._means[index]
@@ -94,7 +103,8 @@ class Pool:
 
     def scores_of(self, index: int) -> tuple[Score, ...]:
         """Return the scores of the candidate at a position."""
-        return self._scores[index]
+        row = self._rows[index]
+        return unpacked(row) if index in self._gaps else tuple(row)
 
     def add(
         self,
@@ -117,14 +127,15 @@ class Pool:
         if not index:
             self._names = tuple(sorted({name for found in objectives for name in found or ()}))
         self._candidates.append(candidate)
-        self._scores.append(tuple(scores))
+        row = packed(scores)
+        self._rows.append(row)
         self._means.append(mean_score(scores))
         self._objectives.append(self.means_of(objectives))
         if None in scores:
             self._gaps[index] = list(objectives)
-        self._frontier.add(cells_of(self._kind, scores, objectives, self._names))
+        self._frontier.add(self._cells(row, scores, objectives))
         above = higher(self._means[index], self._means[self._best])
-        if self._ranks and eligible and above and beats(scores, self._scores[0]):
+        if self._ranks and eligible and above and beats(scores, self.scores_of(0)):
             self._best = index
         return index
 
@@ -134,24 +145,18 @@ class Pool:
         Only where the cells of the frontier are examples, or objectives on examples: a mean
         that changes would have to be taken back.
         """
-        scores, objectives = list(self._scores[index]), self._gaps[index]
+        scores, objectives = list(self.scores_of(index)), self._gaps[index]
         for place, (score, has) in found.items():
             scores[place], objectives[place] = score, has
-        self._scores[index] = tuple(scores)
+        row = self._rows[index] = packed(scores)
         self._means[index] = mean_score(scores)
         self._objectives[index] = self.means_of(objectives)
         if None not in scores:
             del self._gaps[index]
-        cells = cells_of(self._kind, scores, objectives, self._names)
+        cells = self._cells(row, scores, objectives)
         each = len(cells) // len(scores)
-        self._frontier.fill(
-            index,
-            {
-                cell: cells[cell]
-                for place in found
-                for cell in range(place * each, (place + 1) * each)
-            },
-        )
+        places = [place * each + offset for place in found for offset in range(each)]
+        self._frontier.fill(index, cells, places)
 
     def crown(self, index: int) -> None:
         """Make a candidate the best one."""
@@ -165,3 +170,11 @@ class Pool:
     def frontier(self) -> tuple[tuple[int, int], ...]:
         """Return the candidates that a parent is chosen from, with their weights."""
         return self._frontier.members()
+
+    def _cells(
+        self, row: Row, scores: Sequence[Score], objectives: Sequence[Objectives]
+    ) -> Sequence[Score]:
+        # The frontier shares the row where it can: scores are most of what a run remembers.
+        if self._kind is FrontierType.INSTANCE:
+            return row
+        return cells_of(self._kind, scores, objectives, self._names)

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Sequence
+from typing import TypeAlias
 
 Score = float | None
 """A score on one example; None when the rollout stayed unscored."""
+
+Row: TypeAlias = "array[float]"
+"""Scores as large runs keep them, 8 bytes each; unscored is ``UNSCORED``."""
+
+UNSCORED = -math.inf
+"""Less than every score."""
+
+
+def packed(scores: Sequence[Score]) -> Row:
+    """Return scores as a row; a row is returned as it is."""
+    if isinstance(scores, array):
+        return scores
+    return array("d", [UNSCORED if score is None else score for score in scores])
+
+
+def unpacked(row: Row) -> tuple[Score, ...]:
+    """Return the scores of a row."""
+    return tuple([None if score == UNSCORED else score for score in row])
 
 
 def mean_score(scores: Sequence[Score]) -> Score:

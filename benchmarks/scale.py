@@ -1,0 +1,119 @@
+"""Selection and bookkeeping of a large run: 10,000 candidates, 2,000 validation examples.
+
+Scores are drawn beforehand; timed is what a step does besides rollouts: a candidate joins, the
+frontier is asked for, a parent is chosen, and the pairs that may be merged are listed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from figures import Figure
+from promptgraft.optimizers.gepa.merge import triples
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.selection import Choices
+from promptgraft.optimizers.types import Candidate
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.serde import HexDigest
+
+TITLE = "Scale: 10,000 candidates, 2,000 validation examples"
+CANDIDATES = 10_000
+EXAMPLES = 2_000
+MERGE_EVERY = 10
+
+_EMPTY = PromptOverride(ns="benchmarks", prompt_key="scale", tag="latest")
+
+
+@attrs.frozen
+class Taken:
+    """What a run took: seconds of each step, and the memory of its process in MB."""
+
+    steps: list[float]
+    megabytes: float
+
+
+def continuous(draw: random.Random, number: int) -> list[float | None]:
+    """Scores between 0 and 1 that grow slowly from candidate to candidate."""
+    skill = number / CANDIDATES
+    return [0.5 * draw.random() + 0.5 * skill * draw.random() for _ in range(EXAMPLES)]
+
+
+def binary(draw: random.Random, number: int) -> list[float | None]:
+    """Scores of 0 and 1; later candidates solve more."""
+    skill = 0.2 + 0.7 * number / CANDIDATES
+    return [float(draw.random() < skill) for _ in range(EXAMPLES)]
+
+
+def with_gaps(draw: random.Random, number: int) -> list[float | None]:
+    """Scores on a quarter of the examples only, as racing leaves them."""
+    if not number:
+        return continuous(draw, number)
+    tried = EXAMPLES // 4
+    return [*continuous(draw, number)[:tried], *[None] * (EXAMPLES - tried)]
+
+
+WORLDS: dict[str, Callable[[random.Random, int], list[float | None]]] = {
+    "continuous": continuous,
+    "binary": binary,
+    "with gaps": with_gaps,
+}
+
+
+def take(world: str, candidates: int) -> Taken:
+    """Let so many candidates join a pool."""
+    draw, choices, pool = random.Random(7), Choices(7, (), example_rate=0.0), Pool()
+    before = _megabytes()
+    steps = []
+    for number in range(candidates):
+        scores = WORLDS[world](draw, number)
+        started = time.perf_counter()
+        _step(pool, choices, number, scores)
+        steps.append(time.perf_counter() - started)
+    return Taken(steps, _megabytes() - before)
+
+
+def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
+    parents = (choices.parent(pool.frontier()),) if number else ()
+    digest = HexDigest(f"{number:064x}")
+    pool.add(
+        Candidate(override=_EMPTY, parents=parents, digest=digest), scores, [{}] * len(scores)
+    )
+    if pool.mean(pool.best) is None:
+        raise SystemExit("the best candidate has no scores")
+    if number % MERGE_EVERY == 0:
+        choices.merge_order(list(triples(pool.candidates, pool.frontier())))
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(folder: Path) -> list[Figure]:
+    """Return the figures of this page; every world has a process of its own."""
+    del folder
+    figures = []
+    for world in WORLDS:
+        with multiprocessing.get_context("spawn").Pool(1) as process:
+            taken = process.apply(take, (world, CANDIDATES))
+        tenth = taken.steps[-CANDIDATES // 10 :]
+        figures += [
+            Figure(f"{world}: a step, mean", sum(taken.steps) / CANDIDATES * 1e3, "ms", 2),
+            Figure(f"{world}: a step, last tenth", sum(tenth) / len(tenth) * 1e3, "ms", 2),
+            Figure(f"{world}: memory", taken.megabytes, "MB", 500),
+        ]
+    return figures
+
+
+if __name__ == "__main__":
+    for name in WORLDS:
+        found = take(name, int(sys.argv[1]))
+        last = found.steps[-len(found.steps) // 10 :]
+        print(name, sum(last) / len(last) * 1e3, "ms", found.megabytes, "MB")
