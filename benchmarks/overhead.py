@@ -6,6 +6,7 @@ candidates are accepted now and then all through the run.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import statistics
 import time
@@ -132,7 +133,7 @@ class Run:
     steps: list[float]
 
 
-def run(journal: Path, *, new_steps: int, bus: EventBus | None = None) -> Run:
+def run(journal: Path | None, *, new_steps: int, bus: EventBus | None = None) -> Run:
     """Replay what the journal holds, run ``new_steps`` more steps, and measure."""
     task = InstantAdapter(lambda rendered: digest_text(rendered.text))
     reflection = InstantAdapter(Pace(new_steps))
@@ -145,7 +146,7 @@ def run(journal: Path, *, new_steps: int, bus: EventBus | None = None) -> Run:
         training_examples=EXAMPLES,
         feedback_fn=feedback,
     )
-    with FileJournal(journal) as kept:
+    with contextlib.nullcontext() if journal is None else FileJournal(journal) as kept:
         context = OptimizationContext(
             task, reflection_adapter=reflection, journal=kept, event_bus=bus or EventBus()
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import random
 import resource
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,9 +82,7 @@ def take(world: str, candidates: int) -> Taken:
 def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
     parents = (choices.parent(pool.frontier()),) if number else ()
     digest = HexDigest(f"{number:064x}")
-    pool.add(
-        Candidate(override=_EMPTY, parents=parents, digest=digest), scores, [{}] * len(scores)
-    )
+    pool.add(Candidate(override=_EMPTY, parents=parents, digest=digest), scores, [{}] * len(scores))
     if pool.mean(pool.best) is None:
         raise SystemExit("the best candidate has no scores")
     if number % MERGE_EVERY == 0:
@@ -113,7 +110,6 @@ def measure(folder: Path) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    for name in WORLDS:
-        found = take(name, int(sys.argv[1]))
-        last = found.steps[-len(found.steps) // 10 :]
-        print(name, sum(last) / len(last) * 1e3, "ms", found.megabytes, "MB")
+    print(TITLE)
+    for figure in measure(Path()):
+        print(figure.line())

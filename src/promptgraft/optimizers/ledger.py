@@ -319,6 +319,5 @@ def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
         return tuple([one.spending() for one in msgspec.convert(plain, list[KeptSpending])])
     except (msgspec.ValidationError, ArithmeticError):
         raise JournalCorruptError(
-            f"the journal's record `{key}` holds no calls where they should be; "
-            "restore the journal"
+            f"the journal's record `{key}` holds no calls where they should be; restore the journal"
         ) from None

@@ -80,7 +80,12 @@ def fenced_diff(text: str) -> str:
 
 def table_row(cells: Iterable[str]) -> str:
     """Return one row of a table; no text can pass for the next cell or row."""
-    return f"| {' | '.join(plain_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(map(table_cell, cells))} |"
+
+
+def table_cell(text: str) -> str:
+    """Return a text as one line that cannot pass for the next cell or row."""
+    return plain_line(text).replace("|", "\\|")
 
 
 def plain_line(text: str) -> str:
@@ -139,7 +144,8 @@ def _scores(
 ) -> str:
     columns: list[tuple[Score, ...]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
-    rows = zip(started.pareto_ids, *columns, strict=True)
+    shown = [[_shown(value) for value in column] for column in columns]
+    rows = zip(map(table_cell, started.pareto_ids), *shown, strict=True)
     missing = any(None in column for column in columns)
     return "\n".join(
         [
@@ -147,10 +153,10 @@ def _scores(
             *(["No score: not tried on it, or not scorable.\n"] if missing else []),
             table_row(head),
             f"|{' --- |' * len(head)}",
-            *(table_row([name, *map(_shown, found)]) for name, *found in rows),
+            *[f"| {' | '.join(row)} |" for row in rows],
         ]
     )
 
 
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "no score"
+def _shown(value: Score) -> str:
+    return "no score" if value is None else f"{value:.4g}"

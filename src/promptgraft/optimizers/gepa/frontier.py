@@ -6,7 +6,7 @@ A *cell* is whatever candidates are compared in: an example, an objective, or bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import compress
 from operator import ge, gt
@@ -66,15 +66,16 @@ def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Sc
 class Frontier:
     """The candidates that lead in a cell, kept up to date as candidates arrive.
 
-    Where a candidate leads is one bit for each cell, so that thousands of leaders are compared
-    in a millisecond.
+    Who leads in a cell is one bit for each candidate, so that thousands of candidates are
+    compared in thousands of cells within a millisecond.
     """
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._heights: Row = packed(())
-        self._leading: dict[int, int] = {}
-        self._dominated: dict[int, int] = {}
+        self._leaders: list[int] = []
+        self._wins: dict[int, int] = {}
+        self._open: dict[int, tuple[int, int]] = {}
         self._members: tuple[tuple[int, int], ...] | None = None
 
     def add(self, cells: Sequence[Score]) -> None:
@@ -82,15 +83,14 @@ class Frontier:
         row = packed(cells)
         if not self._rows:
             self._heights = packed([None] * len(row))
+            self._leaders = [0] * len(row)
         self._rows.append(row)
-        places = list(compress(range(len(row)), map(ge, row, self._heights)))
+        places = compress(range(len(row)), map(ge, row, self._heights[:]))
         self._update(len(self._rows) - 1, places)
 
     def fill(self, index: int, cells: Sequence[Score], places: Iterable[int]) -> None:
         """Take in the cells of a candidate that had no score at some places so far."""
         self._rows[index] = packed(cells)
-        if index in self._dominated:
-            self._leading[index] = self._dominated.pop(index)
         self._update(index, places)
 
     def members(self) -> tuple[tuple[int, int], ...]:
@@ -101,54 +101,65 @@ class Frontier:
         scored, the baseline is all there is.
         """
         if self._members is None:
-            leading = sorted(self._leading.items())
-            self._members = tuple([(index, led.bit_count()) for index, led in leading])
+            self._members = tuple(sorted(self._open.values()))
         return self._members or ((0, 1),)
 
     def _update(self, index: int, places: Iterable[int]) -> None:
         self._members = None
         self._lead(index, places)
-        self._update_dominance(index)
+        if index in self._wins:
+            self._open[index] = (index, self._wins[index])
+            self._update_dominance(index)
 
     def _lead(self, index: int, places: Iterable[int]) -> None:
-        row, heights = self._rows[index], self._heights
-        led = raised = 0
+        row, heights, leaders, bit = self._rows[index], self._heights, self._leaders, 1 << index
+        won = 0
         for place in places:
             score = row[place]
             if score == UNSCORED or score < heights[place]:
                 continue
-            led |= 1 << place
             if score > heights[place]:
-                raised |= 1 << place
                 heights[place] = score
-        if raised:
-            self._leading = _without(self._leading, raised)
-            self._dominated = _without(self._dominated, raised)
-        if led:
-            self._leading[index] = self._leading.get(index, 0) | led
+                for leader in _bits(leaders[place]):
+                    self._lose(leader)
+                leaders[place] = 0
+            leaders[place] |= bit
+            won += 1
+        if won:
+            self._wins[index] = self._wins.get(index, 0) + won
+
+    def _lose(self, leader: int) -> None:
+        left = self._wins.pop(leader) - 1
+        if left:
+            self._wins[leader] = left
+        if leader in self._open:
+            del self._open[leader]
+            if left:
+                self._open[leader] = (leader, left)
 
     def _update_dominance(self, index: int) -> None:
         # Whoever dominates a leader leads wherever it does, so leaders are all there is to ask.
-        led, row = self._leading.get(index), self._rows[index]
-        if led is None:
-            return
-        beaten = []
-        for other, led_there in self._leading.items():
-            common = led & led_there
-            if common != led and common != led_there:
-                continue
-            if dominates(row, self._rows[other]):
-                beaten.append(other)
-            elif dominates(self._rows[other], row):
-                beaten.append(index)
-                break
-        for one in beaten:
-            self._dominated[one] = self._leading.pop(one)
+        everywhere, somewhere, elsewhere, bit = -1, 0, 0, 1 << index
+        for leaders in self._leaders:
+            if leaders & bit:
+                everywhere &= leaders
+                somewhere |= leaders
+            else:
+                elsewhere |= leaders
+        row = self._rows[index]
+        for other in _bits(somewhere & ~elsewhere & ~bit):
+            if other in self._open and dominates(row, self._rows[other]):
+                del self._open[other]
+        for other in _bits(everywhere & ~bit):
+            if other in self._open and dominates(self._rows[other], row):
+                del self._open[index]
+                return
 
 
-def _without(leaders: Mapping[int, int], cells: int) -> dict[int, int]:
-    """Return who still leads somewhere when nobody of them leads in ``cells`` any more."""
-    return {index: left for index, led in leaders.items() if (left := led & ~cells)}
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
 
 
 def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:

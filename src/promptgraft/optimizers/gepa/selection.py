@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
 from itertools import accumulate
 from typing import TypeVar
@@ -43,7 +42,8 @@ class Choices:
         """Choose a member of the frontier with a probability proportional to its weight."""
         bounds = list(accumulate(weight for _, weight in frontier))
         point = self._parents.random() * bounds[-1]
-        return frontier[bisect_right(bounds, point)][0]
+        position = next(i for i, bound in enumerate(bounds) if point < bound)
+        return frontier[position][0]
 
     def module(
         self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
