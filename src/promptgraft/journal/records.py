@@ -33,6 +33,7 @@ _HEAD = re.compile(
 )
 
 _ANSWER = msgspec.json.Decoder()
+_CONTAINERS = (dict, list)
 
 
 @attrs.frozen
@@ -232,9 +233,11 @@ def _loads_answer(text: bytes) -> Json:
 
 
 def _count_keys(value: Json) -> int:
-    if isinstance(value, dict):
-        return len(value) + sum([_count_keys(one) for one in value.values() if one])
-    return sum([_count_keys(one) for one in value]) if isinstance(value, list) else 0
+    if not isinstance(value, dict | list):
+        return 0
+    own, inside = (len(value), value.values()) if isinstance(value, dict) else (0, value)
+    # Most of what is inside is text or numbers: those need no call.
+    return own + sum([_count_keys(one) for one in inside if type(one) in _CONTAINERS])
 
 
 def _loads_strictly(text: bytes) -> Json:

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.errors import BindingError, ConfigError, PromptgraftError, PromptRenderError
-from promptgraft.optimizers.editing.dispatch import describe_module, edit_module, require_module
+from promptgraft.optimizers.editing.dispatch import (
+    describe_module,
+    edit_module,
+    require_module,
+    text_of,
+)
 from promptgraft.optimizers.editing.view import View
 from promptgraft.optimizers.modules import GenerationModule, Module
 from promptgraft.optimizers.prompt_rollout import PromptRollout
@@ -45,9 +50,11 @@ class PromptTarget:
     max_task_examples: int
     max_prompt_chars: int | None = None
     store: PromptOverridesStore | None
+    _base_view: View = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         view = self._view(self.rollout.base)
+        object.__setattr__(self, "_base_view", view)
         for module in self.modules:
             require_module(self.descriptor, module)
             length = len(describe_module(view, module).text)
@@ -72,7 +79,7 @@ class PromptTarget:
         view = self._view(merged.override)
         for container in self.descriptor.containers:
             held = len(view.task_examples(container.path))
-            before = len(self._view(self.rollout.base).task_examples(container.path))
+            before = len(self._base_view.task_examples(container.path))
             if held > max(before, self.max_task_examples):
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_FIT,
@@ -100,15 +107,16 @@ class PromptTarget:
         parents: tuple[int, ...],
         examples: Sequence[GepaExample],
     ) -> Candidate:
-        entry = edit_module(self._view(candidate.override), module, proposal)
+        view = self._view(candidate.override)
+        entry = edit_module(view, module, proposal)
         override = candidate.override.merged_with(candidate.override.holding([entry]))
         if not isinstance(module, GenerationModule):
-            text = self._text(module, override)
-            if text == self._text(module, candidate.override):
+            text = _text(self._view(override), module)
+            if text == _text(view, module):
                 raise InvalidProposalError(
                     RejectionReason.UNCHANGED, "the text is the same as the current one"
                 )
-            if text == self._text(module, self.rollout.base):
+            if text == _text(self._base_view, module):
                 override = override.without(entry)  # back where the run began
         child = self._candidate(override.entries(), parents=parents, module=module)
         self._check_renders(child, examples)
@@ -153,14 +161,11 @@ class PromptTarget:
             max_task_examples=self.max_task_examples,
         )
 
-    def _text(self, module: Module, override: PromptOverride) -> str:
-        """Return the text of a module, without the blank lines around it that nobody is shown."""
-        return describe_module(self._view(override), module).text.strip("\n")
-
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
+        prompt = self.rollout.prompt_of(candidate)
         for example in examples:
             try:
-                rendered = self.rollout.prompt_of(candidate).bind(*example.params).render()
+                rendered = prompt.bind(*example.params).render()
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
@@ -172,3 +177,8 @@ class PromptTarget:
                     f"with example `{example.id}` the whole prompt has {length} characters; at "
                     f"most {longest} are allowed, so shorten it by {length - longest}",
                 )
+
+
+def _text(view: View, module: Module) -> str:
+    """Return the text of a module, without the blank lines around it that nobody is shown."""
+    return text_of(view, module).strip("\n")

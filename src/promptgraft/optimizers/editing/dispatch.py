@@ -84,6 +84,13 @@ def describe_module(view: View, module: Module) -> ModuleDescription:
             return describe_field(view, module, require_output_field(descriptor, module.field))
 
 
+def text_of(view: View, module: Module) -> str:
+    """Return the text that :func:`describe_module` gives, without the rest of what it says."""
+    if isinstance(module, SectionModule):
+        return view.body(module.path)
+    return describe_module(view, module).text
+
+
 def edit_module(view: View, module: Module, text: str) -> Entry:
     """Return the override that a proposal for a module amounts to, checked like a write.
 
