@@ -70,7 +70,9 @@ class _Adapter(GEPAAdapter[str, str, str]):
     def evaluate(
         self, batch: list[str], candidate: dict[str, str], capture_traces: bool = False
     ) -> EvaluationBatch[str, str]:
-        answers = [digest_text(f"{example}:{sorted(candidate.items())}") for example in batch]
+        answers: list[str] = [
+            digest_text(f"{example}:{sorted(candidate.items())}") for example in batch
+        ]
         return EvaluationBatch(
             outputs=answers,
             scores=[int(answer[:4], 16) / 0xFFFF for answer in answers],
