@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _SHOWN_CHARS = 80
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def structure(data: object, kind: type[T], *, where: str) -> T:
     """Build a ``kind`` (an attrs class, tuple, enum, ...) from plain data.
@@ -81,7 +83,7 @@ def canonical_json(value: object) -> str:
     """
     plain = unstructure(value)
     try:
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return _CANONICAL.encode(plain)
     except ValueError as error:  # an integer of absurd length
         raise DataFormatError(f"expected plain data, found {error}") from None
 

@@ -34,7 +34,7 @@ from promptgraft.optimizers.types import (
     TraceFormatter,
 )
 from promptgraft.overrides.entries import section_part
-from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.rendered import PromptRendered
@@ -161,12 +161,10 @@ class PromptRollout:
         found = self._prompts.get(candidate.digest)
         if found is None:
             # Laid over each other once: nobody writes to either while the candidate is tried.
-            overlay = OverlayPromptOverridesStore(
-                base=store_of(self.base), overlay=store_of(candidate.override)
+            visible = overlaid(self.prompt.descriptor, self.base, candidate.override)
+            found = attrs.evolve(
+                self.prompt, overrides_store=store_of(visible), overrides_tag=self.base.tag
             )
-            tag = self.base.tag
-            visible = overlay.resolve(self.prompt.descriptor, tag) or self.base
-            found = attrs.evolve(self.prompt, overrides_store=store_of(visible), overrides_tag=tag)
             self._prompts.put(candidate.digest, found)
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -25,6 +25,27 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest
+
+_KEPT_VIEWS = 4
+
+
+class _RecentViews:
+    """Views of the latest overrides: a step looks at its parent and its child again and again.
+
+    Neither changes, and the tuple is replaced whole, so that threads need no lock.
+    """
+
+    def __init__(self) -> None:
+        self._recent: tuple[tuple[PromptOverride, View], ...] = ()
+
+    def of(self, override: PromptOverride, make: Callable[[PromptOverride], View]) -> View:
+        recent = self._recent
+        for known, view in recent:
+            if known is override:
+                return view
+        view = make(override)
+        self._recent = ((override, view), *recent[: _KEPT_VIEWS - 1])
+        return view
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +72,7 @@ class PromptTarget:
     max_prompt_chars: int | None = None
     store: PromptOverridesStore | None
     _base_view: View = attrs.field(init=False, repr=False, eq=False)
+    _views: _RecentViews = attrs.field(factory=_RecentViews, init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         view = self._view(self.rollout.base)
@@ -152,6 +174,9 @@ class PromptTarget:
         )
 
     def _view(self, override: PromptOverride) -> View:
+        return self._views.of(override, self._new_view)
+
+    def _new_view(self, override: PromptOverride) -> View:
         merged = self.rollout.base.merged_with(override)
         return View(
             template=self.rollout.prompt.template,

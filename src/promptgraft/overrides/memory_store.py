@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
 from promptgraft.overrides.parts import PromptDescriptor
@@ -11,10 +12,14 @@ from promptgraft.overrides.types import PromptOverride, Provenance
 
 
 class InMemoryPromptOverridesStore(BasePromptOverridesStore):
-    """Keeps overrides for the life of the object; without history."""
+    """Keeps overrides for the life of the object; without history.
 
-    def __init__(self) -> None:
-        self._kept: dict[OverrideAddress, PromptOverride] = {}
+    Args:
+        kept: what it holds at first.
+    """
+
+    def __init__(self, kept: Iterable[PromptOverride] = ()) -> None:
+        self._kept = {OverrideAddress(one.ns, one.prompt_key, one.tag): one for one in kept}
         self._lock = threading.Lock()
 
     def resolve(

@@ -30,7 +30,7 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         below = self._base.resolve(descriptor, tag) if self._base is not None else None
         if above is None or below is None:
             return below if above is None else above
-        return _overlaid(descriptor, below, above)
+        return overlaid(descriptor, below, above)
 
     def mutate(
         self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
@@ -44,12 +44,13 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
         self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
     ) -> PromptOverride:
         below = self._base.resolve(descriptor, tag) if self._base is not None else None
-        return present if below is None else _overlaid(descriptor, below, present)
+        return present if below is None else overlaid(descriptor, below, present)
 
 
-def _overlaid(
+def overlaid(
     descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
 ) -> PromptOverride:
+    """Return what is seen of ``below`` through ``above``."""
     winning = [entry for entry in above.entries() if _wins(descriptor, entry, below.find(entry))]
     return below.merged_with(above.holding(winning))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
@@ -128,7 +128,7 @@ class PromptOverride:
     _entries: tuple[Entry, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        filed = tuple(self._filed())
+        filed = [item for kind in KINDS for item in getattr(self, kind).items()]
         object.__setattr__(self, "_entries", tuple(entry for _, entry in filed))
         for entry_key, entry in filed:
             if entry_key != entry.key:
@@ -139,10 +139,6 @@ class PromptOverride:
 
     def __bool__(self) -> bool:
         return bool(self._entries)
-
-    def _filed(self) -> Iterator[tuple[Hashable, Entry]]:
-        for kind in KINDS:
-            yield from getattr(self, kind).items()
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry: kind by kind, in their order."""
@@ -166,6 +162,12 @@ class PromptOverride:
         What is said of a tool is merged by field as long as both were written for the same
         source.
         """
+        if not self._entries and (self.ns, self.prompt_key, self.tag) == (
+            newer.ns,
+            newer.prompt_key,
+            newer.tag,
+        ):
+            return newer
         merged = {(type(entry), entry.key): entry for entry in self.entries()}
         for entry in newer.entries():
             key = (type(entry), entry.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def check_key(key: object, what: str) -> str:
     Raises:
         InvalidIdentifierError: naming ``what`` the key is of.
     """
-    if isinstance(key, str) and _KEY.fullmatch(key):
+    if isinstance(key, str) and _is_key(key):
         return key
     raise InvalidIdentifierError(
         f"{what}: expected 1 to 64 lower-case letters, digits, `_` or `-`, "
@@ -43,7 +44,7 @@ def check_tag(tag: object) -> str:
     Raises:
         InvalidIdentifierError: otherwise.
     """
-    if isinstance(tag, str) and _TAG.fullmatch(tag):
+    if isinstance(tag, str) and _is_tag(tag):
         return tag
     raise InvalidIdentifierError(
         "tag: expected 1 to 64 lower-case letters, digits, `.`, `_` or `-`, "
@@ -57,13 +58,28 @@ def check_ns(ns: object) -> str:
     Raises:
         InvalidIdentifierError: otherwise.
     """
-    parts = ns.split("/") if isinstance(ns, str) and len(ns) <= _MAX_NS_CHARS else ["/"]
-    if isinstance(ns, str) and all(_KEY.fullmatch(part) for part in parts):
+    if isinstance(ns, str) and _is_ns(ns):
         return ns
     raise InvalidIdentifierError(
         "ns: expected lower-case identifiers joined by `/`, at most "
         f"{_MAX_NS_CHARS} characters; found {shown(ns)}"
     )
+
+
+# A run looks up the same few names in every rendering.
+@functools.lru_cache(maxsize=1024)
+def _is_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_tag(text: str) -> bool:
+    return _TAG.fullmatch(text) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_ns(text: str) -> bool:
+    return len(text) <= _MAX_NS_CHARS and all(map(_KEY.fullmatch, text.split("/")))
 
 
 def check_text(text: object, where: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.overrides.body import Piece, Slot
+from promptgraft.overrides.body import Slot
 from promptgraft.overrides.effective import effective_task_examples, effective_tool
 from promptgraft.overrides.entries import (
     Entry,
@@ -175,14 +175,14 @@ def _full(
     source = section.source
     pieces = source.pieces if override is None else source.parse(override.body)
     texts = source.texts(values)
-
-    def segment(piece: Piece) -> Segment:
-        return Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
-
+    segments = [
+        Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
+        for piece in pieces
+    ]
     return RenderedSection(
         path=path,
         title=section.title,
-        segments=tuple(segment(piece) for piece in pieces),
+        segments=tuple(segments),
         overridden=override is not None,
     )
 

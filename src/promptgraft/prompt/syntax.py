@@ -62,7 +62,7 @@ class Source:
     reads: tuple[str, ...]
     _blocks: _JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
 
-    @property
+    @functools.cached_property
     def body(self) -> str:
         """The template in the language of override bodies."""
         return write_body(self.pieces, self.syntax, frozenset(self.placeholders))
