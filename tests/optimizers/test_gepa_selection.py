@@ -262,3 +262,25 @@ def test_candidates_with_equal_overrides_have_equal_digests() -> None:
     assert [c.digest for c in first.candidates] == [c.digest for c in second.candidates]
     assert len({c.digest for c in first.candidates}) == len(first.candidates)
     assert attrs.evolve(first.candidates[1], parents=(5,)).digest == first.candidates[1].digest
+
+
+@given(matrices, st.data())
+@settings(max_examples=150, deadline=None)
+def test_scores_that_come_later_change_the_frontier_as_if_computed_anew(
+    rows: list[Row], data: st.DataObject
+) -> None:
+    pool = Pool(ranks=False)
+    known: list[Row] = []
+    for number, row in enumerate(rows):
+        known.append(tuple(data.draw(st.sampled_from((None, score))) for score in row))
+        pool.add(candidate(number), known[-1], [None] * len(row))
+    for number in data.draw(st.permutations(range(len(rows)))):
+        later = {
+            place: (score, None)
+            for place, score in enumerate(rows[number])
+            if score is not None and known[number][place] is None
+        }
+        if later:
+            pool.fill(number, later)
+            known[number] = rows[number]
+        assert pool.frontier() == expected_frontier(known)

@@ -162,12 +162,6 @@ class PromptOverride:
         What is said of a tool is merged by field as long as both were written for the same
         source.
         """
-        if not self._entries and (self.ns, self.prompt_key, self.tag) == (
-            newer.ns,
-            newer.prompt_key,
-            newer.tag,
-        ):
-            return newer
         merged = {(type(entry), entry.key): entry for entry in self.entries()}
         for entry in newer.entries():
             key = (type(entry), entry.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -145,7 +146,7 @@ def _scores(
     columns: list[tuple[Score, ...]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
     shown = [[_shown(value) for value in column] for column in columns]
-    rows = zip(map(table_cell, started.pareto_ids), *shown, strict=True)
+    rows = zip(_names(started.pareto_ids), *shown, strict=True)
     missing = any(None in column for column in columns)
     return "\n".join(
         [
@@ -156,6 +157,12 @@ def _scores(
             *[f"| {' | '.join(row)} |" for row in rows],
         ]
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _names(pareto_ids: tuple[str, ...]) -> tuple[str, ...]:
+    # The same in every page of a run.
+    return tuple(map(table_cell, pareto_ids))
 
 
 def _shown(value: Score) -> str:

@@ -69,8 +69,9 @@ class Progress:
                 pass
 
     def _go_to(self, position: str) -> None:
-        if position != self.position:
-            self.position, self.done, self.total = position, 0, 0
+        if position == self.position:
+            return
+        self.position, self.done, self.total = position, 0, 0
         phase, _, place = position.partition("/")
         if phase == "step":
             self.step = int(place.partition("/")[0])

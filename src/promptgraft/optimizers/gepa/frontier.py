@@ -6,12 +6,18 @@ A *cell* is whatever candidates are compared in: an example, an objective, or bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import compress
-from operator import ge, gt
+from functools import reduce
+from itertools import accumulate, compress
+from operator import eq, ge, gt, itemgetter, ne, or_
 
-from promptgraft.optimizers.gepa.scores import UNSCORED, Row, Score, mean_score, packed
+from promptgraft.optimizers.gepa.scores import Row, Score, mean_score, packed
+
+_BELOW_SCORES = -sys.float_info.max
+"""The height of a cell in which nobody is scored: not equal to what stands for unscored."""
 
 
 class FrontierType(StrEnum):
@@ -74,24 +80,27 @@ class Frontier:
         self._rows: list[Row] = []
         self._heights: Row = packed(())
         self._leaders: list[int] = []
+        self._leading = 0
         self._wins: dict[int, int] = {}
-        self._open: dict[int, tuple[int, int]] = {}
+        self._open: dict[int, int] = {}
         self._members: tuple[tuple[int, int], ...] | None = None
 
     def add(self, cells: Sequence[Score]) -> None:
         """Take in the next candidate; all have the same cells. A row is kept as it is."""
         row = packed(cells)
         if not self._rows:
-            self._heights = packed([None] * len(row))
+            self._heights = packed([_BELOW_SCORES] * len(row))
             self._leaders = [0] * len(row)
         self._rows.append(row)
-        places = compress(range(len(row)), map(ge, row, self._heights[:]))
-        self._update(len(self._rows) - 1, places)
+        self._update(len(self._rows) - 1)
 
-    def fill(self, index: int, cells: Sequence[Score], places: Iterable[int]) -> None:
-        """Take in the cells of a candidate that had no score at some places so far."""
+    def fill(self, index: int, cells: Sequence[Score]) -> None:
+        """Take in the cells of a candidate that had no score in some of them so far."""
         self._rows[index] = packed(cells)
-        self._update(index, places)
+        late = index not in self._open
+        self._update(index)
+        if late and index in self._open:
+            self._open = dict(sorted(self._open.items()))
 
     def members(self) -> tuple[tuple[int, int], ...]:
         """Return the candidates that a parent is chosen from, with their weights.
@@ -101,59 +110,74 @@ class Frontier:
         scored, the baseline is all there is.
         """
         if self._members is None:
-            self._members = tuple(sorted(self._open.values()))
+            self._members = tuple(self._open.items())
         return self._members or ((0, 1),)
 
-    def _update(self, index: int, places: Iterable[int]) -> None:
+    def _update(self, index: int) -> None:
         self._members = None
-        self._lead(index, places)
-        if index in self._wins:
-            self._open[index] = (index, self._wins[index])
-            self._update_dominance(index)
-
-    def _lead(self, index: int, places: Iterable[int]) -> None:
         row, heights, leaders, bit = self._rows[index], self._heights, self._leaders, 1 << index
-        won = 0
-        for place in places:
-            score = row[place]
-            if score == UNSCORED or score < heights[place]:
-                continue
-            if score > heights[place]:
-                heights[place] = score
-                for leader in _bits(leaders[place]):
-                    self._lose(leader)
-                leaders[place] = 0
+        for place in _where(gt, row, heights):
+            heights[place] = row[place]
+            for leader in _bits(leaders[place]):
+                self._lose(leader)
+            leaders[place] = 0
+        led = _where(eq, row, heights)
+        for place in led:
             leaders[place] |= bit
-            won += 1
-        if won:
-            self._wins[index] = self._wins.get(index, 0) + won
+        if led:
+            self._leading |= bit
+            self._wins[index] = self._open[index] = len(led)
+            self._update_dominance(index, led)
 
     def _lose(self, leader: int) -> None:
-        left = self._wins.pop(leader) - 1
-        if left:
-            self._wins[leader] = left
+        self._wins[leader] -= 1
+        left = self._wins[leader]
         if leader in self._open:
-            del self._open[leader]
-            if left:
-                self._open[leader] = (leader, left)
+            self._open[leader] = left
+        if not left:
+            self._leading ^= 1 << leader
+            del self._wins[leader]
+            self._open.pop(leader, None)
 
-    def _update_dominance(self, index: int) -> None:
-        # Whoever dominates a leader leads wherever it does, so leaders are all there is to ask.
-        everywhere, somewhere, elsewhere, bit = -1, 0, 0, 1 << index
-        for leaders in self._leaders:
-            if leaders & bit:
-                everywhere &= leaders
-                somewhere |= leaders
-            else:
-                elsewhere |= leaders
-        row = self._rows[index]
-        for other in _bits(somewhere & ~elsewhere & ~bit):
+    def _update_dominance(self, index: int, led: Sequence[int]) -> None:
+        row, others = self._rows[index], ~(1 << index)
+        for other in _bits(self._included(row, led) & others):
             if other in self._open and dominates(row, self._rows[other]):
                 del self._open[other]
-        for other in _bits(everywhere & ~bit):
-            if other in self._open and dominates(self._rows[other], row):
-                del self._open[index]
-                return
+        if any(dominates(self._rows[other], row) for other in _bits(self._including(led) & others)):
+            del self._open[index]
+
+    # Whoever dominates a leader leads wherever it does, so leaders are all there is to ask.
+
+    def _included(self, row: Row, led: Sequence[int]) -> int:
+        """Return who leads in cells of ``led`` only."""
+        found = self._leading
+        if len(led) < len(row) // 2:
+            found = reduce(or_, [self._leaders[place] for place in led])
+        for place in _where(ne, row, self._heights):
+            found &= ~self._leaders[place]
+            if not found:
+                break
+        return found
+
+    def _including(self, led: Sequence[int]) -> int:
+        """Return who leads in all cells of ``led``."""
+        found = -1
+        for place in led:
+            found &= self._leaders[place]
+            if not found & (found - 1):
+                break
+        return found
+
+
+def _where(holds: Callable[[float, float], bool], row: Row, heights: Row) -> list[int]:
+    return list(compress(range(len(row)), map(holds, row, heights)))
+
+
+def drawn(members: Sequence[tuple[int, int]], share: float) -> int:
+    """Return the member at a share, from 0 to 1, of the weight of all."""
+    bounds = list(accumulate(map(itemgetter(1), members)))
+    return members[bisect_right(bounds, share * bounds[-1])][0]
 
 
 def _bits(mask: int) -> Iterator[int]:

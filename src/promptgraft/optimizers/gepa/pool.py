@@ -153,10 +153,7 @@ class Pool:
         self._objectives[index] = self.means_of(objectives)
         if None not in scores:
             del self._gaps[index]
-        cells = self._cells(row, scores, objectives)
-        each = len(cells) // len(scores)
-        places = [place * each + offset for place in found for offset in range(each)]
-        self._frontier.fill(index, cells, places)
+        self._frontier.fill(index, self._cells(row, scores, objectives))
 
     def crown(self, index: int) -> None:
         """Make a candidate the best one."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence, Set
-from itertools import accumulate
 from typing import TypeVar
 
+from promptgraft.optimizers.gepa.frontier import drawn
 from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.types import GepaExample
 
@@ -40,10 +40,7 @@ class Choices:
 
     def parent(self, frontier: Sequence[tuple[int, int]]) -> int:
         """Choose a member of the frontier with a probability proportional to its weight."""
-        bounds = list(accumulate(weight for _, weight in frontier))
-        point = self._parents.random() * bounds[-1]
-        position = next(i for i, bound in enumerate(bounds) if point < bound)
-        return frontier[position][0]
+        return drawn(frontier, self._parents.random())
 
     def module(
         self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
