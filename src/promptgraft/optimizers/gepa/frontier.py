@@ -69,17 +69,24 @@ def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Sc
     return tuple(mean_score([found.get(name) for found in scored]) for name in names)
 
 
+_LATEST = 8
+"""Candidates whose bits are kept apart."""
+
+
 class Frontier:
     """The candidates that lead in a cell, kept up to date as candidates arrive.
 
     Who leads in a cell is one bit for each candidate, so that thousands of candidates are
-    compared in thousands of cells within a millisecond.
+    compared in thousands of cells within a millisecond. Numbers of thousands of bits are dear
+    to change: the latest candidates have numbers of their own.
     """
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._heights: Row = packed(())
         self._leaders: list[int] = []
+        self._latest: list[int] = []
+        self._settled = 0
         self._leading = 0
         self._wins: dict[int, int] = {}
         self._open: dict[int, int] = {}
@@ -91,6 +98,9 @@ class Frontier:
         if not self._rows:
             self._heights = packed([_BELOW_SCORES] * len(row))
             self._leaders = [0] * len(row)
+            self._latest = [0] * len(row)
+        if len(self._rows) == self._settled + _LATEST:
+            self._settle()
         self._rows.append(row)
         self._update(len(self._rows) - 1)
 
@@ -113,19 +123,30 @@ class Frontier:
             self._members = tuple(self._open.items())
         return self._members or ((0, 1),)
 
+    def _settle(self) -> None:
+        settled = self._settled
+        for place in _where(gt, self._latest, [0] * len(self._latest)):
+            self._leaders[place] |= self._latest[place] << settled
+            self._latest[place] = 0
+        self._settled = len(self._rows)
+
     def _update(self, index: int) -> None:
         self._members = None
-        row, heights, leaders, bit = self._rows[index], self._heights, self._leaders, 1 << index
+        if index < self._settled:
+            group, bit = self._leaders, 1 << index
+        else:
+            group, bit = self._latest, 1 << index - self._settled
+        row, heights = self._rows[index], self._heights
         for place in _where(gt, row, heights):
             heights[place] = row[place]
-            for leader in _bits(leaders[place]):
+            for leader in _bits(self._leaders[place] | self._latest[place] << self._settled):
                 self._lose(leader)
-            leaders[place] = 0
+            self._leaders[place] = self._latest[place] = 0
         led = _where(eq, row, heights)
         for place in led:
-            leaders[place] |= bit
+            group[place] |= bit
         if led:
-            self._leading |= bit
+            self._leading |= 1 << index
             self._wins[index] = self._open[index] = len(led)
             self._update_dominance(index, led)
 
@@ -140,18 +161,21 @@ class Frontier:
             self._open.pop(leader, None)
 
     def _update_dominance(self, index: int, led: Sequence[int]) -> None:
-        row, others = self._rows[index], ~(1 << index)
-        for other in _bits(self._included(row, led) & others):
+        row, latest = self._rows[index], range(self._settled, len(self._rows))
+        for other in (*_bits(self._included(row, led)), *latest):
             if other in self._open and dominates(row, self._rows[other]):
                 del self._open[other]
-        if any(dominates(self._rows[other], row) for other in _bits(self._including(led) & others)):
+        if any(
+            dominates(self._rows[other], row) for other in (*_bits(self._including(led)), *latest)
+        ):
             del self._open[index]
 
-    # Whoever dominates a leader leads wherever it does, so leaders are all there is to ask.
+    # Whoever dominates a leader leads wherever it does, so of those who are settled only leaders
+    # are asked.
 
     def _included(self, row: Row, led: Sequence[int]) -> int:
-        """Return who leads in cells of ``led`` only."""
-        found = self._leading
+        """Return who of those who are settled leads in cells of ``led`` only."""
+        found = self._leading & (1 << self._settled) - 1
         if len(led) < len(row) // 2:
             found = reduce(or_, [self._leaders[place] for place in led])
         for place in _where(ne, row, self._heights):
@@ -161,17 +185,19 @@ class Frontier:
         return found
 
     def _including(self, led: Sequence[int]) -> int:
-        """Return who leads in all cells of ``led``."""
-        found = -1
+        """Return who of those who are settled leads in all cells of ``led``."""
+        found = (1 << self._settled) - 1
         for place in led:
             found &= self._leaders[place]
-            if not found & (found - 1):
+            if not found:
                 break
         return found
 
 
-def _where(holds: Callable[[float, float], bool], row: Row, heights: Row) -> list[int]:
-    return list(compress(range(len(row)), map(holds, row, heights)))
+def _where(
+    holds: Callable[[float, float], bool], one: Sequence[float], other: Sequence[float]
+) -> list[int]:
+    return list(compress(range(len(one)), map(holds, one, other)))
 
 
 def drawn(members: Sequence[tuple[int, int]], share: float) -> int:
