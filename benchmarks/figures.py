@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import attrs
 
@@ -12,21 +13,21 @@ from promptgraft.serde import digest_text
 _ROUNDS = 10_000
 
 
-def unit_seconds() -> float:
+def unit_seconds(clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the seconds of a fixed piece of work on this machine, now.
 
     A limit in time would say more about the machine than about promptgraft, so such limits are
     multiples of this: a small record as JSON there and back, and its digest.
     """
     record = {"example": "e1", "scores": [0.25, 0.5, 1.0], "text": "some words " * 20}
-    return min(_seconds(record) for _ in range(5)) / _ROUNDS
+    return min(_seconds(record, clock) for _ in range(5)) / _ROUNDS
 
 
-def _seconds(record: object) -> float:
-    started = time.perf_counter()
+def _seconds(record: object, clock: Callable[[], float]) -> float:
+    started = clock()
     for _ in range(_ROUNDS):
         digest_text(json.dumps(json.loads(json.dumps(record)), sort_keys=True))
-    return time.perf_counter() - started
+    return clock() - started
 
 
 @attrs.frozen

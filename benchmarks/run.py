@@ -5,23 +5,31 @@ from __future__ import annotations
 import platform
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import calling
 import datasets
+import durable
 import overhead
 import rendering
 import run_directory
+import scale
 import startup
 
 
 def main() -> int:
     """Measure everything, print it, and return the exit code."""
-    print(f"Python {platform.python_version()}, {platform.machine()}, {platform.system()}")
+    print(
+        f"Python {platform.python_version()}, {platform.machine()}, {platform.system()}, "
+        f"gepa {version('gepa')}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         groups = {
             overhead.TITLE: overhead.measure(Path(folder)),
             run_directory.TITLE: run_directory.measure(Path(folder)),
+            durable.TITLE: durable.measure(Path(folder)),
+            scale.TITLE: scale.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),
             datasets.TITLE: datasets.measure(Path(folder)),
             startup.TITLE: startup.measure(),

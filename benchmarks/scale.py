@@ -8,15 +8,17 @@ tenth step the pairs that may be merged are listed.
 from __future__ import annotations
 
 import multiprocessing
+import platform
 import random
 import resource
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
 
-from figures import Figure
+from figures import Figure, unit_seconds
 from promptgraft.optimizers.gepa.merge import triples
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.selection import Choices
@@ -28,15 +30,19 @@ TITLE = "Scale: 10,000 candidates, 2,000 validation examples"
 CANDIDATES = 10_000
 EXAMPLES = 2_000
 MERGE_EVERY = 10
+SEED = 7
+MOST_UNITS = 150
+"""2 ms on a machine whose unit takes 13.3 µs."""
 
 _EMPTY = PromptOverride(ns="benchmarks", prompt_key="scale", tag="latest")
 
 
 @attrs.frozen
 class Taken:
-    """What a run took: processor seconds of each step, and the memory of its process in MB."""
+    """Processor seconds of each step of a run, those of the unit meanwhile, and memory in MB."""
 
     steps: list[float]
+    unit: float
     megabytes: float
 
 
@@ -69,15 +75,17 @@ WORLDS: dict[str, Callable[[random.Random, int], list[float | None]]] = {
 
 def take(world: str, candidates: int) -> Taken:
     """Let so many candidates join a pool."""
-    draw, choices, pool = random.Random(7), Choices(7, (), example_rate=0.0), Pool()
+    draw, choices, pool = random.Random(SEED), Choices(SEED, (), example_rate=0.0), Pool()
     before = _megabytes()
-    steps = []
+    steps, units = [], []
     for number in range(candidates):
+        if number >= candidates * 0.9 and number % 100 == 0:
+            units.append(unit_seconds(time.process_time))
         scores = WORLDS[world](draw, number)
         started = time.process_time()
         _step(pool, choices, number, scores)
         steps.append(time.process_time() - started)
-    return Taken(steps, _megabytes() - before)
+    return Taken(steps, statistics.fmean(units), _megabytes() - before)
 
 
 def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
@@ -101,16 +109,17 @@ def measure(folder: Path) -> list[Figure]:
     for world in WORLDS:
         with multiprocessing.get_context("spawn").Pool(1) as process:
             taken = process.apply(take, (world, CANDIDATES))
-        tenth = taken.steps[-CANDIDATES // 10 :]
+        last = statistics.fmean(taken.steps[-CANDIDATES // 10 :])
         figures += [
-            Figure(f"{world}: a step, mean", sum(taken.steps) / CANDIDATES * 1e3, "ms", 2),
-            Figure(f"{world}: a step, last tenth", sum(tenth) / len(tenth) * 1e3, "ms", 2),
+            Figure(f"{world}: a step, mean", statistics.fmean(taken.steps) * 1e3, "ms", None),
+            Figure(f"{world}: a step, last tenth", last * 1e3, "ms", None),
+            Figure(f"{world}: the same in units", last / taken.unit, "x", MOST_UNITS),
             Figure(f"{world}: memory", taken.megabytes, "MB", 500),
         ]
     return figures
 
 
 if __name__ == "__main__":
-    print(TITLE)
+    print(f"Python {platform.python_version()}, {platform.machine()}; {TITLE}; seed {SEED}")
     for figure in measure(Path()):
         print(figure.line())
