@@ -85,7 +85,11 @@ def mean_or_lowest(row: Row) -> float:
 # Quarters have exact sums, so that the order of adding up does not decide a test.
 scores = st.sampled_from((None, 0.0, 0.25, 0.5, 0.5, 0.75, 1.0, 1.0))
 matrices = st.integers(1, 6).flatmap(
-    lambda width: st.lists(st.tuples(*[scores] * width), min_size=1, max_size=14)
+    lambda width: (
+        st.lists(st.tuples(*[scores] * width), min_size=1, max_size=14)
+        # Enough for the frontier to keep some apart from the others.
+        | st.lists(st.tuples(*[scores] * width), min_size=9, max_size=20)
+    )
 )
 
 
