@@ -117,6 +117,47 @@ def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(
     assert "the key is refused" in ended.err
 
 
+PRESSED = """
+
+import signal
+import threading
+
+
+class Pressed(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        answered = super().evaluate(prompt, session=session, deadline=deadline)
+        stopped = threading.Event()
+        undo = deadline.cancellation.listen(stopped.set)
+        stopped.wait(0.1)  # the main thread waits by then, and is not awake by chance
+        signal.raise_signal(signal.SIGINT)
+        stopped.wait()
+        undo()
+        return answered
+
+
+def adapter():
+    return Pressed(answer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("SIGINT", "interrupted (Ctrl+C)"), ("SIGTERM", "asked to end (SIGTERM)")],
+)
+def test_a_signal_ends_with_3_and_says_what_was_not_tried(
+    name: str, reason: str, words: Path, console: Console
+) -> None:
+    (words / "agent.py").write_text(AGENT + PRESSED.replace("SIGINT", name), "utf-8")
+
+    ended = console("eval", "--workers", "1")
+    assert ended.code == 3
+    assert f"stopped     the run was stopped: {reason}\n" in ended.out
+    assert "  cheese   none  unscored: not " in ended.out
+    assert "gate: stopped early\n" in ended.out
+    assert ended.err == f"promptgraft: stopped early: the run was stopped: {reason}\n"
+    assert calls(words) == ["apple"]
+
+
 def test_the_document_has_every_case_and_the_decision(words: Path, console: Console) -> None:
     ended = console("eval", "--json", "--fail-under", "0.9")
     document = json.loads(ended.out)
