@@ -206,6 +206,47 @@ def test_what_was_answered_to_a_case_is_shown(console: Console, demo: Path) -> N
     assert f"(did you mean `{case}`?)" in missing.err
 
 
+def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    result = json.loads(folder.result.read_text())
+    held_out, case = result["held_out"], result["held_out"]["ids"][0]
+    before, after = held_out["baseline_scores"][0], held_out["winner_scores"][0]
+
+    lines = console("show", "latest", "--case", case).out.splitlines()
+    assert lines[0] == f"case {case}"
+    assert lines[1].startswith(f"held out, never seen by the search: {before:.3f} -> {after:.3f} (")
+    assert f"candidate 0, held-out/0/0: {before:.3f}" in lines
+    assert f"candidate {result['best']}, held-out/{result['best']}/0: {after:.3f}" in lines
+    document = json.loads(console("show", "latest", "--case", case, "--json").out)
+    assert document["held_out"] == {"baseline": before, "winner": after, "why_not": ""}
+    seen = read_run(folder).pareto_ids[0]
+    assert json.loads(console("show", "latest", "--case", seen, "--json").out)["held_out"] is None
+
+
+def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path) -> None:
+    console("resume", "--budget", str(LARGER), "-q")
+    folder = latest(demo)
+    result = json.loads(folder.result.read_text())
+    case = result["held_out"]["ids"][0]
+    other = next(one.n for one in read_run(folder).candidates if one.n not in (0, result["best"]))
+
+    of_other = console("show", "latest", "--case", case, "--candidate", str(other))
+    assert of_other.code == 2
+    assert (
+        f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is held out; "
+        "only baseline and winner are tried on it\n" in of_other.err
+    )
+    assert f"(did you mean `{case}`?)" in console("show", "latest", "--case", f"{case}x").err
+
+    result["held_out"].update(why_not="nothing was better", baseline_scores=[], winner_scores=[])
+    folder.result.write_text(json.dumps(result))
+    lines = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join(one for one in lines if b'"held-out/' not in one))
+    unmeasured = console("show", "latest", "--case", case)
+    assert unmeasured.code == 2
+    assert "it is held out, and was not measured: nothing was better\n" in unmeasured.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
