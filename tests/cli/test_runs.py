@@ -285,6 +285,20 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert one["rollouts"] <= BUDGET < other["rollouts"]
     assert one["stop_reason"] == "budget"
     assert one["path"][0][:2] == [0, "baseline"]
+    assert document["incomparable"] == {"pareto": [], "held_out": []}
+
+
+def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -> None:
+    first, cases = latest(demo), demo / "data" / "reports.jsonl"
+    cases.write_text("".join(cases.read_text().splitlines(keepends=True)[: CASES - 20]))
+    console("optimize", "--budget", str(BUDGET), "-q")
+    ended = console("compare", first.id)
+    assert re.search(
+        r"(?m)^scores cannot be compared: D_pareto has other examples: \d+ in A, \d+ in B",
+        ended.out,
+    )
+    assert re.search(r"(?m)^baseline +0\.\d{3} +0\.\d{3}$", ended.out)
+    assert re.search(r"(?m)^rejected +\d+ +\d+ +[+-]\d+$", ended.out)
 
 
 def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo: Path) -> None:

@@ -83,7 +83,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
 
 
 def _mean(one: CandidateRecord) -> str:
-    return f"~{score(one.mean)}" if is_estimate(one.mean, one.scores) else score(one.mean)
+    return score(one.mean, estimated=is_estimate(one.mean, one.scores))
 
 
 def overview_json(record: RunRecord) -> dict[str, Json]:
@@ -146,7 +146,7 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
 def _mean_of(one: CandidateRecord) -> str:
     scored = sum(value is not None for value in one.scores)
     if is_estimate(one.mean, one.scores):
-        return f"~{score(one.mean)}, estimated from {scored} of {len(one.scores)} of D_pareto"
+        return f"{_mean(one)}, estimated from {scored} of {len(one.scores)} of D_pareto"
     return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
 
 
