@@ -71,6 +71,7 @@ def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
         (("other",), "has no prompt `other`; there: `words`"),
         (("--fail-under", "80"), "expected a number from 0 to 1, found '80'"),
         (("--fail-under", "nan"), "expected a number from 0 to 1, found 'nan'"),
+        (("--tolerance", "0"), "--tolerance is for the scores of a baseline; give --baseline"),
         (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
         (("--split", "tset"), "'tset' is not one of"),
         (("--source", "--tag", "x"), "expected one of a tag, the source and a run"),

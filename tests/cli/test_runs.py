@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -413,6 +414,35 @@ def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(
     assert console(*command[1:]).code == 0
 
 
+def test_the_run_of_a_job_takes_no_project(
+    console: Console, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jobs(demo)
+    monkeypatch.delitem(sys.modules, "toy_jobs", raising=False)
+    assert console("optimize", "toy_jobs.py:good", "--runs", "jobs", "-q").code == 0
+    [folder] = (demo / "jobs").iterdir()
+    for command in ("apply", "resume"):
+        ended = console(command, "--runs", "jobs", "--project", "promptgraft.yaml")
+        assert ended.code == 2
+        assert ended.err == (
+            f"promptgraft: --project: run {folder.name} was made from the job toy_jobs.py:good, "
+            "which takes no project; leave it out, and name the folder of the run with --runs\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "command", [("runs",), ("show", "latest"), ("watch",), ("report",), ("compare", "latest")]
+)
+def test_a_project_that_would_not_be_looked_at_is_refused(
+    console: Console, demo: Path, command: tuple[str, ...]
+) -> None:
+    ended = console(*command, "--runs", "runs", "--project", "promptgraft.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        "promptgraft: --project only says where the runs are, and --runs does; leave one out\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -423,6 +453,9 @@ def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(
         (("--budget", "20"), "rollout_budget: expected at least "),
         (("nothing",), "has no prompt `nothing`; there: `triage`"),
         (("a.py:JOB", "--project", "x"), "--project: a.py:JOB is a job and takes no project"),
+        (("--dry-run", "--max-cost", "1"), "--max-cost: a dry run has no limit in money"),
+        (("--dry-run", "--max-tokens", "9"), "--max-tokens: a dry run has no limit in money"),
+        (("--dry-run", "--runs", "x"), "--runs: a dry run is not kept; leave it out"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line_and_leaves_no_folder(

@@ -83,9 +83,8 @@ def command(
     if what is None or "/" in what or (not RUN_NAME.match(what) and in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
         found = None if what is None else read_prompt(context, context.command.params[0], what)
-        _show_stored(
-            found, chosen_store(store, project), tag=tag, template=template, as_json=as_json
-        )
+        opened = chosen_store(store, project, found)
+        _show_stored(found, opened, tag=tag, template=template, as_json=as_json)
     elif not RUN_NAME.match(what):
         raise click.BadParameter(
             f"expected a prompt, `namespace/key`, or a run, its id or `latest`, found {what!r}",
