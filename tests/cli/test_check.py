@@ -89,7 +89,22 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
     [
         ("files/agent.py:modl", "has no `modl` (did you mean `model`?)"),
         ("files/agent.py:Queue", "to be an adapter, or a function without arguments"),
-        ("files/agent.py:forgets_to_return", "expected an adapter, it returned None"),
+        ("files/agent.py:Queue", "; it is a class without method `evaluate(prompt, *, session, "),
+        ("files/agent.py:OfflineAdapter", "; it is a class: name an object of it, or a function"),
+        ("files/agent.py:forgets_to_return", "expected an adapter, it returned None; it has no "),
+        (
+            "files/agent.py:SEARCH",
+            "and no `identity`; `help(promptgraft.ProviderAdapter)` says what an adapter has",
+        ),
+        ("files/agent.py:NAMELESS", "; it has no `identity`; `help("),
+        (
+            "files/agent.py:MUTE",
+            "; it has no method `evaluate(prompt, *, session, deadline=None)`;",
+        ),
+        (
+            "files/agent.py:shown_example",
+            "; it is a function that wants `example`, `response`: wrap what answers in an adapter",
+        ),
     ],
 )
 def test_a_model_in_python_that_is_none_is_a_fault(
