@@ -144,13 +144,28 @@ def test_faults_that_are_only_counted_are_faults_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert console("init").code == ExitCode.OK
-    cases = [json.dumps({"id": f"r{number}", "npt": f"x{number}"}) for number in range(30)]
+    cases = [json.dumps({"id": f"r{number}", f"npt{number}": "x"}) for number in range(30)]
     Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
     shown = console("check")
     *lines, last = shown.out.splitlines()
     assert len(lines) == 20
-    assert last == "promptgraft.yaml: and 40 more"
-    assert shown.err == "promptgraft: check: promptgraft.yaml has 60 faults\n"
+    assert lines[0].endswith("needs `expected`, found none; the same in 29 more: `r1`, `r2`, …")
+    assert last == "promptgraft.yaml: and 11 more"
+    assert shown.err == "promptgraft: check: promptgraft.yaml has 31 faults\n"
+
+
+def test_a_fault_that_all_cases_share_is_told_once(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert console("init").code == ExitCode.OK
+    cases = [json.dumps({"id": f"r{number}", "npt": f"x{number}"}) for number in range(30)]
+    Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
+    for command in ("eval", "optimize"):
+        shown = console(command)
+        assert shown.code == ExitCode.WRONG_USE
+        assert len(shown.err.splitlines()) == 2
+        assert shown.err.count("; the same in 29 more: `r1`, `r2`, …\n") == 2
 
 
 def test_as_json_it_is_one_document(
