@@ -230,6 +230,25 @@ def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
     assert max(map(len, lines)) <= 170
 
 
+def test_a_fault_that_cases_share_is_told_once(words: Path, console: Console) -> None:
+    down = AGENT.replace('if word == "overloaded"', 'if "o" in word')
+    faulty = [case(f"over-{number:02}") for number in range(30)]
+    write_project(words, *faulty, case("apple"), *WORDS[3:], files={"agent.py": down})
+
+    ended = console("eval")
+    assert ended.code == 4
+    lines = ended.out.splitlines()
+    first = lines.index("30 cases that do not pass") + 1
+    assert lines[first] == (
+        "  over-00   none  and 29 more (`over-01`, `over-02`, …): unscored: the model's provider "
+        "failed: the provider is overloaded"
+    )
+    assert lines[first + 1] == ""
+
+    write_project(words, *faulty[:3], case("apple"), *WORDS[3:], files={"agent.py": down})
+    assert console("eval").out.count("the provider is overloaded") == 3
+
+
 WAITING = """
 
 from promptgraft.adapters.base import CallWaiting
