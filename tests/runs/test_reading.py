@@ -42,18 +42,6 @@ from runs.toy_runs import (
 )
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run that nobody changes."""
-    return kept_run(tmp_path_factory.mktemp("whole"), make_job(reflection=sulky))
-
-
-@pytest.fixture
-def folder(whole: RunFolder, tmp_path: Path) -> RunFolder:
-    """A copy of it."""
-    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.id))
-
-
 def test_a_run_is_read_as_the_run_returned_it(tmp_path: Path) -> None:
     job = make_job(reflection=sulky)
     made = new_folder(tmp_path, job)
