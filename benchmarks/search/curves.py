@@ -17,11 +17,13 @@ class Curve:
     Attributes:
         points: what was used, calls or seconds, and the test score without noise of what was
             best by then.
+        used: everything that was used.
         calls: all calls that were really made.
         reflections: calls of the reflection model.
     """
 
     points: tuple[tuple[float, float], ...]
+    used: float
     calls: int
     reflections: int
 
@@ -36,7 +38,7 @@ class Curve:
 
     def area(self, calls: float) -> float:
         """Return the mean score over the first so many calls."""
-        total, used, score = 0.0, 0, self.points[0][1]
+        total, used, score = 0.0, 0.0, self.points[0][1]
         for begun, better in self.points:
             total += (min(begun, calls) - used) * score
             used, score = min(begun, calls), better
@@ -75,6 +77,7 @@ class Recorder:
 
     def curve(self, reflections: int) -> Curve:
         """Return everything noted."""
+        used_up = self._used()
         known: dict[tuple[tuple[str, str], ...], float] = {}
         points: list[tuple[float, float]] = []
         for used, texts in self._noted:
@@ -83,7 +86,12 @@ class Recorder:
                 known[key] = self._world.expected(texts, self._world.test)
             if not points or known[key] != points[-1][1]:
                 points.append((used, known[key]))
-        return Curve(points=tuple(points), calls=self._world.calls, reflections=reflections)
+        return Curve(
+            points=tuple(points),
+            used=used_up,
+            calls=self._world.calls,
+            reflections=reflections,
+        )
 
 
 def median(values: Sequence[float]) -> float:

@@ -14,7 +14,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from promptgraft import GepaExample, MarkdownSection, OfflineAdapter, Prompt, PromptTemplate, Session
+from promptgraft import (
+    GepaExample,
+    MarkdownSection,
+    OfflineAdapter,
+    Prompt,
+    PromptTemplate,
+    Session,
+)
 from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample
 from promptgraft.adapters.offline.reflector import rewrite
 from search.reflecting import Habits, Reflector
@@ -123,10 +130,8 @@ def _tickets() -> tuple[GepaExample, ...]:
 @functools.cache
 def _source() -> Mapping[str, str]:
     """Return the sections of the example that may be changed, by key."""
-    found = (section for section in TEMPLATE.sections if section.key in {"queues", "conventions"})
-    return {
-        section.key: section.template for section in found if isinstance(section, MarkdownSection)
-    }
+    changed = {"queues", "conventions"}
+    return {one.key: one.template for one in TEMPLATE.sections if one.key in changed}
 
 
 @functools.lru_cache(maxsize=64)
@@ -137,7 +142,5 @@ def _prompt(texts: tuple[tuple[str, str], ...]) -> Prompt[Queue]:
     )
     sections = (TEMPLATE.sections[0], *changed, _INPUT)
     return Prompt(
-        PromptTemplate[Queue](
-            ns="benchmarks", key="tickets", output_type=Queue, sections=sections
-        )
+        PromptTemplate[Queue](ns="benchmarks", key="tickets", output_type=Queue, sections=sections)
     )

@@ -127,7 +127,14 @@ class ToolWorld:
         right = called == self._tool_of[item.id]
         score = self._score(1 - len(missed) / len(item.rules)) if right else 0.0
         score = min(1.0, max(0.0, score + draw.uniform(-self.shape.noise, self.shape.noise)))
-        return self._told(texts, item, called, missed, score, draw)
+        if right and not missed:
+            return Trial(item, score, "right", "")
+        if draw.random() >= self.shape.clarity:
+            return Trial(item, score, f"not what was wanted of {called}", called)
+        if right:
+            return Trial(item, score, _lesson(missed[0]), missed[0].module)
+        lessons = "; ".join(self._misleading(texts, item, called))
+        return Trial(item, score, f"{called} was called; {lessons}", self._tool_of[item.id])
 
     def expected(self, texts: Texts, items: Sequence[Item]) -> float:
         """Return the mean score of the texts without noise: what a search is judged by."""
@@ -142,43 +149,21 @@ class ToolWorld:
     def _score(self, share: float) -> float:
         return self.shape.called + (1 - self.shape.called) * share
 
-    def _told(
-        self,
-        texts: Texts,
-        item: Item,
-        called: str,
-        missed: Sequence[Rule],
-        score: float,
-        draw: random.Random,
-    ) -> Trial:
-        """Say what was wrong: with a wrong tool, what drew the agent there and what not away."""
+    def _misleading(self, texts: Texts, item: Item, called: str) -> Iterator[str]:
+        """Yield what did not draw the agent to the right tool, and what drew it elsewhere."""
         right = self._tool_of[item.id]
-        if called == right and not missed:
-            return Trial(item, score, "right", "")
-        if draw.random() >= self.shape.clarity:
-            return Trial(item, score, f"not what was wanted of {called}", called)
-        if called == right:
-            return Trial(item, score, _lesson(missed[0]), missed[0].module)
-        lessons = list(self._misleading(texts, item, called, right))
-        return Trial(item, score, f"{called} was called; {'; '.join(lessons)}", right)
-
-    def _misleading(self, texts: Texts, item: Item, called: str, right: str) -> Iterator[str]:
         theirs = [rule for rule in item.rules if rule.module == right]
         unnamed = [rule for rule in theirs if not self._heard(texts[right]).get(rule.cue)]
         yield _lesson((unnamed or theirs)[0])
+        owned = {rule.cue for rule in self._of[called]}
         for rule in theirs:
-            if any(rule.cue == other.cue for other in self._of[called]):
-                continue
-            if self._pull(texts[called], rule.cue) > 0:
+            if rule.cue not in owned and self._pull(texts[called], rule.cue) > 0:
                 yield f"{rule.cue} wants {ELSEWHERE} ({called})"
-                return
 
     def _odds(self, texts: Texts, item: Item) -> dict[str, float]:
         cues = [rule.cue for rule in item.rules]
         return {
-            name: math.exp(
-                self.shape.eagerness * sum(self._pull(texts[name], cue) for cue in cues)
-            )
+            name: math.exp(self.shape.eagerness * sum(self._pull(texts[name], cue) for cue in cues))
             for name in self.tools
         }
 
