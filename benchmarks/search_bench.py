@@ -125,7 +125,7 @@ def _write(options: argparse.Namespace, results: Sequence[Result]) -> None:
             "claims": [check(result).plain() for result in results],
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
+        options.json.write_text(json.dumps(plain) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

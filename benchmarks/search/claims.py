@@ -82,7 +82,7 @@ def summary(results: Sequence[Result]) -> list[str]:
         f"claims     {'(a) final, against':<20}(b) at a third, against  (c) paper - defaults",
         heads,
         *(one.line() for one in checked),
-        f"  {'kept':<10} {counted}",
+        f"  {'kept':<10} {counted}".rstrip(),
     ]
 
 

@@ -30,7 +30,7 @@ CALLS = 300
 
 
 class Overheard:
-    """A world and a reflection model that remember which texts they saw and wrote."""
+    """A world and a reflection model that remember what they saw, said and wrote."""
 
     def __init__(self, family: str) -> None:
         self._world, self._reflector = TASKS[family].make(3)
@@ -39,6 +39,7 @@ class Overheard:
         self.train, self.validation, self.test = world.train, world.validation, world.test
         self.seen: set[tuple[str, str]] = set()
         self.written = set(world.first.items())
+        self.said: set[str] = set()
 
     @property
     def calls(self) -> int:
@@ -46,13 +47,17 @@ class Overheard:
 
     def answer(self, texts: Texts, item: Item) -> Trial:
         self.seen.update(texts.items())
-        return self._world.answer(texts, item)
+        trial = self._world.answer(texts, item)
+        self.said.add(trial.feedback)
+        return trial
 
     def expected(self, texts: Texts, items: Sequence[Item]) -> float:
         return self._world.expected(texts, items)
 
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         assert (module, text) in self.written
+        assert feedback
+        assert self.said.issuperset(feedback)
         improved = self._reflector.improve(module, text, feedback)
         self.written.add((module, improved))
         return improved
