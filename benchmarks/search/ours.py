@@ -68,30 +68,6 @@ def search(
         used: see :class:`Recorder`.
         settings: those of ``GepaConfig``.
     """
-    items = {item.id: item for item in (*world.train, *world.validation)}
-
-    def answer(rendered: RenderedPrompt[object]) -> str:
-        texts = {found.path[0]: found.text for found in rendered.sections}
-        texts |= {tool.name: tool.description for tool in rendered.tools}
-        item = items[texts.pop(_INPUT)[1:].partition("]")[0]]
-        trial = world.answer(texts, item)
-        return json.dumps([trial.score, trial.feedback])
-
-    def reflect(rendered: RenderedPrompt[object]) -> str:
-        bound = {
-            segment.placeholder: segment.text
-            for found in rendered.sections
-            for segment in found.segments
-            if segment.placeholder
-        }
-        kind, _, module = bound["part"].partition(" ")
-        current = bound["current"].partition("\n")[2].rpartition("\n")[0]
-        feedback = _SAID.findall(bound["examples"])
-        if kind == "tool":
-            text = reflector.improve(module, _described(current), feedback)
-            return f"```tool\n{_description(text)}\n```"
-        return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
-
     bus, recorder = EventBus(), Recorder(world, used)
     pool: list[Mapping[str, str]] = []
 
@@ -101,8 +77,8 @@ def search(
 
     bus.subscribe(GepaCandidateAdded, added)
     context = OptimizationContext(
-        ScriptedAdapter(answer),
-        reflection_adapter=ScriptedAdapter(reflect),
+        ScriptedAdapter(_answering(world)),
+        reflection_adapter=ScriptedAdapter(_reflecting(reflector)),
         event_bus=bus,
         executor=executor,
     )
@@ -121,6 +97,41 @@ def search(
     result = GepaOptimizer(context, config).optimize(Prompt(_template(world)))
     recorder.note(pool[result.best_index])
     return recorder.curve(reflector.calls)
+
+
+def _answering(world: World) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the task model: it knows of a candidate only what it is rendered."""
+    items = {item.id: item for item in (*world.train, *world.validation)}
+
+    def answer(rendered: RenderedPrompt[object]) -> str:
+        texts = {found.path[0]: found.text for found in rendered.sections}
+        texts |= {tool.name: tool.description for tool in rendered.tools}
+        item = items[texts.pop(_INPUT)[1:].partition("]")[0]]
+        trial = world.answer(texts, item)
+        return json.dumps([trial.score, trial.feedback])
+
+    return answer
+
+
+def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the reflection model: it reads the reflection prompt."""
+
+    def reflect(rendered: RenderedPrompt[object]) -> str:
+        bound = {
+            segment.placeholder: segment.text
+            for found in rendered.sections
+            for segment in found.segments
+            if segment.placeholder
+        }
+        kind, _, module = bound["part"].partition(" ")
+        current = bound["current"].partition("\n")[2].rpartition("\n")[0]
+        feedback = _SAID.findall(bound["examples"])
+        if kind == "tool":
+            text = reflector.improve(module, _described(current), feedback)
+            return f"```tool\n{_description(text)}\n```"
+        return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
+
+    return reflect
 
 
 def _template(world: World) -> PromptTemplate[object]:
