@@ -21,8 +21,10 @@ DEFAULTS, BEST = "gepa defaults", "gepa best settings"
 
 BEST_SETTINGS: Mapping[str, Any] = {
     "candidate_selection_strategy": "current_best",
-    "reflection_minibatch_size": 6,
+    "reflection_minibatch_size": 10,
     "cache_evaluation": True,
+    "module_selector": "all",
+    "use_merge": True,
 }
 """What ``benchmarks/search_bench.py --tune-peer`` finds."""
 

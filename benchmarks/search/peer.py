@@ -20,6 +20,10 @@ _Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Applies a function to each of some values, side by side or one after the other."""
 
 
+_LEAST = 2.0**-30
+"""Added to every score: gepa's merging fails where all candidates that it weighs have a 0."""
+
+
 class _Silent:
     def log(self, message: str) -> None:
         del message
@@ -55,7 +59,7 @@ class _Adapter(GEPAAdapter[Item, Trial, Trial]):
 
 def _judged(trials: list[Trial]) -> _Batch:
     return EvaluationBatch(
-        outputs=trials, scores=[trial.score for trial in trials], trajectories=trials
+        outputs=trials, scores=[trial.score + _LEAST for trial in trials], trajectories=trials
     )
 
 

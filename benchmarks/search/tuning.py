@@ -2,8 +2,8 @@
 
 First everything at once of what matters most: how parents are chosen, how many items a reflection
 sees, and the cache. Then, on the best of these, one other setting after the other, each kept when
-it is better. ``val_evaluation_policy`` has one built-in value, and with one score an item all of
-``frontier_type`` come to the same, so neither is tried.
+it is better, with a second look at the first ones. ``val_evaluation_policy`` has one built-in
+value, and with one score an item all of ``frontier_type`` come to the same, so neither is tried.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from gepa.strategies.proposal_sampling import (
-    IndependentSampling,
-    PxNSampling,
-    SameParentSampling,
-)
+from gepa.strategies.proposal_sampling import IndependentSampling, SameParentSampling
 from gepa.strategies.proposal_selection import BestImprovement
 
 from search import peer
@@ -35,20 +31,18 @@ GRID: Mapping[str, Sequence[Any]] = {
     "cache_evaluation": (False, True),
 }
 OTHERS: Sequence[Settings] = (
-    {"reflection_minibatch_size": 4},
-    {"reflection_minibatch_size": 8},
-    {"reflection_minibatch_size": 16},
     {"module_selector": "all"},
     {"acceptance_criterion": "improvement_or_equal"},
     {"use_merge": True},
     {"use_merge": True, "max_merge_invocations": 20},
-    {"skip_perfect_score": False},
-    {"sampling_strategy": SameParentSampling(2)},
-    {"sampling_strategy": SameParentSampling(4)},
+    {"reflection_minibatch_size": 6},
+    {"cache_evaluation": False},
+    {"candidate_selection_strategy": "epsilon_greedy"},
+    {"reflection_minibatch_size": 16},
     {"sampling_strategy": SameParentSampling(2), "selection_strategy": BestImprovement()},
     {"sampling_strategy": SameParentSampling(4), "selection_strategy": BestImprovement()},
     {"sampling_strategy": IndependentSampling(4)},
-    {"sampling_strategy": PxNSampling(2, 2), "selection_strategy": BestImprovement()},
+    {"skip_perfect_score": False},
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -16,7 +17,7 @@ from search import ours, peer
 from search.claims import check, summary
 from search.curves import Curve
 from search.families import drawn
-from search.methods import BEST, DEFAULTS, LEAN, METHODS, Run
+from search.methods import BEST, BEST_SETTINGS, DEFAULTS, LEAN, METHODS, Run
 from search.plot import plot
 from search.reflecting import Habits, Reflector
 from search.results import Cell, Result
@@ -74,9 +75,10 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
 
 
 @pytest.mark.parametrize("family", NEW)
-def test_gepa_is_given_the_same_task(family: str) -> None:
+@pytest.mark.parametrize("settings", [{}, BEST_SETTINGS], ids=["defaults", "best"])
+def test_gepa_is_given_the_same_task(family: str, settings: Mapping[str, Any]) -> None:
     world = Overheard(family)
-    curve = peer.search(world, world, budget=CALLS)
+    curve = peer.search(world, world, budget=CALLS, **settings)
     assert len(world.seen) > len(world.first)
     assert world.seen <= world.written
     assert curve.points[0] == (0, world.expected(world.first, world.test))
