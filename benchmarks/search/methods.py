@@ -21,7 +21,7 @@ DEFAULTS, BEST = "gepa defaults", "gepa best settings"
 
 BEST_SETTINGS: Mapping[str, Any] = {
     "candidate_selection_strategy": "current_best",
-    "reflection_minibatch_size": 10,
+    "reflection_minibatch_size": 16,
     "cache_evaluation": True,
     "module_selector": "all",
     "use_merge": True,

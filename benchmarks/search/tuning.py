@@ -39,6 +39,8 @@ OTHERS: Sequence[Settings] = (
     {"cache_evaluation": False},
     {"candidate_selection_strategy": "epsilon_greedy"},
     {"reflection_minibatch_size": 16},
+    {"reflection_minibatch_size": 24},
+    {"reflection_minibatch_size": 32},
     {"sampling_strategy": SameParentSampling(2), "selection_strategy": BestImprovement()},
     {"sampling_strategy": SameParentSampling(4), "selection_strategy": BestImprovement()},
     {"sampling_strategy": IndependentSampling(4)},
