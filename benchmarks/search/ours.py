@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 import attrs
-import yaml
 
 from promptgraft import (
     GepaConfig,
@@ -25,6 +23,7 @@ from promptgraft import (
     Tool,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.optimizers.example_text import read_said, write_said
 from promptgraft.optimizers.gepa.events import GepaCandidateAdded
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
@@ -34,6 +33,7 @@ from search.worlds import Item
 
 _SAID = re.compile(r"said: (.*)")
 _INPUT = "input"
+_DESCRIPTION = "description"
 
 
 @attrs.frozen
@@ -128,7 +128,7 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
         feedback = _SAID.findall(bound["examples"])
         if kind == "tool":
             text = reflector.improve(module, _described(current), feedback)
-            return f"```tool\n{_description(text)}\n```"
+            return f"```tool\n{write_said({_DESCRIPTION: text})}\n```"
         return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
 
     return reflect
@@ -157,11 +157,7 @@ def _named(name: str, text: str) -> tuple[str, str]:
 
 def _described(text: str) -> str:
     """Return the description that a tool's text says, as a reflection model reads it."""
-    return str(yaml.safe_load(text)["description"])
-
-
-def _description(text: str) -> str:
-    return f"description: |\n{textwrap.indent(text, '  ')}"
+    return read_said(text, [_DESCRIPTION])[_DESCRIPTION]
 
 
 def _example(item: Item) -> GepaExample:

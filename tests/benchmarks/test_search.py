@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
+import attrs
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -72,6 +73,35 @@ def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, pres
     assert len(world.seen) > len(world.first)
     assert world.seen <= world.written
     assert curve.calls == world.calls <= CALLS
+
+
+class Awkward(Overheard):
+    """Writes texts that look like something else, and takes each for better than the last."""
+
+    TEXTS = (
+        "Call it:",
+        '"quoted": yes',
+        "one\n\ntwo: three\n  - four",
+        "|",
+        "{",
+        "- when a then b",
+    )
+
+    def answer(self, texts: Texts, item: Item) -> Trial:
+        return attrs.evolve(super().answer(texts, item), score=self.calls / 10_000)
+
+    def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
+        super().improve(module, text, feedback)
+        improved = self.TEXTS[self._reflector.calls % len(self.TEXTS)]
+        self.written.add((module, improved))
+        return improved
+
+
+def test_descriptions_of_tools_survive_whatever_they_look_like() -> None:
+    world = Awkward("tools")
+    ours.search(world, world, budget=700, preset="lean", minibatch_size=2)
+    assert len({text for _, text in world.seen} & set(Awkward.TEXTS)) > 4
+    assert world.seen <= world.written
 
 
 @pytest.mark.parametrize("family", NEW)
