@@ -316,14 +316,16 @@ def test_modules_are_blamed_by_their_names_as_words() -> None:
 def test_blame_leads_to_the_module_and_starves_nobody() -> None:
     modules = (SectionModule(RULES), SectionModule(NOTES))
     choices = Choices(1, modules, example_rate=0.0)
-    chosen = Counter(
-        module.name
-        for _ in range(200)
-        if (module := choices.module(lambda one: True, {"section notes"})) is not None
-    )
+    chosen = Counter[str]()
+    for _ in range(200):
+        turn = choices.turn()
+        module = turn.module(lambda one: True, {"section notes"})
+        choices.took(turn, module, blaming=True)
+        assert module is not None
+        chosen[module.name] += 1
     assert chosen["section notes"] > 150
     assert chosen["section rules"] > 10
-    only = choices.module(lambda one: one.name == "section rules", {"section notes"})
+    only = choices.turn().module(lambda one: one.name == "section rules", {"section notes"})
     assert only == modules[0]
 
 
