@@ -231,6 +231,16 @@ def test_a_larger_budget_goes_on_with_what_is_there() -> None:
     assert small.total_rollouts <= 200
 
 
+def test_finalists_of_a_smaller_budget_may_be_tried_on_more_with_a_larger_one() -> None:
+    for seed in (0, 6, 9):
+        slow = lean(seed=seed, validation=Racing(first=2, growth=1, finalists=9), exploration=0.5)
+        journal = MemoryJournal()
+        optimize(attrs.evolve(slow, rollout_budget=100), journal=journal)
+        larger = attrs.evolve(slow, rollout_budget=200)
+        resumed = optimize(larger, journal=journal)
+        assert resumed.scores_matrix == optimize(larger).scores_matrix
+
+
 def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
     cancellation = Cancellation()
     told = Session()

@@ -161,8 +161,7 @@ class SideBySide:
         trace: TracebackType | None,
     ) -> None:
         self._halted = True
-        for cancel in tuple(self._cancels):
-            cancel()
+        self._cancel_all()
         self._baton.notify_all()
         self._baton.release()
         try:
@@ -172,6 +171,10 @@ class SideBySide:
             with self._baton:
                 self._left = True
         self._entered = self._halted = False
+
+    def _cancel_all(self) -> None:
+        for cancel in tuple(self._cancels):
+            cancel()
 
     def start(self, work: Callable[[], None]) -> Task:
         task = Task()
@@ -217,6 +220,8 @@ class SideBySide:
         waited_for = tuple(futures)
         cancels = [future.cancel for future in waited_for]
         self._cancels.update(cancels)
+        if self._halted:
+            self._cancel_all()
         ended = as_ended(waited_for, deadline)
         try:
             while True:

@@ -92,9 +92,9 @@ class GepaConfig:
         reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
             example of each minibatch.
         module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name.
-        proposals_per_step: proposals that are under way at the same time. Each learns from what
-            the run knew so many proposals before, so a search is a little less informed the
-            more there are; with an ``executor`` it takes less time.
+        proposals_per_step: proposals that are under way at the same time, at least 1. With more,
+            an executor's workers are busy and a run takes less time; but each proposal knows
+            less of the latest ones. The result does not depend on time or workers.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
