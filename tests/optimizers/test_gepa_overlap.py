@@ -37,6 +37,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import RejectionReason, StopReason
 from promptgraft.optimizers.gepa import (
     GepaCandidateAdded,
+    GepaCandidateScored,
     GepaConfig,
     GepaExample,
     GepaMutationProposed,
@@ -46,6 +47,7 @@ from promptgraft.optimizers.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
+from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs.progress import Progress
@@ -488,3 +490,37 @@ def test_a_race_with_overlapping_steps_compares_what_both_were_tried_on() -> Non
     assert None not in result.scores_matrix[result.best_index]
     assert any(None in row for row in result.scores_matrix)
     assert result.total_rollouts <= 500
+
+
+def test_who_wins_a_race_must_also_beat_the_best_one_of_by_now() -> None:
+    """Both children beat the baseline; the second is worse than the first, which it never met."""
+    texts = ("Known words: w0 w1 w2 w3", "Known words: w0")
+
+    def reply(number: int, rendered: Rendered) -> str:
+        return instruction(texts[number] if number < 2 else "Known words:")
+
+    session = Session()
+    settings = config(
+        preset="lean", proposals_per_step=2, minibatch_size=6, target_section_paths=(("rules",),)
+    )
+    optimize(settings, reflection=numbered(reply), session=session)
+    added = session.select_all(GepaCandidateAdded)[:3]
+    assert [(one.step, one.best) for one in added] == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_the_best_candidate_is_tried_once_on_each_example() -> None:
+    session = Session()
+    races = Racing(first=2, growth=2)
+    result = optimize(overlapping(6, validation=races, rollout_budget=300), session=session)
+    made = found = 0
+    scores: dict[int, int] = {}
+    for event in session.select_all(object):
+        if isinstance(event, GepaRolloutCompleted):
+            made += "/pareto/best/" in event.position
+        elif isinstance(event, GepaCandidateAdded):
+            scores[event.candidate] = len(event.scores) - event.scores.count(None)
+        elif isinstance(event, GepaCandidateScored) and event.step < result.steps:
+            known = len(event.scores) - event.scores.count(None)
+            found += known - scores[event.candidate]
+            scores[event.candidate] = known
+    assert made == found > 0
