@@ -32,7 +32,12 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, FeedbackError, JournalMismatchError
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    ConfigError,
+    FeedbackError,
+    JournalMismatchError,
+)
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import RejectionReason, StopReason
 from promptgraft.optimizers.gepa import (
@@ -457,6 +462,22 @@ def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None
     result = optimize(overlapping(4), task=numbered(down), journal=journal)
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     assert unpaid(optimize(overlapping(4), journal=journal)) == unpaid(optimize(overlapping(4)))
+
+
+def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:
+    """An adapter says that its budget is used up, but answers again: the finals are paid for."""
+
+    def reply(number: int, rendered: Rendered) -> str:
+        if number == 7:
+            raise BudgetExhaustedError("no more", limit="theirs")
+        return moody(rendered)
+
+    settings = overlapping(8, rollout_budget=130)
+    with workers(4) as executor:
+        run = Run(settings, reflection=numbered(reply), executor=executor)
+        result = run.start()
+    assert result.stop_reason is StopReason.BUDGET
+    assert run.task.calls == result.total_rollouts <= 130
 
 
 def test_overlapping_proposals_belong_to_the_fingerprint_of_a_run() -> None:
