@@ -294,9 +294,18 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
     assert list(transcripts(RunFolder(tmp_path))) == []
 
 
-def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overlapping", [1, 3])
+def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
+    tmp_path: Path, overlapping: int
+) -> None:
     races = Racing(first=1, growth=1, finalists=6)
-    folder = kept_run(tmp_path, make_job(validation=races, pareto_set_size=5, rollout_budget=90))
+    job = make_job(
+        validation=races,
+        pareto_set_size=5,
+        rollout_budget=90,
+        proposals_per_step=overlapping,
+    )
+    folder = kept_run(tmp_path, job)
     record = read_run(folder)
     found = list(transcripts(folder))
 
