@@ -31,7 +31,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/honesty.py
 
 bench-search: $(STAMP)
-	$(BIN)/python benchmarks/search_bench.py
+	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json
+	$(BIN)/python benchmarks/walltime.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "promptgraft needs Python 3.11 or newer, found %d.%d; run: make PYTHON=python3.12 ..." % sys.version_info[:2])'

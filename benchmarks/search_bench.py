@@ -1,11 +1,11 @@
 """Searches on simulated worlds, beside gepa: ``make bench-search``.
 
 Every family of worlds, every seed and every method gets the same number of calls of the same
-simulated task model, and the same simulated reflection model. A candidate is judged by its score
-without noise on test items that no search sees. Scores are medians over the seeds, with the
-quartiles behind them.
+task model, and the same reflection model. A candidate is judged by its score without noise on
+test items that no search sees. Scores are medians over the seeds, with the quartiles behind them.
 
-    python benchmarks/search_bench.py [--seeds N] [--budget CALLS] [--family NAME] [--json FILE]
+    python benchmarks/search_bench.py [--seeds N] [--family NAME] [--plot FILE] [--json FILE]
+    python benchmarks/search_bench.py --tune-peer
 """
 
 from __future__ import annotations
@@ -16,163 +16,116 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
-import attrs
-
-from search import ours, peer
-from search.curves import Curve, median, quartiles
-from search.families import FAMILIES
-from search.reflecting import Reflector
-from search.worlds import RuleWorld
-
-Search = Callable[[RuleWorld, Reflector, int, int], Curve]
-"""Searches a world with a reflection model, a budget of calls, and a seed."""
-
-EARLY = 800
-"""Calls after which a search is looked at early."""
+from search.claims import check, summary
+from search.methods import METHODS, Run, run
+from search.plot import plot
+from search.results import Cell, Result
+from search.tasks import TASKS
+from search.tuning import SEEDS as TUNING_SEEDS
+from search.tuning import tune
 
 
-def _ours(
-    world: RuleWorld,
-    reflector: Reflector,
-    budget: int,
-    seed: int,
-    *,
-    preset: str,
-    minibatch_size: int,
-) -> Curve:
-    return ours.search(
-        world, reflector, budget=budget, seed=seed, preset=preset, minibatch_size=minibatch_size
-    )
-
-
-def _gepa(
-    world: RuleWorld,
-    reflector: Reflector,
-    budget: int,
-    seed: int,
-    *,
-    settings: Mapping[str, object],
-) -> Curve:
-    del seed  # the world's
-    return peer.search(world, reflector, budget=budget, **settings)
-
-
-METHODS: Mapping[str, Search] = {
-    "promptgraft lean": partial(_ours, preset="lean", minibatch_size=6),
-    "promptgraft paper": partial(_ours, preset="paper", minibatch_size=3),
-    "gepa defaults": partial(_gepa, settings={}),
-    "gepa best settings": partial(
-        _gepa,
-        settings={
-            "candidate_selection_strategy": "current_best",
-            "reflection_minibatch_size": 6,
-            "cache_evaluation": True,
-        },
-    ),
-}
-
-
-@attrs.frozen(kw_only=True)
-class Cell:
-    """What a method found in a family of worlds, over all seeds."""
-
-    family: str
-    method: str
-    curves: tuple[Curve, ...]
-
-    def line(self, budget: int, target: float) -> str:
-        """Return the row of the table; ``target`` is the peer's final score."""
-        finals = [curve.final for curve in self.curves]
-        low, high = quartiles(finals)
-        early = median([curve.at(EARLY) for curve in self.curves])
-        area = median([curve.area(budget) for curve in self.curves])
-        reached = [curve.reaches(target) for curve in self.curves]
-        calls = median([budget + 1 if one is None else one for one in reached])
-        until = "never" if calls > budget else f"{calls:,.0f}"
-        return (
-            f"  {self.method:<19} {median(finals):.3f} ({low:.3f} to {high:.3f})  {early:.3f}  "
-            f"{area:.3f}  {until:>7}  {max(curve.calls for curve in self.curves):>7,}  "
-            f"{median([curve.reflections for curve in self.curves]):>6.0f}"
-        )
-
-    def plain(self, budget: int) -> dict[str, object]:
-        """Return the same for machines, seed by seed."""
-        return {
-            "family": self.family,
-            "method": self.method,
-            "final": [curve.final for curve in self.curves],
-            "early": [curve.at(EARLY) for curve in self.curves],
-            "area": [curve.area(budget) for curve in self.curves],
-            "calls": [curve.calls for curve in self.curves],
-            "reflections": [curve.reflections for curve in self.curves],
-        }
-
-
-def search_one(task: tuple[str, str, int, int]) -> Curve:
+def search_one(task: tuple[str, str, int, int | None]) -> Run:
     """Search one world; for worker processes."""
     family, method, seed, budget = task
-    chosen = FAMILIES[family]
-    world = RuleWorld(chosen.shape, seed)
-    reflector = Reflector(chosen.habits, world.wrong_actions, seed)
-    return METHODS[method](world, reflector, budget, seed)
+    return run(METHODS[method], family, seed, budget)
 
 
-def measure(families: Sequence[str], seeds: int, budget: int) -> list[Cell]:
-    """Search every world with every method, as many at once as there are processors."""
-    with ProcessPoolExecutor(os.cpu_count()) as executor:
-        cells = []
-        for family in families:
-            for method in METHODS:
-                tasks = [(family, method, seed, budget) for seed in range(seeds)]
-                curves = tuple(executor.map(search_one, tasks))
-                cells.append(Cell(family=family, method=method, curves=curves))
-    return cells
+def measure(
+    executor: Executor, families: Sequence[str], seeds: int, budget: int | None
+) -> list[Result]:
+    """Search every world with every method."""
+    tasks = [
+        (family, method, seed, budget)
+        for family in families
+        for method in METHODS
+        for seed in range(seeds)
+    ]
+    found = iter(list(executor.map(search_one, tasks)))
+    results = []
+    for family in families:
+        used = budget or TASKS[family].budget
+        cells = {
+            method: Cell(method=method, budget=used, runs=tuple(next(found) for _ in range(seeds)))
+            for method in METHODS
+        }
+        results.append(Result(family=family, says=TASKS[family].says, budget=used, cells=cells))
+    return results
+
+
+def machine() -> dict[str, object]:
+    """Return what measured: the machine and the versions."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "promptgraft": version("promptgraft"),
+        "gepa": version("gepa"),
+    }
+
+
+def header() -> str:
+    """Return the same in words."""
+    found = machine()
+    return (
+        f"Python {found['python']}, {found['machine']}, {found['processors']} processors; "
+        f"promptgraft {found['promptgraft']}, gepa {found['gepa']}"
+    )
 
 
 def main() -> int:
-    """Measure, print the table, and return 1 when a search used more calls than it had."""
-    given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    given.add_argument("--seeds", type=int, default=20)
-    given.add_argument("--budget", type=int, default=2_400)
-    given.add_argument("--family", action="append", choices=list(FAMILIES))
-    given.add_argument("--json", type=Path)
-    options = given.parse_args()
-    families = options.family or list(FAMILIES)
+    """Measure, print tables and claims; 1 when a search of ours used more calls than it had."""
+    options = _options()
+    families = options.family or list(TASKS)
     begun = time.perf_counter()
-    cells = measure(families, options.seeds, options.budget)
-    print(
-        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} processors; "
-        f"promptgraft {version('promptgraft')}, gepa {version('gepa')}; seeds 0 to "
-        f"{options.seeds - 1}, {options.budget:,} calls; {time.perf_counter() - begun:.0f} s"
+    with ProcessPoolExecutor(os.cpu_count()) as executor:
+        if options.tune_peer:
+            print(f"{header()}; seeds {TUNING_SEEDS[0]} to {TUNING_SEEDS[-1]}")
+            print(f"mean; {', '.join(families)}; settings")
+            for line in tune(executor, families):
+                print(line, flush=True)
+            return 0
+        results = measure(executor, families, options.seeds, options.budget)
+    seconds = time.perf_counter() - begun
+    print(f"{header()}; seeds 0 to {options.seeds - 1}; {seconds:.0f} s")
+    for result in results:
+        print("", *result.lines(), sep="\n")
+    print("", *summary(results), sep="\n")
+    _write(options, results)
+    return 0 if all(result.within_budget for result in results) else 1
+
+
+def _options() -> argparse.Namespace:
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    given.add_argument("--seeds", type=int, default=20, help="worlds of each family")
+    given.add_argument("--budget", type=int, help="calls of a search, instead of the family's own")
+    given.add_argument("--family", action="append", choices=list(TASKS))
+    given.add_argument("--plot", type=Path, help="write the curves to this SVG")
+    given.add_argument("--json", type=Path, help="write everything to this file")
+    given.add_argument(
+        "--tune-peer", action="store_true", help="try settings of gepa on other seeds instead"
     )
-    for family in families:
-        _print_family(family, [cell for cell in cells if cell.family == family], options.budget)
+    return given.parse_args()
+
+
+def _write(options: argparse.Namespace, results: Sequence[Result]) -> None:
+    if options.plot is not None:
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        options.plot.write_text(plot(results, options.seeds), "utf-8")
     if options.json is not None:
-        plain = [cell.plain(options.budget) for cell in cells]
-        options.json.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
-    mine = [cell for cell in cells if cell.method.startswith("promptgraft")]
-    return int(any(one.calls > options.budget for cell in mine for one in cell.curves))
-
-
-def _print_family(family: str, cells: Sequence[Cell], budget: int) -> None:
-    target = max(
-        median([curve.final for curve in cell.curves])
-        for cell in cells
-        if cell.method.startswith("gepa")
-    )
-    print(f"\n{family}: {FAMILIES[family].says}")
-    print(
-        f"  {'':<19} {'final (quartiles)':<23}  {f'@{EARLY}':<5}  {'area':<5}  to gepa's  calls "
-        "made  asked"
-    )
-    for cell in cells:
-        print(cell.line(budget, target))
+        plain = {
+            **machine(),
+            "seeds": list(range(options.seeds)),
+            "families": [result.plain() for result in results],
+            "claims": [check(result).plain() for result in results],
+        }
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(plain) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

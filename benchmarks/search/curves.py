@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from search.worlds import RuleWorld, Texts
+from search.interfaces import World
+from search.worlds import Texts
 
 
 @attrs.frozen(kw_only=True)
@@ -14,12 +15,15 @@ class Curve:
     """The best candidate of a search after so many calls of the task model.
 
     Attributes:
-        points: calls used, and the test score without noise of what was best by then.
+        points: what was used, calls or seconds, and the test score without noise of what was
+            best by then.
+        used: everything that was used.
         calls: all calls that were really made.
         reflections: calls of the reflection model.
     """
 
-    points: tuple[tuple[int, float], ...]
+    points: tuple[tuple[float, float], ...]
+    used: float
     calls: int
     reflections: int
 
@@ -28,20 +32,20 @@ class Curve:
         """The score that the search ended with."""
         return self.points[-1][1]
 
-    def at(self, calls: int) -> float:
+    def at(self, calls: float) -> float:
         """Return the score after so many calls."""
         return [score for used, score in self.points if used <= calls or not used][-1]
 
-    def area(self, calls: int) -> float:
+    def area(self, calls: float) -> float:
         """Return the mean score over the first so many calls."""
-        total, used, score = 0.0, 0, self.points[0][1]
+        total, used, score = 0.0, 0.0, self.points[0][1]
         for begun, better in self.points:
             total += (min(begun, calls) - used) * score
             used, score = min(begun, calls), better
         return (total + (calls - used) * score) / calls
 
-    def reaches(self, score: float) -> int | None:
-        """Return the calls after which it had ``score`` for good; None when it never had."""
+    def reaches(self, score: float) -> float | None:
+        """Return what was used when it had ``score`` for good; None when it never had."""
         reached = None
         for used, found in self.points:
             if found < score:
@@ -52,28 +56,42 @@ class Curve:
 
 
 class Recorder:
-    """Notes what was best when; the test items are tried here and nowhere else."""
+    """Notes what was best when; the test items are tried here and nowhere else.
 
-    def __init__(self, world: RuleWorld) -> None:
+    They are tried when the search has ended, so that they take none of its time.
+
+    Args:
+        world: what is searched.
+        used: what has been used so far; calls of the task model unless it is something else.
+    """
+
+    def __init__(self, world: World, used: Callable[[], float] | None = None) -> None:
         self._world = world
-        self._known: dict[tuple[tuple[str, str], ...], float] = {}
-        self.points: list[tuple[int, float]] = [(0, self._score(world.first))]
+        self._used = used or (lambda: world.calls)
+        self._noted: list[tuple[float, Texts]] = [(0, dict(world.first))]
 
     def note(self, texts: Texts) -> None:
         """Take note of what is best now."""
-        score = self._score(texts)
-        if score != self.points[-1][1]:
-            self.points.append((self._world.calls, score))
+        if texts != self._noted[-1][1]:
+            self._noted.append((self._used(), dict(texts)))
 
     def curve(self, reflections: int) -> Curve:
         """Return everything noted."""
-        return Curve(points=tuple(self.points), calls=self._world.calls, reflections=reflections)
-
-    def _score(self, texts: Texts) -> float:
-        key = tuple(sorted(texts.items()))
-        if key not in self._known:
-            self._known[key] = self._world.expected(texts, self._world.test)
-        return self._known[key]
+        used_up = self._used()
+        known: dict[tuple[tuple[str, str], ...], float] = {}
+        points: list[tuple[float, float]] = []
+        for used, texts in self._noted:
+            key = tuple(sorted(texts.items()))
+            if key not in known:
+                known[key] = self._world.expected(texts, self._world.test)
+            if not points or known[key] != points[-1][1]:
+                points.append((used, known[key]))
+        return Curve(
+            points=tuple(points),
+            used=used_up,
+            calls=self._world.calls,
+            reflections=reflections,
+        )
 
 
 def median(values: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import attrs
@@ -48,3 +49,34 @@ FAMILIES: Mapping[str, Family] = {
         says="feedback seldom says what was wrong, and the reflection model is poor",
     ),
 }
+
+
+def drawn(seed: int) -> Family:
+    """Return a family that the seed draws: nobody can tune a search to its shape."""
+    draw = random.Random(f"family/{seed}")
+    modules = draw.randint(1, 4)
+    binary = draw.random() < 0.5
+    shape = Shape(
+        rules=draw.randint(16, 40),
+        modules=modules,
+        needed=(1, draw.randint(1, 3)),
+        tail=draw.choice((0.0, 0.0, 0.3, 0.6)),
+        known=draw.choice((0.0, 0.0, 0.15, 0.3)),
+        binary=binary,
+        noise=draw.uniform(0.0, 0.1 if binary else 0.15),
+        attention=draw.randint(18, 60),
+        clarity=draw.uniform(0.3, 0.95),
+        interference=draw.uniform(0.0, 0.05) if modules > 1 else 0.0,
+        train=draw.randint(50, 150),
+        validation=draw.randint(30, 80),
+    )
+    habits = Habits(
+        lessons=draw.randint(1, 3),
+        wrong=draw.uniform(0.05, 0.35),
+        forgets=draw.uniform(0.0, 0.05),
+        rubbish=draw.uniform(0.1, 0.4),
+        repeats=draw.uniform(0.02, 0.15),
+        truncates=draw.uniform(0.0, 0.1),
+        nonsense=draw.uniform(0.0, 0.12),
+    )
+    return Family(shape=shape, habits=habits, says="everything is drawn by the seed")

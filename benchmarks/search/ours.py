@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import attrs
@@ -18,16 +20,20 @@ from promptgraft import (
     PromptTemplate,
     RolloutFeedback,
     ScriptedAdapter,
+    Tool,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.optimizers.example_text import read_said, write_said
 from promptgraft.optimizers.gepa.events import GepaCandidateAdded
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from search.curves import Curve, Recorder
-from search.reflecting import Reflector
-from search.worlds import Item, RuleWorld
+from search.interfaces import ReflectionModel, World
+from search.worlds import Item
 
 _SAID = re.compile(r"said: (.*)")
+_INPUT = "input"
+_DESCRIPTION = "description"
 
 
 @attrs.frozen
@@ -38,26 +44,77 @@ class Asked:
     text: str
 
 
-def search(world: RuleWorld, reflector: Reflector, *, budget: int, **settings: Any) -> Curve:
-    """Search with so many calls of the task model; ``settings`` are those of ``GepaConfig``."""
-    items = {item.id: item for item in (*world.train, *world.validation)}
-    template = PromptTemplate[object](
-        ns="benchmarks",
-        key="world",
-        sections=(
-            *(
-                MarkdownSection(title=name, key=name, template=text)
-                for name, text in world.first.items()
-            ),
-            MarkdownSection(title="Input", key="input", template="$text", overridable=False),
-        ),
+@attrs.frozen
+class Called:
+    """What a tool is called with: nothing that a description would be needed for."""
+
+
+def search(
+    world: World,
+    reflector: ReflectionModel,
+    *,
+    budget: int,
+    executor: Executor | None = None,
+    used: Callable[[], float] | None = None,
+    **settings: Any,
+) -> Curve:
+    """Search with so many calls of the task model.
+
+    Args:
+        world: what is searched.
+        reflector: writes new texts.
+        budget: calls of the task model.
+        executor: runs calls side by side.
+        used: see :class:`Recorder`.
+        settings: those of ``GepaConfig``.
+    """
+    bus, recorder = EventBus(), Recorder(world, used)
+    pool: list[Mapping[str, str]] = []
+
+    def added(event: GepaCandidateAdded) -> None:
+        pool.append(dict(_named(name, text) for name, text in event.texts.items()))
+        recorder.note(pool[event.best])
+
+    bus.subscribe(GepaCandidateAdded, added)
+    context = OptimizationContext(
+        ScriptedAdapter(_answering(world)),
+        reflection_adapter=ScriptedAdapter(_reflecting(reflector)),
+        event_bus=bus,
+        executor=executor,
     )
+    config = GepaConfig(
+        rollout_budget=budget,
+        training_examples=[_example(item) for item in (*world.validation, *world.train)],
+        pareto_set_size=len(world.validation),
+        target_section_paths=[(name,) for name in world.first if name not in world.tools],
+        target_tools=world.tools,
+        feedback_fn=_feedback,
+        max_copied_words=None,
+        max_part_chars=20_000,
+        seed=world.seed,
+        **settings,
+    )
+    result = GepaOptimizer(context, config).optimize(Prompt(_template(world)))
+    recorder.note(pool[result.best_index])
+    return recorder.curve(reflector.calls)
+
+
+def _answering(world: World) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the task model: it knows of a candidate only what it is rendered."""
+    items = {item.id: item for item in (*world.train, *world.validation)}
 
     def answer(rendered: RenderedPrompt[object]) -> str:
         texts = {found.path[0]: found.text for found in rendered.sections}
-        item = items[texts.pop("input")[1:].partition("]")[0]]
+        texts |= {tool.name: tool.description for tool in rendered.tools}
+        item = items[texts.pop(_INPUT)[1:].partition("]")[0]]
         trial = world.answer(texts, item)
         return json.dumps([trial.score, trial.feedback])
+
+    return answer
+
+
+def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the reflection model: it reads the reflection prompt."""
 
     def reflect(rendered: RenderedPrompt[object]) -> str:
         bound = {
@@ -66,34 +123,41 @@ def search(world: RuleWorld, reflector: Reflector, *, budget: int, **settings: A
             for segment in found.segments
             if segment.placeholder
         }
+        kind, _, module = bound["part"].partition(" ")
         current = bound["current"].partition("\n")[2].rpartition("\n")[0]
-        module = re.findall(r"section (part\d+)", bound["part"])[0]
-        text = reflector.improve(module, current, _SAID.findall(bound["examples"]))
-        return f"```instruction\n{text}\n```"
+        feedback = _SAID.findall(bound["examples"])
+        if kind == "tool":
+            text = reflector.improve(module, _described(current), feedback)
+            return f"```tool\n{write_said({_DESCRIPTION: text})}\n```"
+        return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
 
-    bus, recorder = EventBus(), Recorder(world)
-    pool: list[dict[str, str]] = []
+    return reflect
 
-    def added(event: GepaCandidateAdded) -> None:
-        pool.append({name.partition(" ")[2]: text for name, text in event.texts.items()})
-        recorder.note(pool[event.best])
 
-    bus.subscribe(GepaCandidateAdded, added)
-    context = OptimizationContext(
-        ScriptedAdapter(answer), reflection_adapter=ScriptedAdapter(reflect), event_bus=bus
+def _template(world: World) -> PromptTemplate[object]:
+    tools = [
+        Tool(name=name, description=world.first[name], params_type=Called, result_type=str)
+        for name in world.tools
+    ]
+    sections = (
+        MarkdownSection(title=name, key=name, template=text.replace("$", "$$"))
+        for name, text in world.first.items()
+        if name not in world.tools
     )
-    config = GepaConfig(
-        rollout_budget=budget,
-        training_examples=[_example(item) for item in (*world.validation, *world.train)],
-        pareto_set_size=len(world.validation),
-        target_section_paths=[(name,) for name in world.first],
-        feedback_fn=_feedback,
-        max_copied_words=None,
-        **settings,
+    asked = MarkdownSection(
+        title="Input", key=_INPUT, template="$text", overridable=False, tools=tools
     )
-    result = GepaOptimizer(context, config).optimize(Prompt(template))
-    recorder.note(pool[result.best_index])
-    return recorder.curve(reflector.calls)
+    return PromptTemplate[object](ns="benchmarks", key="world", sections=(*sections, asked))
+
+
+def _named(name: str, text: str) -> tuple[str, str]:
+    kind, _, module = name.partition(" ")
+    return module, _described(text) if kind == "tool" else text
+
+
+def _described(text: str) -> str:
+    """Return the description that a tool's text says, as a reflection model reads it."""
+    return read_said(text, [_DESCRIPTION])[_DESCRIPTION]
 
 
 def _example(item: Item) -> GepaExample:

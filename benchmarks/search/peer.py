@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from gepa.api import optimize
-from gepa.core.adapter import EvaluationBatch, GEPAAdapter
+from gepa.core.adapter import Candidate, EvaluationBatch, GEPAAdapter
 from gepa.core.state import GEPAState
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 
 from search.curves import Curve, Recorder
-from search.reflecting import Reflector
-from search.worlds import Item, RuleWorld, Trial
+from search.interfaces import ReflectionModel, World
+from search.worlds import Item, Trial
+
+_Batch = EvaluationBatch[Trial, Trial]
+_Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""Applies a function to each of some values, side by side or one after the other."""
+
+
+_LEAST = 2.0**-30
+"""Added to every score: gepa's merging fails where all candidates that it weighs have a 0."""
 
 
 class _Silent:
@@ -20,44 +30,67 @@ class _Silent:
 
 
 class _Adapter(GEPAAdapter[Item, Trial, Trial]):
-    """What gepa asks of a task, and of what proposes new texts."""
+    """What gepa asks of a task. All that it hands over at once is done at once."""
 
-    def __init__(self, world: RuleWorld, reflector: Reflector) -> None:
+    propose_new_texts = None
+
+    def __init__(self, world: World, mapped: _Mapped) -> None:
         self._world = world
-        self._reflector = reflector
+        self._mapped = mapped
 
     def evaluate(
-        self, batch: list[Item], candidate: dict[str, str], capture_traces: bool = False
-    ) -> EvaluationBatch[Trial, Trial]:
-        trials = [self._world.answer(candidate, item) for item in batch]
-        return EvaluationBatch(
-            outputs=trials,
-            scores=[trial.score for trial in trials],
-            trajectories=trials if capture_traces else None,
-        )
+        self, batch: list[Item], candidate: Candidate, capture_traces: bool = False
+    ) -> _Batch:
+        del capture_traces
+        return self.batch_evaluate([(candidate, batch)])[0]
+
+    def batch_evaluate(self, items: list[tuple[Candidate, list[Item]]]) -> list[_Batch]:
+        asked = [(candidate, item) for candidate, batch in items for item in batch]
+        trials = iter(self._mapped(lambda one: self._world.answer(*one), asked))
+        return [_judged([next(trials) for _ in batch]) for _, batch in items]
 
     def make_reflective_dataset(
-        self,
-        candidate: dict[str, str],
-        eval_batch: EvaluationBatch[Trial, Trial],
-        components_to_update: list[str],
+        self, candidate: Candidate, eval_batch: _Batch, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         del candidate
         said = [{"Feedback": trial.feedback} for trial in eval_batch.trajectories or ()]
         return dict.fromkeys(components_to_update, said)
 
-    def propose_new_texts(
+
+def _judged(trials: list[Trial]) -> _Batch:
+    return EvaluationBatch(
+        outputs=trials, scores=[trial.score + _LEAST for trial in trials], trajectories=trials
+    )
+
+
+class _Reflection:
+    """The simulated reflection model, as gepa calls one; several questions at once."""
+
+    def __init__(self, reflector: ReflectionModel, mapped: _Mapped) -> None:
+        self._reflector = reflector
+        self._mapped = mapped
+
+    def reflect(
         self,
-        candidate: dict[str, str],
+        candidate: Candidate,
         reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
         components_to_update: list[str],
-    ) -> dict[str, str]:
-        return {
-            name: self._reflector.improve(
-                name, candidate[name], [str(one["Feedback"]) for one in reflective_dataset[name]]
-            )
-            for name in components_to_update
-        }
+    ) -> tuple[ReflectionProposal, _Reflection]:
+        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
+
+    def reflect_many(
+        self, jobs: list[ReflectionJob]
+    ) -> list[tuple[ReflectionProposal, _Reflection]]:
+        asked = [(name, texts[name], said[name]) for texts, said, names in jobs for name in names]
+        replies = iter(self._mapped(self._improved, asked))
+        return [
+            (ReflectionProposal(new_texts={name: next(replies) for name in names}), self)
+            for _, _, names in jobs
+        ]
+
+    def _improved(self, asked: tuple[str, str, Sequence[Mapping[str, Any]]]) -> str:
+        name, text, said = asked
+        return self._reflector.improve(name, text, [str(one["Feedback"]) for one in said])
 
 
 class _Watch:
@@ -72,14 +105,36 @@ class _Watch:
         return False
 
 
-def search(world: RuleWorld, reflector: Reflector, *, budget: int, **settings: Any) -> Curve:
-    """Search with so many calls of the task model; ``settings`` are those of ``gepa.optimize``."""
-    recorder = Recorder(world)
+def search(
+    world: World,
+    reflector: ReflectionModel,
+    *,
+    budget: int,
+    executor: Executor | None = None,
+    used: Callable[[], float] | None = None,
+    **settings: Any,
+) -> Curve:
+    """Search with so many calls of the task model.
+
+    Args:
+        world: what is searched.
+        reflector: writes new texts.
+        budget: calls of the task model.
+        executor: runs calls side by side, as far as gepa hands them over together.
+        used: see :class:`Recorder`.
+        settings: those of ``gepa.optimize``.
+    """
+    recorder = Recorder(world, used)
+
+    def mapped(function: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+        return list((executor.map if executor else map)(function, values))
+
     optimize(
         seed_candidate=dict(world.first),
         trainset=list(world.train),
         valset=list(world.validation),
-        adapter=_Adapter(world, reflector),
+        adapter=_Adapter(world, mapped),
+        reflection_strategy=_Reflection(reflector, mapped),
         max_metric_calls=budget,
         logger=_Silent(),
         stop_callbacks=[_Watch(recorder)],

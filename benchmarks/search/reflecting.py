@@ -52,36 +52,40 @@ class Reflector:
     """
 
     def __init__(self, habits: Habits, wrong_actions: Sequence[str], seed: int) -> None:
-        self._habits = habits
+        self.habits = habits
         self._wrong = wrong_actions
-        self._draw = random.Random(f"reflector/{seed}")
+        self.draw = random.Random(f"reflector/{seed}")
         self.calls = 0
 
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text of ``module``."""
         self.calls += 1
-        draw, habits = self._draw, self._habits
+        draw, habits = self.draw, self.habits
         kind = draw.random()
         if kind < habits.repeats:
             return text
         if kind < habits.repeats + habits.nonsense:
             return "\n".join(draw.sample(_RUBBISH, 3))
         lines = [line for line in text.splitlines() if draw.random() >= habits.forgets]
-        lines += self._lessons(module, feedback)
+        lines = self.noted(module, lines, feedback)
         if draw.random() < habits.rubbish:
             lines += draw.sample(_RUBBISH, draw.randint(1, 2))
         if draw.random() < habits.truncates:
             lines = lines[: max(1, len(lines) * 2 // 3)]
         return "\n".join(lines) or "Rules:"
 
+    def noted(self, module: str, lines: Sequence[str], feedback: Sequence[str]) -> list[str]:
+        """Return the lines of a text with what the feedback teaches."""
+        return [*lines, *self._lessons(module, feedback)]
+
     def _lessons(self, module: str, feedback: Sequence[str]) -> list[str]:
         told = dict.fromkeys(found for said in feedback for found in _LESSON.findall(said))
         # It is told which part a rule belongs to, and mostly heeds it.
-        fitting = [one for one in told if one[2] == module or self._draw.random() < 0.1]
-        chosen = self._draw.sample(fitting, min(self._habits.lessons, len(fitting)))
+        fitting = [one for one in told if one[2] == module or self.draw.random() < 0.1]
+        chosen = self.draw.sample(fitting, min(self.habits.lessons, len(fitting)))
         return [f"- when {cue} then {self._action(action)}" for cue, action, _ in chosen]
 
     def _action(self, action: str) -> str:
-        if self._draw.random() < self._habits.wrong:
-            return self._draw.choice(self._wrong)
+        if self.draw.random() < self.habits.wrong:
+            return self.draw.choice(self._wrong)
         return action

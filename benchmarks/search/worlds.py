@@ -109,11 +109,13 @@ class RuleWorld:
         seed: decides rules, items and every draw.
     """
 
+    tools: tuple[str, ...] = ()
+
     def __init__(self, shape: Shape, seed: int) -> None:
         self.shape = shape
         self.seed = seed
         draw = random.Random(f"world/{seed}")
-        words = _words(draw, 3 * shape.rules)
+        words = made_words(draw, 3 * shape.rules)
         names = [f"part{number}" for number in range(shape.modules)]
         self.rules = tuple(
             Rule(words[number], words[shape.rules + number], names[number % shape.modules])
@@ -211,7 +213,8 @@ class RuleWorld:
         return min(0.5, strange * self.shape.interference)
 
 
-def _words(draw: random.Random, count: int) -> list[str]:
+def made_words(draw: random.Random, count: int) -> list[str]:
+    """Return so many different words without a meaning."""
     found: dict[str, None] = {}
     while len(found) < count:
         found["".join(draw.choice("bdfgklmnprstvz") + draw.choice("aeiou") for _ in range(3))] = (

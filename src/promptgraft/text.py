@@ -11,7 +11,7 @@ from decimal import Decimal
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-_FIGURE = re.compile(r"[-+$]*[\d.,:]+( %|%| s)?|none|unknown( price)?|")
+_FIGURE = re.compile(r"[-+$~]*[\d.,:]+( %|%| s)?|none|unknown( price)?|")
 _UNSAFE_OR_BREAK = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
 
 
@@ -49,9 +49,9 @@ def moment(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-def score(value: float | None) -> str:
-    """Return a score as tables show it."""
-    return "none" if value is None else f"{value:.3f}"
+def score(value: float | None, *, estimated: bool = False) -> str:
+    """Return a score as tables show it, with ``~`` when it is estimated."""
+    return "none" if value is None else f"{'~' if estimated else ''}{value:.3f}"
 
 
 def difference(before: float | None, after: float | None) -> str:

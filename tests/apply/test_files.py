@@ -6,9 +6,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import attrs
 import pytest
 
 from apply.crash_driver import TEXTS
+from killing import folder_in_memory, said_by
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.project.applying.files import planned, replace_files
 from promptgraft.project.applying.intent import Intent, PlannedFile, read_intent
@@ -28,20 +26,15 @@ NEW = {name: new for name, (_, new) in TEXTS.items()}
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
-    """A folder in memory if there is one: what a killed process leaves does not need a disk."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
-        yield Path(name)
+    """A folder in memory if there is one."""
+    with folder_in_memory() as folder:
+        yield folder
 
 
 def test_a_kill_anywhere_leaves_old_or_new_texts_and_the_same_call_completes_it(
     quick_folder: Path,
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, DRIVER, quick_folder], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = [json.loads(line) for line in ended.stdout.splitlines()]
+    runs = [json.loads(line) for line in said_by(DRIVER, quick_folder)]
 
     killed = [run for run in runs if run["signal"]]
     assert {run["signal"] for run in killed} == {signal.SIGKILL}

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +13,9 @@ import attrs
 import pytest
 
 from apply.world import NEW, OLD, World
+from killing import folder_in_memory, said_by
 
 DRIVER = Path(__file__).with_name("cli_crash_driver.py")
-TESTS = Path(__file__).parents[1]
 
 
 @attrs.frozen
@@ -39,21 +36,12 @@ class Kills:
 @pytest.fixture(scope="module")
 def kills(built: Path) -> Iterator[Kills]:
     """A command of each kind, killed everywhere and given once more."""
-    # In memory if possible: what a killed process leaves does not need a disk.
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
-        project = World(Path(name) / "project")
+    with folder_in_memory() as folder:
+        project = World(folder / "project")
         shutil.copytree(built, project.folder)
         project.let_the_winner_say(*project.both())
-        ended = subprocess.run(
-            [sys.executable, DRIVER, project.folder, name],
-            env={"PYTHONPATH": str(TESTS)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        yield Kills(Path(name), [json.loads(line) for line in ended.stdout.splitlines()])
+        runs = [json.loads(line) for line in said_by(DRIVER, project.folder, folder)]
+        yield Kills(folder, runs)
 
 
 def test_killed_anywhere_the_files_hold_old_or_new_texts_and_the_same_command_completes_it(

@@ -208,7 +208,12 @@ def test_a_write_that_had_not_begun_is_forgotten(console: Console, two_files: Wo
 
 
 def test_options_that_contradict_each_other_are_refused(console: Console, world: World) -> None:
-    for arguments in (("--to-source", "--patch"), ("--tag", "x", "--to-source")):
+    for arguments in (
+        ("--to-source", "--patch"),
+        ("--tag", "x", "--to-source"),
+        ("--patch", "--dry-run"),
+        ("--patch", "--store", "."),
+    ):
         ended = console("apply", *arguments)
         assert ended.code == 2
         assert "leave" in ended.err

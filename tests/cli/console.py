@@ -87,6 +87,18 @@ def process(
     )
 
 
+def read_terminal(ours: int) -> bytes:
+    """Return what our end of a terminal gets until the other one is closed; then close it."""
+    got = b""
+    try:
+        while part := os.read(ours, 65536):
+            got += part
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    os.close(ours)
+    return got
+
+
 def write(
     folder: Path,
     sections: Bodies,

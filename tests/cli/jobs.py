@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import threading
 
 import attrs
 
@@ -55,6 +56,28 @@ def refused():
 
 def interrupted():
     return made(after(30, lambda: signal.raise_signal(signal.SIGINT)))
+
+
+def pressed():
+    return attrs.evolve(made(), context=attrs.evolve(made().context, adapter=Pressed()))
+
+
+class Pressed:
+    identity = "pressed"
+
+    def evaluate(self, prompt, *, session, deadline=None):
+        answered = ScriptedAdapter(answer).evaluate(prompt, session=session, deadline=deadline)
+        stopped = threading.Event()
+        undo = deadline.cancellation.listen(stopped.set)
+        if PRESSES.acquire(blocking=False):
+            stopped.wait(0.1)  # the main thread waits by then, and is not awake by chance
+            signal.raise_signal(signal.SIGINT)
+        stopped.wait()
+        undo()
+        return answered
+
+
+PRESSES = threading.Semaphore(1)  # a second signal would end the process
 
 
 def too_few():

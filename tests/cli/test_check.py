@@ -89,7 +89,22 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
     [
         ("files/agent.py:modl", "has no `modl` (did you mean `model`?)"),
         ("files/agent.py:Queue", "to be an adapter, or a function without arguments"),
-        ("files/agent.py:forgets_to_return", "expected an adapter, it returned None"),
+        ("files/agent.py:Queue", "; it is a class without method `evaluate(prompt, *, session, "),
+        ("files/agent.py:OfflineAdapter", "; it is a class: name an object of it, or a function"),
+        ("files/agent.py:forgets_to_return", "expected an adapter, it returned None; it has no "),
+        (
+            "files/agent.py:SEARCH",
+            "and no `identity`; `help(promptgraft.ProviderAdapter)` says what an adapter has",
+        ),
+        ("files/agent.py:NAMELESS", "; it has no `identity`; `help("),
+        (
+            "files/agent.py:MUTE",
+            "; it has no method `evaluate(prompt, *, session, deadline=None)`;",
+        ),
+        (
+            "files/agent.py:shown_example",
+            "; it is a function that wants `example`, `response`: wrap what answers in an adapter",
+        ),
     ],
 )
 def test_a_model_in_python_that_is_none_is_a_fault(
@@ -129,13 +144,28 @@ def test_faults_that_are_only_counted_are_faults_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert console("init").code == ExitCode.OK
-    cases = [json.dumps({"id": f"r{number}", "npt": f"x{number}"}) for number in range(30)]
+    cases = [json.dumps({"id": f"r{number}", f"npt{number}": "x"}) for number in range(30)]
     Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
     shown = console("check")
     *lines, last = shown.out.splitlines()
     assert len(lines) == 20
-    assert last == "promptgraft.yaml: and 40 more"
-    assert shown.err == "promptgraft: check: promptgraft.yaml has 60 faults\n"
+    assert lines[0].endswith("needs `expected`, found none; the same in 29 more: `r1`, `r2`, …")
+    assert last == "promptgraft.yaml: and 11 more"
+    assert shown.err == "promptgraft: check: promptgraft.yaml has 31 faults\n"
+
+
+def test_a_fault_that_all_cases_share_is_told_once(
+    console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert console("init").code == ExitCode.OK
+    cases = [json.dumps({"id": f"r{number}", "npt": f"x{number}"}) for number in range(30)]
+    Path("data/reports.jsonl").write_text("\n".join(cases), "utf-8")
+    for command in ("eval", "optimize"):
+        shown = console(command)
+        assert shown.code == ExitCode.WRONG_USE
+        assert len(shown.err.splitlines()) == 2
+        assert shown.err.count("; the same in 29 more: `r1`, `r2`, …\n") == 2
 
 
 def test_as_json_it_is_one_document(

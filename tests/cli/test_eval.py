@@ -71,6 +71,7 @@ def test_the_exit_code_is_1_when_the_scores_are_not_what_was_asked_for(
         (("other",), "has no prompt `other`; there: `words`"),
         (("--fail-under", "80"), "expected a number from 0 to 1, found '80'"),
         (("--fail-under", "nan"), "expected a number from 0 to 1, found 'nan'"),
+        (("--tolerance", "0"), "--tolerance is for the scores of a baseline; give --baseline"),
         (("--num-runs", "0"), "expected an integer of at least 1, found '0'"),
         (("--split", "tset"), "'tset' is not one of"),
         (("--source", "--tag", "x"), "expected one of a tag, the source and a run"),
@@ -115,6 +116,47 @@ def test_a_provider_that_refuses_for_good_ends_with_4_and_no_summary(
     ended = console("eval")
     assert (ended.code, ended.out) == (4, "")
     assert "the key is refused" in ended.err
+
+
+PRESSED = """
+
+import signal
+import threading
+
+
+class Pressed(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        answered = super().evaluate(prompt, session=session, deadline=deadline)
+        stopped = threading.Event()
+        undo = deadline.cancellation.listen(stopped.set)
+        stopped.wait(0.1)  # the main thread waits by then, and is not awake by chance
+        signal.raise_signal(signal.SIGINT)
+        stopped.wait()
+        undo()
+        return answered
+
+
+def adapter():
+    return Pressed(answer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("SIGINT", "interrupted (Ctrl+C)"), ("SIGTERM", "asked to end (SIGTERM)")],
+)
+def test_a_signal_ends_with_3_and_says_what_was_not_tried(
+    name: str, reason: str, words: Path, console: Console
+) -> None:
+    (words / "agent.py").write_text(AGENT + PRESSED.replace("SIGINT", name), "utf-8")
+
+    ended = console("eval", "--workers", "1")
+    assert ended.code == 3
+    assert f"stopped     the run was stopped: {reason}\n" in ended.out
+    assert "  cheese   none  unscored: not " in ended.out
+    assert "gate: stopped early\n" in ended.out
+    assert ended.err == f"promptgraft: stopped early: the run was stopped: {reason}\n"
+    assert calls(words) == ["apple"]
 
 
 def test_the_document_has_every_case_and_the_decision(words: Path, console: Console) -> None:
@@ -186,6 +228,25 @@ def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
     assert "  and 5 more; `--json` has all" in lines
     assert len(lines) == 30
     assert max(map(len, lines)) <= 170
+
+
+def test_a_fault_that_cases_share_is_told_once(words: Path, console: Console) -> None:
+    down = AGENT.replace('if word == "overloaded"', 'if "o" in word')
+    faulty = [case(f"over-{number:02}") for number in range(30)]
+    write_project(words, *faulty, case("apple"), *WORDS[3:], files={"agent.py": down})
+
+    ended = console("eval")
+    assert ended.code == 4
+    lines = ended.out.splitlines()
+    first = lines.index("30 cases that do not pass") + 1
+    assert lines[first] == (
+        "  over-00   none  and 29 more (`over-01`, `over-02`, …): unscored: the model's provider "
+        "failed: the provider is overloaded"
+    )
+    assert lines[first + 1] == ""
+
+    write_project(words, *faulty[:3], case("apple"), *WORDS[3:], files={"agent.py": down})
+    assert console("eval").out.count("the provider is overloaded") == 3
 
 
 WAITING = """

@@ -188,3 +188,24 @@ def test_wrong_use_is_one_line(console: Console, project: Path) -> None:
         unknown.err
     )
     assert missing.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("list", "--store", ".", "--project", "x"), "--project only says where the store is"),
+        (("reset", "--store", ".", "--project", "x"), "--project only says where the store is"),
+        (("diff", "meta-prompts", "--store", "."), "--store: the files of DIR are not compared"),
+        (
+            ("diff", "meta-prompts", "--project", "x"),
+            "--project: the files of DIR are not compared",
+        ),
+    ],
+)
+def test_an_option_that_would_not_be_looked_at_is_refused(
+    console: Console, project: Path, options: tuple[str, ...], says: str
+) -> None:
+    ended = console("meta", *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"promptgraft: {says}")
+    assert ended.err.endswith("; leave one out\n")

@@ -197,7 +197,8 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
 
     assert ended.code == 3
     assert ended.err == (
-        f"promptgraft: stopped early: the run was stopped: SIGINT; {goes_on(project)}\n"
+        f"promptgraft: stopped early: the run was stopped: interrupted (Ctrl+C); "
+        f"{goes_on(project)}\n"
     )
     document = document_of(ended)
     assert document["stop"]["reason"] == "cancelled"
@@ -208,6 +209,24 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     resumed = document_of(console("resume", "--json", "-q", "--workers", workers))
     assert resumed["scores"] == whole["scores"]
     assert resumed["rollouts"] == whole["rollouts"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("SIGINT", "interrupted (Ctrl+C)"), ("SIGTERM", "asked to end (SIGTERM)")],
+)
+def test_a_signal_reaches_a_run_whose_calls_all_wait(
+    console: Console, project: Path, workers: str, name: str, reason: str
+) -> None:
+    source = (project / FILE).read_text("utf-8")
+    (project / FILE).write_text(source.replace("signal.SIGINT", f"signal.{name}"), "utf-8")
+
+    ended = console("optimize", f"{FILE}:pressed", "--quiet", "--workers", workers)
+    assert ended.code == 3
+    assert ended.err == (
+        f"promptgraft: stopped early: the run was stopped: {reason}; {goes_on(project)}\n"
+    )
 
 
 def test_what_the_context_of_a_job_has_counts_too(

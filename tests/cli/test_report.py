@@ -28,12 +28,17 @@ def test_a_report_is_written_and_named(console: Console, project: Path) -> None:
     }
     assert (project / "night.html").read_bytes() == written
 
-    ended = console("report", "--out", "nowhere/night.html")
-    assert ended.code == 2
-    assert ended.err == (
-        "promptgraft: --out: there is no folder nowhere; name a file in a folder that exists\n"
+    ended = console("report", "--out", "of/last/night.html")
+    assert (ended.code, ended.out) == (0, "of/last/night.html\n")
+    assert (project / "of" / "last" / "night.html").read_bytes() == written
+    ended = console("report", "--out", "runs")
+    assert (ended.code, ended.err) == (
+        2,
+        "promptgraft: runs: expected a file to write, found a folder; name a file in it\n",
     )
-    assert console("report", "--out", "runs").err.startswith("promptgraft: --out: runs is a folder")
+    ended = console("report", "--out", "night.html/new.html")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert ended.err.startswith("promptgraft: night.html: ")
 
 
 def test_a_run_that_is_not_there_is_named(console: Console, project: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,47 @@ def test_what_was_answered_to_a_case_is_shown(console: Console, demo: Path) -> N
     assert f"(did you mean `{case}`?)" in missing.err
 
 
+def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, demo: Path) -> None:
+    folder = latest(demo)
+    result = json.loads(folder.result.read_text())
+    held_out, case = result["held_out"], result["held_out"]["ids"][0]
+    before, after = held_out["baseline_scores"][0], held_out["winner_scores"][0]
+
+    lines = console("show", "latest", "--case", case).out.splitlines()
+    assert lines[0] == f"case {case}"
+    assert lines[1].startswith(f"held out, never seen by the search: {before:.3f} -> {after:.3f} (")
+    assert f"candidate 0, held-out/0/0: {before:.3f}" in lines
+    assert f"candidate {result['best']}, held-out/{result['best']}/0: {after:.3f}" in lines
+    document = json.loads(console("show", "latest", "--case", case, "--json").out)
+    assert document["held_out"] == {"baseline": before, "winner": after, "why_not": ""}
+    seen = read_run(folder).pareto_ids[0]
+    assert json.loads(console("show", "latest", "--case", seen, "--json").out)["held_out"] is None
+
+
+def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path) -> None:
+    console("resume", "--budget", str(LARGER), "-q")
+    folder = latest(demo)
+    result = json.loads(folder.result.read_text())
+    case = result["held_out"]["ids"][0]
+    other = next(one.n for one in read_run(folder).candidates if one.n not in (0, result["best"]))
+
+    of_other = console("show", "latest", "--case", case, "--candidate", str(other))
+    assert of_other.code == 2
+    assert (
+        f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is held out; "
+        "only baseline and winner are tried on it\n" in of_other.err
+    )
+    assert f"(did you mean `{case}`?)" in console("show", "latest", "--case", f"{case}x").err
+
+    result["held_out"].update(why_not="nothing was better", baseline_scores=[], winner_scores=[])
+    folder.result.write_text(json.dumps(result))
+    lines = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join(one for one in lines if b'"held-out/' not in one))
+    unmeasured = console("show", "latest", "--case", case)
+    assert unmeasured.code == 2
+    assert "it is held out, and was not measured: nothing was better\n" in unmeasured.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -244,6 +286,20 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert one["rollouts"] <= BUDGET < other["rollouts"]
     assert one["stop_reason"] == "budget"
     assert one["path"][0][:2] == [0, "baseline"]
+    assert document["incomparable"] == {"pareto": [], "held_out": []}
+
+
+def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -> None:
+    first, cases = latest(demo), demo / "data" / "reports.jsonl"
+    cases.write_text("".join(cases.read_text().splitlines(keepends=True)[: CASES - 20]))
+    console("optimize", "--budget", str(BUDGET), "-q")
+    ended = console("compare", first.id)
+    assert re.search(
+        r"(?m)^scores cannot be compared: D_pareto has other examples: \d+ in A, \d+ in B",
+        ended.out,
+    )
+    assert re.search(r"(?m)^baseline +0\.\d{3} +0\.\d{3}$", ended.out)
+    assert re.search(r"(?m)^rejected +\d+ +\d+ +[+-]\d+$", ended.out)
 
 
 def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo: Path) -> None:
@@ -358,6 +414,35 @@ def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(
     assert console(*command[1:]).code == 0
 
 
+def test_the_run_of_a_job_takes_no_project(
+    console: Console, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jobs(demo)
+    monkeypatch.delitem(sys.modules, "toy_jobs", raising=False)
+    assert console("optimize", "toy_jobs.py:good", "--runs", "jobs", "-q").code == 0
+    [folder] = (demo / "jobs").iterdir()
+    for command in ("apply", "resume"):
+        ended = console(command, "--runs", "jobs", "--project", "promptgraft.yaml")
+        assert ended.code == 2
+        assert ended.err == (
+            f"promptgraft: --project: run {folder.name} was made from the job toy_jobs.py:good, "
+            "which takes no project; leave it out, and name the folder of the run with --runs\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "command", [("runs",), ("show", "latest"), ("watch",), ("report",), ("compare", "latest")]
+)
+def test_a_project_that_would_not_be_looked_at_is_refused(
+    console: Console, demo: Path, command: tuple[str, ...]
+) -> None:
+    ended = console(*command, "--runs", "runs", "--project", "promptgraft.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        "promptgraft: --project only says where the runs are, and --runs does; leave one out\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -368,6 +453,9 @@ def test_the_run_of_a_job_below_a_project_is_found_by_the_command_that_is_told(
         (("--budget", "20"), "rollout_budget: expected at least "),
         (("nothing",), "has no prompt `nothing`; there: `triage`"),
         (("a.py:JOB", "--project", "x"), "--project: a.py:JOB is a job and takes no project"),
+        (("--dry-run", "--max-cost", "1"), "--max-cost: a dry run has no limit in money"),
+        (("--dry-run", "--max-tokens", "9"), "--max-tokens: a dry run has no limit in money"),
+        (("--dry-run", "--runs", "x"), "--runs: a dry run is not kept; leave it out"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line_and_leaves_no_folder(

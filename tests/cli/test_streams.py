@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click import Context
 
-from cli.console import Console, process, write
+from cli.console import Console, process, read_terminal, write
 from promptgraft.cli.main import app
 from promptgraft.overrides import Revision
 
@@ -85,13 +85,7 @@ def on_terminal(
         stderr=subprocess.PIPE,
     )
     os.close(theirs)
-    got = b""
-    try:
-        while part := os.read(ours, 65536):
-            got += part
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    os.close(ours)
+    got = read_terminal(ours)
     child.communicate(timeout=60)
     return child.returncode, got
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.console import read_terminal
+
 SCRIPT = """
 import subprocess, sys
 from promptgraft.cli.progress import progress_for
@@ -110,13 +112,7 @@ def on_terminal(script: Path, environment: Mapping[str, str]) -> str:
         stderr=theirs,
     )
     os.close(theirs)
-    got = b""
-    try:
-        while part := os.read(ours, 65536):
-            got += part
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    os.close(ours)
+    got = read_terminal(ours)
     assert child.wait(timeout=60) == 0
     return got.decode().replace("\r\n", "\n")
 

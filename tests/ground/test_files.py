@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from killing import deaths
 from promptgraft.files import make_folder, sync_folder, write_all, write_atomically
 
 DRIVER = Path(__file__).with_name("atomic_write_driver.py")
@@ -40,12 +41,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_process_killed_at_any_call_leaves_the_old_bytes_or_the_new_ones(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, DRIVER, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = [line.rsplit(" ", 1) for line in ended.stdout.splitlines()]
-    killed = {Path(folder).name: int(killed_by) for folder, killed_by in runs}
+    killed = {folder.name: killed_by for folder, killed_by in deaths(DRIVER, tmp_path).items()}
 
     # Two files, each with a write, an fsync, a rename and an fsync of the folder.
     effects = ["write", "fsync", "replace", "folder"] * 2

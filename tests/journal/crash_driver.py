@@ -2,9 +2,7 @@
 
     python crash_driver.py SCENARIO FOLDER
 
-Each run is a forked child with a folder of its own. It kills itself with SIGKILL before, after
-or (writes only) in the middle of its n-th effect; n grows until a run is not killed any more.
-A run leaves:
+Each run has a folder of its own (:mod:`killing`). It leaves:
 
     journal.jsonl   the file as the killed process left it
     acknowledged    one line for each promise that the journal made in time
@@ -14,9 +12,7 @@ A run leaves:
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import itertools
 import os
 import resource
 import signal
@@ -25,8 +21,8 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
+from killing import Killer, at_every_effect, fsync, killed_by, say, write
 from promptgraft.errors import JournalWriteError
 from promptgraft.journal import FileJournal
 from promptgraft.journal.records import Record, encode_header, encode_record
@@ -34,19 +30,17 @@ from promptgraft.serde import Json, digest_text
 
 RUN: dict[str, Json] = {"seed": 7}
 ASKED = digest_text("what is asked")
-T = TypeVar("T")
-write, fsync, ftruncate, replace = os.write, os.fsync, os.ftruncate, os.replace
 
 
-class Run:
+class Run(Killer):
     """One run of a scenario, to be killed at its n-th effect."""
 
+    names = (*Killer.names, "ftruncate")
+
     def __init__(self, folder: Path, when: str, fatal: int) -> None:
+        super().__init__(when, fatal)
         self.path = folder / "journal.jsonl"
         self._folder = folder
-        self._when = when
-        self._fatal = fatal
-        self._effects = 0
         self._said = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def acknowledge(self, promise: str) -> None:
@@ -56,31 +50,6 @@ class Run:
         journal.append(key, ASKED, "rollout", {"key": key, "text": "x" * 100})
         self.acknowledge(f"recorded {key}")
 
-    def install(self) -> None:
-        for name in ("write", "fsync", "ftruncate", "replace"):
-            setattr(os, name, getattr(self, f"_{name}"))
-
-    def _effect(self, cause: Callable[[], T], part: Callable[[], object] | None = None) -> T:
-        if self._when == "inside" and part is None:
-            return cause()
-        self._effects += 1
-        fatal = self._when if self._effects == self._fatal else "never"
-        if fatal == "inside" and part is not None:
-            with contextlib.suppress(OSError):
-                part()
-        if fatal in {"before", "inside"}:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            return cause()
-        finally:
-            if fatal == "after":
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def _write(self, descriptor: int, data: memoryview) -> int:
-        return self._effect(
-            lambda: write(descriptor, data), lambda: write(descriptor, data[: len(data) // 2])
-        )
-
     def _fsync(self, descriptor: int) -> None:
         def synced() -> None:
             fsync(descriptor)
@@ -89,13 +58,7 @@ class Run:
             else:
                 (self._folder / "durable").write_bytes(self.path.read_bytes())
 
-        self._effect(synced)
-
-    def _ftruncate(self, descriptor: int, length: int) -> None:
-        self._effect(lambda: ftruncate(descriptor, length))
-
-    def _replace(self, source: str, target: str) -> None:
-        self._effect(lambda: replace(source, target))
+        self.effect(synced)
 
 
 def fresh(run: Run) -> None:
@@ -151,23 +114,6 @@ def full(run: Run) -> None:
     run.acknowledge("synced k/0 k/1")
 
 
-def outcome(scenario: Callable[[Run], None], run: Run) -> int:
-    """Run ``scenario`` in a child; return the signal that killed it, or 0."""
-    child = os.fork()
-    if child == 0:
-        run.install()
-        code = 1
-        try:
-            scenario(run)
-            code = 0
-        finally:
-            os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
-        raise SystemExit(f"{run.path.parent}: the scenario failed")
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-
-
 def warm_up() -> None:
     """Import what a journal needs when it is used, so that no child has to."""
     with tempfile.TemporaryDirectory() as name:
@@ -177,19 +123,19 @@ def warm_up() -> None:
     gc.freeze()
 
 
-def main() -> None:
-    """Say ``FOLDER SIGNAL`` for each run."""
-    warm_up()
-    scenario = {"fresh": fresh, "torn": torn, "full": full}[sys.argv[1]]
-    for when in ("before", "after", "inside"):
-        for fatal in itertools.count(1):
-            folder = Path(sys.argv[2]) / f"{when}-{fatal}"
-            folder.mkdir()
-            killed_by = outcome(scenario, Run(folder, when, fatal))
-            sys.stdout.write(f"{folder} {killed_by}\n")
-            if not killed_by:
-                break
+SCENARIOS: dict[str, Callable[[Run], None]] = {"fresh": fresh, "torn": torn, "full": full}
+
+
+def run(when: str, fatal: int) -> int:
+    """Run the scenario, to be killed; return the signal."""
+    folder = Path(sys.argv[2]) / f"{when}-{fatal}"
+    folder.mkdir()
+    made = Run(folder, when, fatal)
+    number = killed_by(lambda: SCENARIOS[sys.argv[1]](made), made)
+    say(folder, number)
+    return number
 
 
 if __name__ == "__main__":
-    main()
+    warm_up()
+    at_every_effect(run)

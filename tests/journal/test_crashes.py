@@ -6,13 +6,12 @@ import errno
 import functools
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from killing import deaths
 from promptgraft.errors import JournalWriteError
 from promptgraft.journal import Answer, FileJournal
 from promptgraft.journal.records import HEADER_START
@@ -23,20 +22,12 @@ ASKED = digest_text("what is asked")
 DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
-def crash(scenario: str, folder: Path) -> dict[Path, int]:
-    """Return the folder of each run of ``scenario`` with the signal that killed it."""
-    ended = subprocess.run(
-        [sys.executable, DRIVER, scenario, folder], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = [line.rsplit(" ", 1) for line in ended.stdout.splitlines()]
-    return {Path(name): int(killed_by) for name, killed_by in runs}
-
-
 @pytest.fixture(scope="module")
 def runs_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[Path, int]]:
-    """Returns what :func:`crash` does of a scenario, which is run once; tests only read there."""
-    return functools.cache(lambda scenario: crash(scenario, tmp_path_factory.mktemp(scenario)))
+    """Returns what :func:`deaths` does of a scenario, which is run once; tests only read there."""
+    return functools.cache(
+        lambda scenario: deaths(DRIVER, scenario, tmp_path_factory.mktemp(scenario))
+    )
 
 
 def promises(run: Path, kind: str) -> list[str]:

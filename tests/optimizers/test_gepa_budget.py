@@ -59,6 +59,7 @@ class World:
     modules: int
     patience: int
     preset: str
+    overlap: int
 
     @property
     def least(self) -> int:
@@ -79,6 +80,7 @@ class World:
                 "feedback_fn": self.judge,
                 "seed": self.salt,
                 "preset": self.preset,
+                "proposals_per_step": self.overlap,
                 "on_error": "zero" if self.zero else "unscored",
                 "max_unscored_share": self.share,
                 "max_failed_reflections": self.patience,
@@ -137,6 +139,7 @@ worlds = st.builds(
     share=st.sampled_from((0.3, 0.5, 1.0)),
     zero=st.booleans(),
     preset=st.sampled_from(("paper", "lean")),
+    overlap=st.sampled_from((1, 1, 2, 3, 8)),
     modules=st.integers(1, 2),
     patience=st.integers(1, 6),
 )
@@ -162,7 +165,8 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
     event(f"stopped: {result.stop_reason}, faults: {bool(result.unscored_rollouts)}")
 
     assert run.task.calls == result.total_rollouts <= world.budget
-    assert run.reflection.calls == result.total_reflections <= 2 * result.steps
+    begun = result.steps + world.overlap - 1
+    assert run.reflection.calls == result.total_reflections <= 2 * begun
     assert result.accepted_mutations == len(result.candidates) - 1
     if result.stop_reason is StopReason.BUDGET:
         settings = world.settings()

@@ -222,7 +222,7 @@ def test_processes_do_not_change_the_outcome() -> None:
     prompt = Prompt[object](template, overrides_store=store)
     store.set_section_override(prompt, path=NOTES, body="Even more words: w3")
 
-    def run(executor: Executor | None) -> tuple[object, ...]:
+    def run(executor: Executor | None, overlap: int = 1) -> tuple[object, ...]:
         journal = MemoryJournal()
         context = OptimizationContext(
             PlainAdapter(),
@@ -231,12 +231,14 @@ def test_processes_do_not_change_the_outcome() -> None:
             executor=executor,
             journal=journal,
         )
-        result = GepaOptimizer(context, settings(persist=False)).optimize(prompt)
+        chosen = settings(persist=False, proposals_per_step=overlap)
+        result = GepaOptimizer(context, chosen).optimize(prompt)
         assert result.improved
         return result, answers(journal)
 
     with processes() as executor:
         assert run(executor) == run(None)
+        assert run(executor, overlap=3) == run(None, overlap=3)
 
 
 def test_an_error_in_another_process_keeps_its_name_and_its_message() -> None:
@@ -311,6 +313,7 @@ DATA = settings().training_examples
     [
         {"target_section_paths": (NOTES, RULES)},
         {"target_section_paths": (RULES,)},
+        {"proposals_per_step": 2},
         {"minibatch_size": 3},
         {"pareto_set_size": 3},
         {"seed": 2},

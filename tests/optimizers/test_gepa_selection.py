@@ -189,7 +189,25 @@ def test_of_candidates_with_the_same_scores_the_eldest_is_the_best() -> None:
 
 def test_modules_take_turns_and_the_first_one_begins() -> None:
     choices = Choices(7, MODULES, example_rate=0.3)
-    assert [choices.module(always) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
+    assert [take_turn(choices) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
+
+
+def take_turn(choices: Choices) -> Module | None:
+    turn = choices.turn()
+    module = turn.module(always)
+    choices.took(turn, module, blaming=False)
+    return module
+
+
+def test_steps_under_way_have_turns_of_their_own() -> None:
+    choices = Choices(7, MODULES, example_rate=0.3)
+    turns = [choices.turn(ahead) for ahead in range(2)]
+    chosen = []
+    for _ in range(7):
+        chosen.append(turns[0].module(always))
+        choices.took(turns.pop(0), chosen[-1], blaming=False)
+        turns.append(choices.turn(1))
+    assert chosen == [*MODULES, *MODULES, MODULES[0]]
 
 
 def test_a_run_mutates_its_targets_in_the_order_in_which_they_are_named() -> None:
@@ -226,10 +244,10 @@ def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:
     alone, mixed = Choices(7, MODULES, example_rate=0.3), Choices(7, MODULES, example_rate=0.3)
     minibatches = [alone.minibatch(data, 3) for _ in range(20)]
     parents = [alone.parent(frontier) for _ in range(20)]
-    modules = [alone.module(always) for _ in range(20)]
+    modules = [take_turn(alone) for _ in range(20)]
     together = []
     for _ in range(20):
-        parent, module = mixed.parent(frontier), mixed.module(always)
+        parent, module = mixed.parent(frontier), take_turn(mixed)
         together.append((parent, module, mixed.minibatch(data, 3)))
     assert together == list(zip(parents, modules, minibatches, strict=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from optimizers.worlds import RULES, Run, bound, config, instruction, optimize
+from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.optimizers.gepa.history import History
@@ -26,15 +26,18 @@ def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
     history = History(2, Scorer({}))
     for score, output in [(0.2, "a"), (0.9, "b"), (0.9, "b"), (None, "c"), (0.5, "d"), (0.9, "e")]:
         history.add([record(score, output)])
-    shown = history.better_than([record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")])
-    assert [one.output_repr for one in history.better_than([record(0.5, "x")])["e1"]] == ["b", "e"]
+    remembered = history.of(examples(3))
+    history.add([record(1.0, "later")])
+    shown = remembered.better_than([record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")])
+    better = remembered.better_than([record(0.5, "x")])["e1"]
+    assert [one.output_repr for one in better] == ["b", "e"]
     assert shown["e2"] == ()
 
 
 def test_an_unscored_answer_has_no_better_ones() -> None:
     history = History(2, Scorer({}))
     history.add([record(1.0, "a")])
-    assert history.better_than([record(None, "z")])["e1"] == ()
+    assert history.of(examples(3)).better_than([record(None, "z")])["e1"] == ()
 
 
 def one_word_only(rendered: RenderedPrompt[object]) -> str:

@@ -231,6 +231,16 @@ def test_a_larger_budget_goes_on_with_what_is_there() -> None:
     assert small.total_rollouts <= 200
 
 
+def test_finalists_of_a_smaller_budget_may_be_tried_on_more_with_a_larger_one() -> None:
+    for seed in (0, 6, 9):
+        slow = lean(seed=seed, validation=Racing(first=2, growth=1, finalists=9), exploration=0.5)
+        journal = MemoryJournal()
+        optimize(attrs.evolve(slow, rollout_budget=100), journal=journal)
+        larger = attrs.evolve(slow, rollout_budget=200)
+        resumed = optimize(larger, journal=journal)
+        assert resumed.scores_matrix == optimize(larger).scores_matrix
+
+
 def test_a_run_that_is_stopped_has_its_best_so_far() -> None:
     cancellation = Cancellation()
     told = Session()
@@ -316,14 +326,16 @@ def test_modules_are_blamed_by_their_names_as_words() -> None:
 def test_blame_leads_to_the_module_and_starves_nobody() -> None:
     modules = (SectionModule(RULES), SectionModule(NOTES))
     choices = Choices(1, modules, example_rate=0.0)
-    chosen = Counter(
-        module.name
-        for _ in range(200)
-        if (module := choices.module(lambda one: True, {"section notes"})) is not None
-    )
+    chosen = Counter[str]()
+    for _ in range(200):
+        turn = choices.turn()
+        module = turn.module(lambda one: True, {"section notes"})
+        choices.took(turn, module, blaming=True)
+        assert module is not None
+        chosen[module.name] += 1
     assert chosen["section notes"] > 150
     assert chosen["section rules"] > 10
-    only = choices.module(lambda one: one.name == "section rules", {"section notes"})
+    only = choices.turn().module(lambda one: one.name == "section rules", {"section notes"})
     assert only == modules[0]
 
 

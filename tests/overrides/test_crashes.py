@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from killing import deaths, folder_in_memory
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
 from promptgraft.testing.samples import PROMPT, TONE
@@ -52,20 +53,9 @@ def check_usable(root: Path, before: Held) -> None:
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
-    """A folder in memory if there is one: what a killed process leaves does not need a disk."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
-        yield Path(name)
-
-
-def crash(scenario: str, folder: Path) -> dict[Path, int]:
-    """Return the root of each run of ``scenario`` with the signal that killed it."""
-    ended = subprocess.run(
-        [sys.executable, DRIVER, scenario, folder], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = [line.rsplit(" ", 1) for line in ended.stdout.splitlines()]
-    return {Path(name): int(killed_by) for name, killed_by in runs}
+    """A folder in memory if there is one."""
+    with folder_in_memory() as folder:
+        yield folder
 
 
 @pytest.mark.parametrize(
@@ -86,7 +76,7 @@ def crash(scenario: str, folder: Path) -> dict[Path, int]:
 def test_a_killed_process_leaves_the_old_or_the_new_revision(
     scenario: str, effects: int, writes: int, quick_folder: Path
 ) -> None:
-    runs = crash(scenario, quick_folder)
+    runs = deaths(DRIVER, scenario, quick_folder)
     before = held(quick_folder / "before")
 
     survivors = [run for run, killed_by in runs.items() if killed_by != signal.SIGKILL]

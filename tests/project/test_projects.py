@@ -326,7 +326,10 @@ def test_judges_are_made_when_they_are_first_asked(folder: Path) -> None:
     assert [metric.judges[0].identity for _ in range(3)] == ["made 1 times"] * 3
 
 
-@pytest.mark.parametrize(("text", "identity"), [("MODEL", "python"), ("model", "made-by-python")])
+@pytest.mark.parametrize(
+    ("text", "identity"),
+    [("MODEL", "python"), ("NAMED", "named"), ("model", "made-by-python")],
+)
 def test_a_model_may_be_python_an_adapter_or_what_makes_one(
     folder: Path, text: str, identity: str
 ) -> None:

@@ -1,11 +1,13 @@
 """Runs, kills and resumes runs in forked processes; prints one JSON line for each trial.
 
 Usage: ``python crash_server.py FOLDER BUDGET SEED``; each line of standard input is a trial as
-JSON: ``kills``, the number of the tick at which each process is killed, and ``workers``.
+JSON: ``kills``, the number of the tick at which each process is killed, ``workers``, and
+``proposals``, how many are under way at the same time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import hashlib
@@ -85,7 +87,7 @@ def moments(bomb: Bomb) -> list[list[str]]:
 
 
 def in_child(
-    folder: Path, budget: int, seed: int, *, bomb: Bomb, workers: int
+    folder: Path, budget: int, seed: int, *, bomb: Bomb, workers: int, proposals: int
 ) -> dict[str, object]:
     """Run in a forked process; return its moments and result, or that it was killed."""
     reading, writing = os.pipe()
@@ -94,11 +96,15 @@ def in_child(
         os.close(reading)
         os_write = os.write
         bomb.arm()
-        if workers:
-            with ThreadPoolExecutor(workers) as executor:
-                result = run(folder, budget=budget, seed=seed, tick=bomb.tick, executor=executor)
-        else:
-            result = run(folder, budget=budget, seed=seed, tick=bomb.tick)
+        with ThreadPoolExecutor(workers) if workers else contextlib.nullcontext() as executor:
+            result = run(
+                folder,
+                budget=budget,
+                seed=seed,
+                tick=bomb.tick,
+                executor=executor,
+                proposals=proposals,
+            )
         done = {
             "moments": moments(bomb),
             "result": repr(result),
@@ -127,7 +133,7 @@ def recorded(folder: Path) -> int:
 
 
 def trial(
-    folder: Path, budget: int, seed: int, *, kills: list[int], workers: int
+    folder: Path, budget: int, seed: int, *, kills: list[int], workers: int, proposals: int
 ) -> dict[str, object]:
     """Run, be killed at each of ``kills`` in turn, then run to the end."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -138,7 +144,7 @@ def trial(
     for at in [*kills, 0]:
         before_paid, before_recorded = paid(folder), recorded(folder)
         bomb = Bomb(at, None if kills else folder)
-        report = in_child(folder, budget, seed, bomb=bomb, workers=workers)
+        report = in_child(folder, budget, seed, bomb=bomb, workers=workers, proposals=proposals)
         if report.get("killed") == signal.SIGKILL:
             killed += 1
         made, kept = paid(folder) - before_paid, recorded(folder) - before_recorded

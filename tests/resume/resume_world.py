@@ -259,6 +259,7 @@ def run(
     seed: int = 7,
     rules: str = "Known words: apple",
     count: int = 24,
+    proposals: int = 1,
 ) -> GepaResult:
     """Run or resume the run that lives in ``folder``."""
     model = CountingModel(folder / "paid", tick)
@@ -280,6 +281,7 @@ def run(
             training_examples=examples(count),
             feedback_fn=feedback,
             seed=seed,
+            proposals_per_step=proposals,
         )
         return GepaOptimizer(context, config).optimize(Prompt(template(rules)))
     finally:

@@ -70,12 +70,13 @@ class CrashServer:
     def __exit__(self, *_: object) -> None:
         self._running.communicate()
 
-    def trial(self, *kills: int, workers: int = 0) -> Trial:
+    def trial(self, *kills: int, workers: int = 0, proposals: int = 1) -> Trial:
         """Run, be killed at each tick of ``kills`` in turn, then run to the end."""
         assert self._running.stdin is not None
         assert self._running.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # what it said when it ended says more
-            self._running.stdin.write(json.dumps({"kills": kills, "workers": workers}) + "\n")
+            asked = {"kills": kills, "workers": workers, "proposals": proposals}
+            self._running.stdin.write(json.dumps(asked) + "\n")
             self._running.stdin.flush()
         line = self._running.stdout.readline()
         assert line, self._errors.read_text()
@@ -186,6 +187,22 @@ def test_a_run_with_four_workers_killed_at_random_ends_like_one_without_workers(
         # What workers have answered is in flight until it is recorded: a batch at the most.
         assert trial.wasted <= 6
         assert_equal_outcome(trial, whole)
+
+
+def test_a_run_of_overlapping_proposals_killed_at_random_ends_like_one_without_workers(
+    server: CrashServer,
+) -> None:
+    chance = random.Random(4)
+    overlapping = server.trial(proposals=3)
+    assert overlapping.answers > BUDGET
+    ticks = ticks_of(overlapping)
+    for _ in range(6):
+        kills = chance.randint(1, ticks), chance.randint(1, ticks // 2)
+        trial = server.trial(*kills, workers=4, proposals=3)
+        # In flight are a rollout of each worker and a reflection of each step, and what
+        # workers have answered that nobody has recorded yet.
+        assert trial.wasted <= 20 * trial.killed_times
+        assert_equal_outcome(trial, overlapping)
 
 
 def test_a_finished_run_resumed_with_a_larger_budget_ends_like_one_with_that_budget(

@@ -42,18 +42,6 @@ from runs.toy_runs import (
 )
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run that nobody changes."""
-    return kept_run(tmp_path_factory.mktemp("whole"), make_job(reflection=sulky))
-
-
-@pytest.fixture
-def folder(whole: RunFolder, tmp_path: Path) -> RunFolder:
-    """A copy of it."""
-    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.id))
-
-
 def test_a_run_is_read_as_the_run_returned_it(tmp_path: Path) -> None:
     job = make_job(reflection=sulky)
     made = new_folder(tmp_path, job)
@@ -306,9 +294,18 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
     assert list(transcripts(RunFolder(tmp_path))) == []
 
 
-def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overlapping", [1, 3])
+def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
+    tmp_path: Path, overlapping: int
+) -> None:
     races = Racing(first=1, growth=1, finalists=6)
-    folder = kept_run(tmp_path, make_job(validation=races, pareto_set_size=5, rollout_budget=90))
+    job = make_job(
+        validation=races,
+        pareto_set_size=5,
+        rollout_budget=90,
+        proposals_per_step=overlapping,
+    )
+    folder = kept_run(tmp_path, job)
     record = read_run(folder)
     found = list(transcripts(folder))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,6 @@ def document(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text("ascii"))
     assert found["version"] == 1
     return found
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run that nobody changes, each of whose steps has a rejected proposal."""
-    return kept_run(tmp_path_factory.mktemp("whole"), make_job(reflection=sulky))
-
-
-@pytest.fixture
-def folder(whole: RunFolder, tmp_path: Path) -> RunFolder:
-    """A copy of it."""
-    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.id))
 
 
 def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:

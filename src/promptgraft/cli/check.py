@@ -35,6 +35,8 @@ def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
     fault is a line with its place, and the exit code is 2 then. A secret that is not set is a
     warning. Python that the project names is run.
     """
+    if schema and project is not None:
+        raise click.UsageError("--schema is the same for every project; leave --project out")
     if schema:
         from promptgraft.project import project_schema
 

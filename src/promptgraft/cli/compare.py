@@ -10,8 +10,9 @@ from promptgraft.cli.options import examples, json_option, project_option, runs_
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs
 from promptgraft.runs import read_run
+from promptgraft.runs.comparability import Incomparable, incomparable
 from promptgraft.runs.comparing import RunFigures, figures_of
-from promptgraft.serde import unstructure
+from promptgraft.serde import Json, unstructure
 from promptgraft.text import difference, score
 
 
@@ -32,40 +33,50 @@ def command(
 ) -> ExitCode:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.
 
-    A RUN is an id, the start of one, or `latest`; the second is `latest` by default.
+    A RUN is an id, the start of one, or `latest`; the second is `latest` by default. When the
+    two have other data or metrics, it says that their scores cannot be compared.
     """
     chosen = chosen_runs(runs, project)
-    sides = [figures_of(read_run(chosen.find(name))) for name in (first, second)]
+    one, other = (read_run(chosen.find(name)) for name in (first, second))
+    differing = incomparable(one, other)
+    sides = figures_of(one), figures_of(other)
     if as_json:
-        print_json({"runs": [unstructure(attrs.asdict(side)) for side in sides]})
+        plain: list[Json] = [unstructure(attrs.asdict(side)) for side in sides]
+        print_json({"runs": plain, "incomparable": unstructure(attrs.asdict(differing))})
     else:
-        _print(Screen(), *sides)
+        _print(Screen(), *sides, differing)
     return ExitCode.OK
 
 
-def _print(screen: Screen, first: RunFigures, second: RunFigures) -> None:
+def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Incomparable) -> None:
     for name, value in (("A", first), ("B", second)):
         screen.fields([(name, f"{value.run}, {value.prompt}, {value.state}")])
+    for reason in differing.reasons:
+        screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
-    screen.table([("", "A", "B", "B - A"), *_rows(first, second)])
+    screen.table([("", "A", "B", "B - A"), *_rows(first, second, differing)])
+    if any(estimated for side in (first, second) for *_, estimated in side.path):
+        screen.line("~ is estimated: some examples have no score")
     for name, side in (("A", first), ("B", second)):
         screen.line()
         ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"
         screen.fields([(f"{name} stopped", ended)])
         screen.line(f"{name}, from the baseline to the best:", bold=True)
-        for number, changed, mean in side.path:
-            screen.line(f"  {score(mean)}  candidate {number}, {changed}")
+        for number, changed, mean, estimated in side.path:
+            screen.line(f"  {score(mean, estimated=estimated)}  candidate {number}, {changed}")
 
 
-def _rows(first: RunFigures, second: RunFigures) -> list[tuple[str, ...]]:
-    rows = [
-        _scores("baseline", first.baseline, second.baseline),
-        _scores("best", first.best, second.best),
+def _rows(first: RunFigures, second: RunFigures, differing: Incomparable) -> list[tuple[str, ...]]:
+    comparable = not differing.pareto
+    rows: list[tuple[str, ...]] = [
+        ("baseline", *_means(first, second, 0, comparable=comparable)),
+        ("best", *_means(first, second, -1, comparable=comparable)),
     ]
     if first.held_out is not None or second.held_out is not None:
         one, other = first.held_out or (None, None), second.held_out or (None, None)
-        rows.append(_scores("held out, baseline", one[0], other[0]))
-        rows.append(_scores("held out, winner", one[1], other[1]))
+        for name, *means in zip(("baseline", "winner"), one, other, strict=True):
+            gain = "" if differing.held_out else difference(*means)
+            rows.append((f"held out, {name}", *map(score, means), gain))
     rows.append(("improved", _yes(first.improved), _yes(second.improved), ""))
     for name in ("rollouts", "steps", "candidates", "rejected"):
         before, after = getattr(first, name), getattr(second, name)
@@ -75,8 +86,14 @@ def _rows(first: RunFigures, second: RunFigures) -> list[tuple[str, ...]]:
     return rows
 
 
-def _scores(name: str, before: float | None, after: float | None) -> tuple[str, ...]:
-    return name, score(before), score(after), difference(before, after)
+def _means(
+    first: RunFigures, second: RunFigures, place: int, *, comparable: bool
+) -> tuple[str, str, str]:
+    (before, one), (after, other) = (
+        side.path[place][2:] if side.path else (None, False) for side in (first, second)
+    )
+    gain = difference(before, after) if comparable else ""
+    return score(before, estimated=one), score(after, estimated=other), gain
 
 
 def _yes(value: bool | None) -> str:

@@ -81,7 +81,7 @@ def command(
     """
     if template is not None and before is not None:
         raise click.UsageError("--from and --template exclude each other; leave one out")
-    found = find_tag(chosen_store(store, project), prompt, tag)
+    found = find_tag(chosen_store(store, project, prompt), prompt, tag)
     if template is not None:
         comparison = _against_source(found, template, after)
     else:

@@ -56,7 +56,7 @@ def command(
     away (`-`). PROMPT is `namespace/key`, or
     a name in `promptgraft.yaml`.
     """
-    found = find_tag(chosen_store(store, project), prompt, tag)
+    found = find_tag(chosen_store(store, project, prompt), prompt, tag)
     if as_json:
         print_json({**tag_json(found), "revisions": [_document(found, r) for r in found.history]})
     else:

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from promptgraft.project import Project
 
 
-def chosen_store(store: str | None, project: str | None) -> LocalPromptOverridesStore:
+def chosen_store(
+    store: str | None, project: str | None, prompt: PromptName | None = None
+) -> LocalPromptOverridesStore:
     """Return the store named, or that of the project, or that of the current folder.
 
+    ``prompt`` is what the command looks at; when its name is one of the project, the project is
+    needed beside a store that is named.
+
     Raises:
-        ConfigError: what is named does not exist.
+        ConfigError: what is named does not exist, or the project would not be looked at.
         DataFormatError: the project file is at fault.
     """
+    if store is not None and project is not None and not (prompt and prompt.in_project):
+        raise ConfigError("--project only says where the store is, and --store does; leave one out")
     if store is None and (found := _chosen_project(project)) is not None:
         return found.store()
     return open_store(store)
@@ -50,7 +57,7 @@ def read_prompt(
 
     with beside(found.folder):
         descriptor = found.prompt(value).prompt.descriptor
-    return PromptName(descriptor.ns, descriptor.key)
+    return PromptName(descriptor.ns, descriptor.key, in_project=True)
 
 
 prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)

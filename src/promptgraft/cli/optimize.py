@@ -83,6 +83,8 @@ def command(
     force before `promptgraft apply`; that of a job goes where the job says. Ctrl+C stops the
     run with the best so far; a second one ends the command at once.
     """
+    if dry:
+        _refuse_without_effect(limits, runs)
     changes = attrs.evolve(limits, tag=tag, pick=pick)
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
@@ -102,3 +104,14 @@ def command(
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
     return conclude_run(outcome, kept_in, stream=stream)
+
+
+def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
+    """Refuse what a dry run, which costs nothing and is not kept, does not look at."""
+    for name, value in (("max-cost", limits.max_cost), ("max-tokens", limits.max_tokens)):
+        if value is not None:
+            raise click.UsageError(
+                f"--{name}: a dry run has no limit in money or tokens; leave it out"
+            )
+    if runs is not None:
+        raise click.UsageError("--runs: a dry run is not kept; leave it out")

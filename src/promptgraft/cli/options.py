@@ -17,10 +17,11 @@ Callback = Callable[[click.Context, click.Parameter, str | None], int | None]
 
 
 class PromptName(NamedTuple):
-    """A prompt as the command line names it: ``namespace/key``."""
+    """A prompt as the command line names it: ``namespace/key``, or a name of the project."""
 
     ns: str
     key: str
+    in_project: bool = False
 
     def __str__(self) -> str:
         return f"{self.ns}/{self.key}"

@@ -40,6 +40,18 @@ class Origin:
         """The job, as the command line named it."""
         return self._fields.text("spec")
 
+    def refuse_project(self, file: str | None) -> None:
+        """Refuse a project that is named for a run of a job.
+
+        Raises:
+            ConfigError: one is.
+        """
+        if file is not None:
+            raise ConfigError(
+                f"--project: run {self._folder.id} was made from the job {self.spec}, which takes "
+                "no project; leave it out, and name the folder of the run with --runs"
+            )
+
     def project_file(self, file: str | None) -> Path:
         """Return the project file: ``file``, or the one that the run was made from.
 

@@ -15,8 +15,8 @@ from promptgraft.cli.options import (
     runs_option,
 )
 from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.room import make_room
 from promptgraft.cli.run_choice import chosen_runs, relative
-from promptgraft.errors import ConfigError
 
 
 @click.command(
@@ -28,7 +28,9 @@ from promptgraft.errors import ConfigError
 )
 @run_argument
 @click.option(
-    "--out", metavar="FILE", help="Where to; by default `report.html` in the folder of the run."
+    "--out",
+    metavar="FILE",
+    help="Where to; its folder is made. By default `report.html` in the folder of the run.",
 )
 @project_option
 @runs_option
@@ -44,18 +46,13 @@ def command(
     from promptgraft.runs.report import write_report
 
     folder = chosen_runs(runs, project).find(run)
-    written = write_report(folder, None if out is None else _target(out))
+    target = None if out is None else Path(out)
+    if target is not None:
+        make_room(target)
+    written = write_report(folder, target)
     if as_json:
         size = written.stat().st_size
         print_json({"run": folder.id, "report": str(written.absolute()), "bytes": size})
     else:
         Screen().line(str(relative(written)))
     return ExitCode.OK
-
-
-def _target(out: str) -> Path:
-    path = Path(out)
-    if path.is_dir() or not path.parent.is_dir():
-        fault = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise ConfigError(f"--out: {fault}; name a file in a folder that exists")
-    return path

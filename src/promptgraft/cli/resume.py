@@ -57,7 +57,7 @@ def command(
     that used up its own. What decides the path of the run, such as its cases, must be as it was.
     """
     stream = sys.stdout if as_json else None
-    kept_in = chosen_runs(runs, project)
+    kept_in = chosen_runs(runs, project, runs_again=True)
     found = kept_in.find(run)
     folder = RunFolder(found.path.absolute())
     config = read_document(folder.config)

@@ -51,7 +51,7 @@ def command(
     revision leaves the plain source. PROMPT is `namespace/key`, or
     a name in `promptgraft.yaml`.
     """
-    found = find_tag(chosen_store(store, project), prompt, tag)
+    found = find_tag(chosen_store(store, project, prompt), prompt, tag)
     wanted = None if revision is None else found.revision(revision).id
     address = found.address
     reached = found.store.rollback(

@@ -43,13 +43,21 @@ class Runs:
         return " ".join(word for word in words if word)
 
 
-def chosen_runs(runs: str | None, project: str | None) -> Runs:
+def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = False) -> Runs:
     """Return the folder that is meant: ``runs``, or that of the project, or ``runs`` here.
 
+    Args:
+        runs: the folder that is named.
+        project: the project file that is named.
+        runs_again: whether the command also makes again what a run was made from, so that the
+            project counts though the folder is named.
+
     Raises:
-        ConfigError: there is no such project file.
+        ConfigError: there is no such project file, or it would not be looked at.
         DataFormatError: the project file is at fault.
     """
+    if runs is not None and project is not None and not runs_again:
+        raise ConfigError("--project only says where the runs are, and --runs does; leave one out")
     if runs is not None:
         return Runs(Path(runs), f"--runs {shlex.quote(runs)}")
     if project is not None:

@@ -143,7 +143,7 @@ class RunState:
 
     def _begin(self) -> None:
         # A file of lines may hold those of a process before; this one tells everything again.
-        self.accepted = self.rejected = self.merged = self.step = 0
+        self.accepted = self.rejected = self.merged = self.step = self.rollouts = 0
         self.position, self.done, self.total, self.wait, self._paced = "", 0, 0, None, None
         self.ended = False
 
@@ -173,8 +173,10 @@ class RunState:
     def _candidate(self, line: Mapping[str, Json]) -> None:
         self._means[whole(line.get("candidate"))] = number(line.get("mean"))
         self._lead(line)
-        self.rollouts = whole(line.get("rollouts"))
-        self.cost, self.tokens = money(line.get("cost")), whole(line.get("tokens"))
+        rollouts = whole(line.get("rollouts"))
+        if rollouts >= self.rollouts:  # else steps that are under way have used more
+            self.rollouts = rollouts
+            self.cost, self.tokens = money(line.get("cost")), whole(line.get("tokens"))
 
     def _lead(self, line: Mapping[str, Json]) -> None:
         self.leader = whole(line.get("best"))

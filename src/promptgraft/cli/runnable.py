@@ -93,5 +93,6 @@ def loaded_again(
         with loaded(origin.prompt, str(origin.project_file(project))) as found:
             yield found
         return
-    with contextlib.chdir(origin.job_folder()), loaded(origin.spec, project) as found:
+    origin.refuse_project(project)
+    with contextlib.chdir(origin.job_folder()), loaded(origin.spec, None) as found:
         yield found

@@ -83,9 +83,8 @@ def command(
     if what is None or "/" in what or (not RUN_NAME.match(what) and in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
         found = None if what is None else read_prompt(context, context.command.params[0], what)
-        _show_stored(
-            found, chosen_store(store, project), tag=tag, template=template, as_json=as_json
-        )
+        opened = chosen_store(store, project, found)
+        _show_stored(found, opened, tag=tag, template=template, as_json=as_json)
     elif not RUN_NAME.match(what):
         raise click.BadParameter(
             f"expected a prompt, `namespace/key`, or a run, its id or `latest`, found {what!r}",
@@ -129,9 +128,9 @@ def _show_run(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    from promptgraft.cli import show_run
+    from promptgraft.cli import show_case, show_run
     from promptgraft.cli.run_choice import chosen_runs
-    from promptgraft.runs import read_run, transcripts
+    from promptgraft.runs import read_run
 
     candidate, rejected, case = wanted
     chosen = chosen_runs(runs, project)
@@ -141,13 +140,11 @@ def _show_run(
         raise click.UsageError("--rejected goes with neither --candidate nor --case; choose one")
     found = None if candidate is None else show_run.candidate_of(record, candidate)
     if case is not None:
-        answers = show_run.checked_case(
-            record, case, transcripts(record.folder, candidate=candidate, case=case)
-        )
+        shown = show_case.case_of(record, case, candidate=candidate)
         if as_json:
-            print_json(show_run.transcripts_json(record, answers))
+            print_json(show_case.case_json(shown))
         else:
-            show_run.show_transcripts(screen, case, answers)
+            show_case.show_case(screen, shown)
     elif found is not None:
         if as_json:
             print_json(show_run.candidate_json(record, found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from promptgraft.errors import ConfigError
 from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.overrides.diff import diff_bodies
-from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord, Transcript
+from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord
 from promptgraft.runs.comparing import figures_of
-from promptgraft.serde import Json, did_you_mean, unstructure
+from promptgraft.serde import Json, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
@@ -84,7 +83,7 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
 
 
 def _mean(one: CandidateRecord) -> str:
-    return f"~{score(one.mean)}" if is_estimate(one.mean, one.scores) else score(one.mean)
+    return score(one.mean, estimated=is_estimate(one.mean, one.scores))
 
 
 def overview_json(record: RunRecord) -> dict[str, Json]:
@@ -147,7 +146,7 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
 def _mean_of(one: CandidateRecord) -> str:
     scored = sum(value is not None for value in one.scores)
     if is_estimate(one.mean, one.scores):
-        return f"~{score(one.mean)}, estimated from {scored} of {len(one.scores)} of D_pareto"
+        return f"{_mean(one)}, estimated from {scored} of {len(one.scores)} of D_pareto"
     return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
 
 
@@ -197,71 +196,6 @@ def rejections_json(record: RunRecord) -> dict[str, Json]:
 
 def _page_of(record: RunRecord, one: RejectionRecord) -> Path:
     return record.folder.rejection(one.step, one.attempt)
-
-
-def checked_case(record: RunRecord, case: str, found: Iterable[Transcript]) -> list[Transcript]:
-    """Return the transcripts of a case.
-
-    Raises:
-        ConfigError: the run has tried nothing on such a case.
-    """
-    transcripts = list(found)
-    if transcripts:
-        return transcripts
-    near = did_you_mean(case, list(record.pareto_ids))
-    raise ConfigError(
-        f"--case: run {record.id} has no answer to a case `{case}`{near}; the candidates' pages "
-        "list the cases of D_pareto"
-    )
-
-
-def show_transcripts(screen: Screen, case: str, found: Iterable[Transcript]) -> None:
-    """Print what was asked, answered and said of it, for each rollout."""
-    screen.line(f"case {case}", bold=True)
-    shown = ""
-    for one in found:
-        record = one.record
-        if record.inputs_repr != shown:
-            shown = record.inputs_repr
-            screen.body(shown)
-        screen.line()
-        who = "a candidate that was not kept" if one.candidate is None else one.candidate
-        screen.line(f"candidate {who}, {one.position}: {score(record.score)}", bold=True)
-        texts = {
-            "answer": record.output_repr,
-            "trace": record.tool_trace_repr,
-            "feedback": "" if record.feedback is None else record.feedback.feedback,
-            "fault": record.fault,
-        }
-        _print_texts(screen, texts)
-
-
-def _print_texts(screen: Screen, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        if text:
-            screen.line(f"  {name}:")
-            screen.body(text, wrapped=True)
-
-
-def transcripts_json(record: RunRecord, found: Iterable[Transcript]) -> dict[str, Json]:
-    """Return the transcripts of a case for machines."""
-    rollouts: list[Json] = [
-        {
-            "position": one.position,
-            "phase": one.phase,
-            "step": one.step,
-            "candidate": one.candidate,
-            "case": one.case,
-            "score": one.record.score,
-            "input": one.record.inputs_repr,
-            "answer": one.record.output_repr,
-            "trace": one.record.tool_trace_repr,
-            "feedback": None if one.record.feedback is None else one.record.feedback.feedback,
-            "fault": one.record.fault,
-        }
-        for one in found
-    ]
-    return {"run": record.id, "rollouts": rollouts}
 
 
 def _plain(value: attrs.AttrsInstance) -> dict[str, Json]:

@@ -70,7 +70,7 @@ def command(
     `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or
     a name in `promptgraft.yaml`.
     """
-    found = find_tag(chosen_store(store, project), prompt, of, option="--of")
+    found = find_tag(chosen_store(store, project, prompt), prompt, of, option="--of")
     source = found.present() if revision is None else found.revision(revision)
     moved = _moved(found, source, name)
     if as_json:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 
 from promptgraft.errors import BindingError, CandidateError, ConfigError
+from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.types import Case
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.binding import values_of
@@ -16,8 +17,6 @@ from promptgraft.serde import did_you_mean, shown
 
 ParamsOf = Callable[[Case], object]
 """Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
-
-_SHOWN_FAULTS = 10
 
 
 class _CaseInput(FrozenMap[str, object]):
@@ -36,7 +35,8 @@ def bind_cases(
             open, and an object to the placeholders of its names.
 
     Raises:
-        ConfigError: cases do not fit the prompt: the first ten, in one line, and how many more.
+        ConfigError: cases do not fit the prompt: in one line, what several cases share once; and
+            how many more.
     """
     chosen = tuple(cases)
     made = params_of_cases(prompt, chosen, params)
@@ -50,19 +50,23 @@ def params_of_cases(
 
     Arguments and errors are those of :func:`bind_cases`.
     """
+    faults = in_one_line()
+    made = params_of_fitting(prompt, cases, params, faults)
+    faults.refuse()
+    return made
+
+
+def params_of_fitting(
+    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None, faults: CaseFaults
+) -> dict[str, tuple[object, ...]]:
+    """Return the same of the cases that fit the prompt, and note what is wrong with the others."""
     made: dict[str, tuple[object, ...]] = {}
-    faults: list[str] = []
     open_names = _open_placeholders(prompt)
     for case in cases:
         try:
             made[case.id] = _params(prompt, case, open_names, params)
         except (BindingError, ConfigError) as error:
-            place = f"{case.origin}: " if case.origin else ""
-            faults.append(f"{place}case `{case.id}`: {error}")
-    if faults:
-        more = len(faults) - _SHOWN_FAULTS
-        tail = f"; and {more} more" if more > 0 else ""
-        raise ConfigError("; ".join(faults[:_SHOWN_FAULTS]) + tail)
+            faults.add_error(case, error)
     return made
 
 

@@ -224,19 +224,15 @@ def _named_split(case: Case, field: str, names: Mapping[str, str], faults: Fault
         return names[value]
     if value is not None:
         known = ", ".join(f"`{name}`" for name in names)
-        faults.add_line(f"{_at(case)}{field}: expected one of {known}, found {shown(value)}")
+        faults.add_of(case, f"{field}: expected one of {known}, found {shown(value)}")
     return ""
 
 
 def _field(case: Case, field: str, faults: Faults) -> Json:
     value = case.fields.get(field)
     if value is None:
-        faults.add_line(f"{_at(case)}lacks the field `{field}`; name it in `keep` when loading")
+        faults.add_of(case, f"lacks the field `{field}`; name it in `keep` when loading")
     return value
-
-
-def _at(case: Case) -> str:
-    return f"{case.origin}: case `{case.id}`: " if case.origin else f"case `{case.id}`: "
 
 
 def _parted(dataset: Dataset, chosen: Mapping[str, str], wanted: Collection[str] = ()) -> Splits:

@@ -24,6 +24,7 @@ class Answers:
 
     A *fault* of a provider is an answer only once the run goes on without it. Until then it
     is held back, so that a run which stops because of faults asks again when it is resumed.
+    Each step that is under way holds back its own.
     """
 
     def __init__(self, journal: Journal | None) -> None:
@@ -63,9 +64,21 @@ class Answers:
 
     def accept_faults(self) -> None:
         """Record the faults that were held: the run goes on without those answers."""
-        for key, (digest, fault) in self._held.items():
+        for key, (digest, fault) in self.let_go().items():
             self.record(key, digest, _FAULT, fault)
-        self._held.clear()
+
+    def step(self) -> Answers:
+        """Return the same journal for a step, with no fault that is held."""
+        return Answers(self._journal)
+
+    def take_over(self, step: Answers) -> None:
+        """Hold the faults that a step holds: the run has not gone on yet."""
+        self._held |= step.let_go()
+
+    def let_go(self) -> dict[str, tuple[HexDigest, Json]]:
+        """Return the faults that were held, by key with their digests; they are no longer."""
+        held, self._held = self._held, {}
+        return held
 
     def sync(self) -> None:
         """Make everything recorded survive a power failure."""

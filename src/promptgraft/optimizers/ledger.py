@@ -120,6 +120,13 @@ class Ledger:
         max_reflections: reflections that the run may use; None for no limit.
         budget: money and tokens that the run may use. Calls of this process are paid from it
             when they are made; the ledger pays those of earlier ones.
+        whole: counts everything that this one counts, too; it knows what is used at the moment.
+
+    Attributes:
+        rollouts: rollouts so far.
+        unscored: those of them that the provider failed.
+        reflections: reflections so far.
+        sums: the calls so far, by role and model.
     """
 
     def __init__(
@@ -128,32 +135,44 @@ class Ledger:
         *,
         max_reflections: int | None = None,
         budget: Budget | None = None,
+        whole: Ledger | None = None,
     ) -> None:
         self._rollout_budget = rollout_budget
         self._max_reflections = max_reflections
         self._budget = Budget() if budget is None else budget
-        self._sums: dict[tuple[Role, str], _Sum] = {}
+        self._whole = whole
+        self.sums: dict[tuple[Role, str], Sum] = {}
         self.rollouts = 0
+        self.unscored = 0
         self.reflections = 0
+
+    def part(self) -> Ledger:
+        """Return a ledger of a part of the run, which this one is the whole of."""
+        return Ledger(
+            self._rollout_budget,
+            max_reflections=self._max_reflections,
+            budget=self._budget,
+            whole=self,
+        )
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """What was used, by role and model."""
-        ordered = sorted(self._sums.items(), key=lambda item: (tuple(Role).index(item[0][0]), item))
+        ordered = sorted(self.sums.items(), key=lambda item: (tuple(Role).index(item[0][0]), item))
         return tuple(found.entry(role, model) for (role, model), found in ordered)
 
     @property
     def charge(self) -> Charge:
         """Money and tokens of all roles together."""
         return Charge(
-            cost=sum((found.cost for found in self._sums.values()), ZERO),
-            tokens=sum(found.sent + found.received for found in self._sums.values()),
+            cost=sum((found.cost for found in self.sums.values()), ZERO),
+            tokens=sum(found.sent + found.received for found in self.sums.values()),
         )
 
     @property
     def known_cost(self) -> Decimal | None:
         """US dollars of all roles together; None when the price of a call is not known."""
-        if any(found.unpriced for found in self._sums.values()):
+        if any(found.unpriced for found in self.sums.values()):
             return None
         return self.charge.cost
 
@@ -168,9 +187,12 @@ class Ledger:
             BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or calls are made
                 whose cost is not known although there is a limit for it.
         """
+        if self._whole is not None:
+            self._whole.check()
+            return
         self._budget.check(self.charge)
         if self._budget.needs_prices:
-            for (_, model), found in self._sums.items():
+            for (_, model), found in self.sums.items():
                 if found.unpriced:
                     raise BudgetExhaustedError(
                         f"max_cost cannot be kept: the price of `{model}` is not known; give the "
@@ -178,26 +200,55 @@ class Ledger:
                         limit="max_cost",
                     )
 
-    def check_reflections(self) -> None:
-        """Do nothing while one more reflection may be used.
+    def allows_reflection(self, used: int) -> bool:
+        """Tell whether one more may be used after so many."""
+        return self._max_reflections is None or used < self._max_reflections
+
+    def check_reflections(self, used: int) -> None:
+        """Do nothing while one more reflection may be used after so many.
 
         Raises:
             BudgetExhaustedError: ``max_reflections`` is reached.
         """
-        if self._max_reflections is not None and self.reflections >= self._max_reflections:
+        if not self.allows_reflection(used):
             raise BudgetExhaustedError(
-                f"max_reflections: {self.reflections} of {self._max_reflections} are used",
+                f"max_reflections: {used} of {self._max_reflections} are used",
                 limit="max_reflections",
             )
 
-    def count(self, spent: Iterable[Spending]) -> None:
+    def count_rollout(self, *, scored: bool) -> None:
+        """Count a rollout."""
+        self.rollouts += 1
+        self.unscored += not scored
+        if self._whole is not None:
+            self._whole.count_rollout(scored=scored)
+
+    def count_reflection(self) -> None:
+        """Count a reflection."""
+        self.reflections += 1
+        if self._whole is not None:
+            self._whole.count_reflection()
+
+    def count(self, spent: Sequence[Spending]) -> None:
         """Add calls that were made now."""
         for one in spent:
-            key = (one.role, one.model)
-            found = self._sums.get(key)
-            if found is None:
-                found = self._sums[key] = _Sum()
-            found.add(one)
+            self._sum(one.role, one.model).add(one)
+        if self._whole is not None:
+            self._whole.count(spent)
+
+    def take(self, part: Ledger) -> None:
+        """Add what another part of the same whole has counted."""
+        self.rollouts += part.rollouts
+        self.unscored += part.unscored
+        self.reflections += part.reflections
+        for (role, model), found in part.sums.items():
+            self._sum(role, model).take(found)
+
+    def _sum(self, role: Role, model: str) -> Sum:
+        found = self.sums.get((role, model))
+        if found is None:
+            found = self.sums[role, model] = Sum()
+        return found
 
     def replay(self, spent: Sequence[Spending]) -> None:
         """Add calls that an earlier process made, and pay for them."""
@@ -206,8 +257,11 @@ class Ledger:
             self._budget.pay(one.charge)
 
 
-class _Sum:
-    """Added up in place: replaying a long run does it for every answer."""
+class Sum:
+    """Calls of one model for one role.
+
+    Added up in place: replaying a long run does it for every answer.
+    """
 
     __slots__ = (
         "cached",
@@ -236,6 +290,16 @@ class _Sum:
             self.unpriced += spent.calls
         elif spent.cost:
             self.cost += spent.cost
+
+    def take(self, other: Sum) -> None:
+        self.calls += other.calls
+        self.requests += other.requests
+        self.microseconds += other.microseconds
+        self.sent += other.sent
+        self.received += other.received
+        self.cached += other.cached
+        self.unpriced += other.unpriced
+        self.cost += other.cost
 
     def entry(self, role: Role, model: str) -> LedgerEntry:
         return LedgerEntry(

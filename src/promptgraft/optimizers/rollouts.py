@@ -17,9 +17,9 @@ from promptgraft.optimizers.ledger import (
     spent_from_json,
     spent_to_json,
 )
+from promptgraft.optimizers.overlap import InTurn, Overlap
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.serde import HexDigest, Json, digest_text
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
@@ -55,6 +55,7 @@ class RolloutRunner:
         deadline: handed to each rollout.
         example_digests: SHA-256 of each example, by id.
         working: is told when rollouts are waited for, and as they arrive.
+        overlap: lets others work while rollouts are waited for; None when there are no others.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class RolloutRunner:
         deadline: Deadline | None,
         example_digests: Mapping[str, HexDigest],
         working: Working = untold,
+        overlap: Overlap | None = None,
     ) -> None:
         self._rollout = rollout
         self._answers = answers
@@ -75,6 +77,7 @@ class RolloutRunner:
         self._deadline = deadline
         self._example_digests = example_digests
         self._working = working
+        self._overlap = overlap or InTurn()
 
     def run(
         self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
@@ -84,7 +87,11 @@ class RolloutRunner:
         When a rollout raises, what others have answered by then is recorded, nothing new is
         begun, and the error of the first example in order is raised. When the deadline passes
         or the run is cancelled, rollouts that do not end within ``GRACE`` are left behind.
+
+        Raises:
+            HaltedError: the run has ended elsewhere.
         """
+        self._overlap.check()
         self._answers.accept_faults()
         batch = _Batch(
             position=position,
@@ -114,7 +121,7 @@ class RolloutRunner:
         if answer is None:
             return False
         record = record_from_json(answer, key)
-        self._ledger.rollouts += 1
+        self._ledger.count_rollout(scored=record.feedback is not None)
         self._ledger.replay(record.spent)
         batch.put(index, record)
         return True
@@ -128,7 +135,7 @@ class RolloutRunner:
         else:
             self._answers.record(key, digest, "rollout", record_to_json(record))
             self._ledger.count(record.spent)
-        self._ledger.rollouts += 1
+        self._ledger.count_rollout(scored=record.feedback is not None)
         batch.put(index, record)
         self._tell(batch)
 
@@ -161,7 +168,7 @@ class RolloutRunner:
         }
         failures: dict[int, BaseException] = {}
         try:
-            for future in as_ended(futures, self._deadline):
+            for future in self._overlap.as_ended(futures, self._deadline):
                 if future.cancelled():
                     continue
                 if error := future.exception():
@@ -173,8 +180,10 @@ class RolloutRunner:
             _cancel(futures)
         if failures:
             raise failures[min(failures)]
-        if self._deadline is not None and not batch.is_complete:
-            self._deadline.check()
+        if not batch.is_complete:
+            self._overlap.check()
+            if self._deadline is not None:
+                self._deadline.check()
 
     def _failure(self, batch: _Batch, index: int, error: BaseException) -> BaseException:
         if isinstance(error, AbandonedRolloutError):

@@ -22,8 +22,10 @@ from promptgraft.serde import shown
 class RunState:
     """Where a run stands between two steps. All but ``seconds`` is the same in every replay.
 
+    Where proposals overlap, it is what is committed; what is under way is not counted.
+
     Attributes:
-        steps: steps begun.
+        steps: steps made.
         proposals: proposals tried; merges are none.
         rollouts: rollouts used, unscored ones included.
         reflections: reflections used, repairs included.

@@ -77,3 +77,13 @@ class RunStoppedError(PromptgraftError):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+
+
+def is_orderly(error: BaseException) -> bool:
+    """Tell whether a run that ``error`` ends lets the steps end that are under way.
+
+    That is when the answers and the settings have decided it, and not time, money or a fault.
+    """
+    if isinstance(error, RunStoppedError):
+        return error.reason is not StopReason.PROVIDER_FAILED
+    return isinstance(error, BudgetExhaustedError) and error.limit == "max_reflections"

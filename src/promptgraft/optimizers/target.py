@@ -56,7 +56,8 @@ class InvalidProposalError(PromptgraftError):
 class Target(Protocol):
     """Something whose parts can be improved.
 
-    ``rollout`` is called from several threads; everything else from one.
+    ``rollout`` is called from several threads at the same time, everything else from one at a
+    time.
     """
 
     @property

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import FunctionType
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -15,6 +15,7 @@ from promptgraft.adapters.base import MeteredAdapter, PromptResponse, ProviderAd
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai.adapter import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.project.adapter_shape import is_adapter, lacking
 from promptgraft.project.config import ModelConfig
 from promptgraft.project.python_source import (
     PythonSource,
@@ -131,6 +132,7 @@ def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | Func
         expected="an adapter, or a function without arguments that returns one",
         plural="adapters",
         read=_adapter_or_maker,
+        lacking=lacking,
     )
     return python.load(place_of(spec, what, base=python.folder), wanted)
 
@@ -143,19 +145,15 @@ def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSour
 
 
 def _as_adapter(made: object, spec: str) -> ProviderAdapter:
-    if not _is_adapter(made):
-        raise ConfigError(f"{spec}: expected an adapter, it returned {shown(made)}")
+    if not is_adapter(made):
+        raise ConfigError(
+            f"{spec}: expected an adapter, it returned {shown(made)}; {lacking(made)}"
+        )
     return made
 
 
 def _adapter_or_maker(value: object) -> ProviderAdapter | FunctionType | None:
-    return value if _is_adapter(value) else as_maker(value)
-
-
-def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
-    if isinstance(value, type):
-        return False
-    return callable(getattr(value, "evaluate", None)) and hasattr(type(value), "identity")
+    return value if is_adapter(value) else as_maker(value)
 
 
 class LateAdapter:

@@ -32,12 +32,14 @@ class Wanted(Generic[T]):
         expected: what it must be.
         plural: several of it.
         read: returns it if a value is one, or leads to one; else None.
+        lacking: says what a value lacks that is none; empty when there is nothing to say.
     """
 
     what: str
     expected: str
     plural: str
     read: Callable[[object], T | None]
+    lacking: Callable[[object], str] = lambda _: ""
 
 
 @attrs.frozen
@@ -160,14 +162,16 @@ def beside(folder: Path) -> Iterator[None]:
 
 def as_maker(value: object) -> FunctionType | None:
     """Return a function that can be called without arguments, or None."""
-    if not isinstance(value, FunctionType):
-        return None
-    needed = [
+    return value if isinstance(value, FunctionType) and not needed_by(value) else None
+
+
+def needed_by(function: FunctionType) -> list[str]:
+    """Return the names of the arguments that a function cannot be called without."""
+    return [
         name
-        for name, given in inspect.signature(value).parameters.items()
+        for name, given in inspect.signature(function).parameters.items()
         if given.default is given.empty and given.kind not in _MANY
     ]
-    return None if needed else value
 
 
 def call_maker(make: FunctionType, spec: str) -> object:
@@ -208,8 +212,9 @@ def _found_in(module: ModuleType, place: Place, wanted: Wanted[T]) -> T:
         found = getattr(found, name)
     read = wanted.read(found)
     if read is None:
+        lacking = wanted.lacking(found)
         raise ConfigError(
             f"{wanted.what}: expected `{place.where}:{place.attribute}` to be {wanted.expected}, "
-            f"found {shown(found)}"
+            f"found {shown(found)}{lacking and f'; {lacking}'}"
         )
     return read

@@ -8,8 +8,9 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
-from promptgraft.evals.binding import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import check_cases
+from promptgraft.evals.binding import ParamsOf, params_of_fitting
+from promptgraft.evals.faults import CaseFaults
+from promptgraft.evals.metrics.base import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.optimizers.gepa.config import GepaConfig
@@ -102,17 +103,15 @@ def gepa_config(
 
 
 def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) -> Iterator[str]:
-    """Yield a line for each case that the metrics or the prompt cannot take."""
-    cases = (case for part in judging.splits.parts().values() for case in part)
-    for case in sorted(cases, key=_place_of):
-        try:
-            check_cases(judging.metrics, (case,))
-        except ConfigError as error:
-            yield around.file.line(("metrics",), str(error))
-        try:
-            params_of_cases(prompt.prompt, (case,), judging.params)
-        except ConfigError as error:
-            yield around.file.line(("prompts", prompt.name), str(error))
+    """Yield a line for each fault that makes cases unfit for the metrics or the prompt."""
+    cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
+    unjudged, unbound = CaseFaults(), CaseFaults()
+    note_unjudgeable(judging.metrics, cases, unjudged)
+    params_of_fitting(prompt.prompt, cases, judging.params, unbound)
+    for path, faults in ((("metrics",), unjudged), (("prompts", prompt.name), unbound)):
+        yield from (around.file.line(path, line) for line in faults.lines)
+        if faults.more:
+            yield f"{around.file.path}: and {faults.more:,} more"
 
 
 def _place_of(case: Case) -> tuple[str, int]:

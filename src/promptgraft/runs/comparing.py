@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import CandidateRecord, RunRecord
+
+Ancestry = tuple[tuple[int, str, float | None, bool], ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +32,8 @@ class RunFigures:
         rejected: rejected proposals.
         rollouts: rollouts used.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
-        path: the line from the baseline to the best candidate: number, what was changed, mean.
+        path: the line from the baseline to the best candidate: number, what was changed, mean,
+            and whether the mean is an estimate because some examples have no score.
     """
 
     run: str
@@ -47,7 +51,7 @@ class RunFigures:
     rejected: int
     rollouts: int
     cost: str | None
-    path: tuple[tuple[int, str, float | None], ...]
+    path: Ancestry
 
 
 def figures_of(record: RunRecord) -> RunFigures:
@@ -102,13 +106,11 @@ def held_out_means(record: RunRecord) -> tuple[float | None, float | None] | Non
     return unseen.number("baseline"), unseen.number("best")
 
 
-def _path(
-    pool: tuple[CandidateRecord, ...], best: int
-) -> tuple[tuple[int, str, float | None], ...]:
+def _path(pool: tuple[CandidateRecord, ...], best: int) -> Ancestry:
     line = []
     position: int | None = best if best < len(pool) else None
     while position is not None:
         found = pool[position]
-        line.append((found.n, found.changed, found.mean))
+        line.append((found.n, found.changed, found.mean, is_estimate(found.mean, found.scores)))
         position = found.parents[0] if found.parents else None
     return tuple(reversed(line))

@@ -50,7 +50,7 @@ class Progress:
             case GepaRolloutCompleted():
                 # Told once the batch is complete, one by one: never back to fewer.
                 self.rollouts = max(self.rollouts, event.total_rollouts)
-                self._go_to(event.position.rpartition("/")[0])
+                self._tell_of(event.position.rpartition("/")[0])
             case GepaWorking():
                 self._go_to(event.position)
                 self.done, self.total = event.done, event.total
@@ -68,21 +68,25 @@ class Progress:
             case _:
                 pass
 
+    def _tell_of(self, position: str) -> None:
+        # Where steps overlap, the rollouts of one are told of when later ones are under way.
+        if position != self.position and _step_of(position, self.step) >= self.step:
+            self._go_to(position)
+
     def _go_to(self, position: str) -> None:
         if position == self.position:
             return
         self.position, self.done, self.total = position, 0, 0
-        phase, _, place = position.partition("/")
-        if phase == "step":
-            self.step = int(place.partition("/")[0])
+        self.step = max(self.step, _step_of(position, self.step))
 
     def _add(self, event: GepaCandidateAdded) -> None:
         self.candidates = event.candidate + 1
         self._means.append(event.mean)
         self.baseline_mean = self._means[0]
         self.best, self.best_mean = event.best, self._means[event.best]
-        self.rollouts, self.reflections = event.rollouts, event.reflections
-        self.cost, self.tokens = event.cost, event.tokens
+        if event.rollouts >= self.rollouts:  # else steps that are under way have used more
+            self.rollouts, self.reflections = event.rollouts, event.reflections
+            self.cost, self.tokens = event.cost, event.tokens
 
     def plain(self) -> dict[str, Json]:
         """Return the line ``progress``."""
@@ -104,3 +108,9 @@ class Progress:
             "cost": money(self.cost),
             "tokens": self.tokens,
         }
+
+
+def _step_of(position: str, otherwise: int) -> int:
+    """Return the number of a step; what is no step has another one."""
+    phase, _, place = position.partition("/")
+    return int(place.partition("/")[0]) if phase == "step" else otherwise

@@ -132,7 +132,9 @@ class _Gathered:
         if "steps" in line:
             self.steps = fields.integer("steps")
         if "rollouts" in line:
-            self.rollouts = fields.integer("rollouts")
+            used = fields.integer("rollouts")
+            # Steps that are under way have used more than a line says that tells of an earlier one.
+            self.rollouts = used if line["event"] == "ended" else max(self.rollouts, used)
 
     def _start(self, fields: Fields) -> None:
         self.started = fields.moment("time")

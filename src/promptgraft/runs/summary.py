@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from promptgraft.optimizers.gepa.scores import mean_score
+from promptgraft.optimizers.gepa.scores import Score, is_estimate, mean_score
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
@@ -37,15 +37,21 @@ def _scores(result: GepaResult) -> Iterator[str]:
     found = result.held_out
     if found is not None and not found.why_not:
         label = f"{len(found.ids)} held out, never seen by the search"
-        yield _row(label, found.baseline_mean, found.winner_mean)
+        before, after = found.baseline_mean, found.winner_mean
+        yield table_row([label, score(before), score(after), difference(before, after)])
     label = f"{len(result.pareto_ids)} of D_pareto, which the search compares on"
-    yield _row(label, result.baseline_pareto_mean, result.best_pareto_mean)
+    before, after = result.baseline_pareto_mean, result.best_pareto_mean
+    marked = (
+        _mean(before, result.scores_matrix[0]),
+        _mean(after, result.scores_matrix[result.best_index]),
+    )
+    yield table_row([label, *marked, difference(before, after)])
     if found is not None and found.why_not:
         yield f"\nNot measured on held-out examples: {plain_line(found.why_not)}."
 
 
-def _row(label: str, before: float | None, after: float | None) -> str:
-    return table_row([label, score(before), score(after), difference(before, after)])
+def _mean(mean: Score, scores: Sequence[Score]) -> str:
+    return score(mean, estimated=is_estimate(mean, scores))
 
 
 def _used(result: GepaResult, budget: int) -> Iterator[str]:
@@ -70,13 +76,15 @@ def _candidates(result: GepaResult) -> Iterator[str]:
     yield "## Candidates\n"
     yield table_row(["candidate", "parents", "changes", "mean on D_pareto"])
     yield "| --- | --- | --- | --- |"
-    means = [mean_score(row) for row in result.scores_matrix]
+    means = [_mean(mean_score(row), row) for row in result.scores_matrix]
     for position, candidate in enumerate(result.candidates[:_MOST_CANDIDATES]):
         parents = ", ".join(map(str, candidate.parents))
         marked = f"{position} (winner)" if position == result.best_index and position else position
-        yield table_row([str(marked), parents, candidate.changed, score(means[position])])
+        yield table_row([str(marked), parents, candidate.changed, means[position]])
     if (more := len(result.candidates) - _MOST_CANDIDATES) > 0:
         yield f"\nand {more} more, in the folder `candidates`."
+    if any(mean.startswith("~") for mean in means[:_MOST_CANDIDATES]):
+        yield "\nA mean with ~ is an estimate: some examples have no score."
 
 
 def _next(folder: RunFolder, result: GepaResult) -> Iterator[str]:

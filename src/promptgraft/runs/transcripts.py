@@ -126,7 +126,7 @@ def _place(key: str, steps: Mapping[int, _Step]) -> Place | None:
     match parts:
         case ["baseline", _]:
             return "baseline", 0, 0
-        case ["held-out" | "final" as phase, candidate, _]:
+        case ["held-out" | "final" as phase, candidate, *_]:
             return phase, 0, int(candidate)
         case ["confirm", _, "baseline", *_]:
             return "confirm", 0, 0
@@ -141,7 +141,8 @@ def _place(key: str, steps: Mapping[int, _Step]) -> Place | None:
 def _place_in_step(parts: list[str], step: _Step) -> tuple[str, int | None] | None:
     match parts:
         case ["pareto", "best", _]:
-            return "pareto", step.best_for_child
+            # Where steps overlap, the best one is tried on more though nobody may join.
+            return "pareto", step.scored if step.child is None else step.best_for_child
         case ["merge", "race", "best", _]:
             return "pareto", step.best_for_merge
         case ["idle", _]:

@@ -175,9 +175,16 @@ def test_a_killed_and_resumed_run_has_the_ledger_of_an_uninterrupted_one(
     assert needed < made <= needed + WORKERS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(signal.SIGINT, "interrupted (Ctrl+C)"), (signal.SIGTERM, "asked to end (SIGTERM)")],
+)
 def test_a_signal_ends_a_run_whose_calls_all_hang(
-    tmp_path: Path, server: LoopbackServer, weather: Weather, number: signal.Signals
+    tmp_path: Path,
+    server: LoopbackServer,
+    weather: Weather,
+    number: signal.Signals,
+    reason: str,
 ) -> None:
     weather.script = hanging = Hanging(BASELINE + STEP)
     with Process(tmp_path, server.base_url) as process:
@@ -187,7 +194,7 @@ def test_a_signal_ends_a_run_whose_calls_all_hang(
         code, said, complained = process.ended()
     assert code == ExitCode.STOPPED_EARLY
     assert json.loads(said) == {"reason": StopReason.CANCELLED, "best": 1, "improved": True}
-    assert complained == f"promptgraft: the run was stopped: {number.name}\n"
+    assert complained == f"promptgraft: the run was stopped: {reason}\n"
     weather.script = lambda _: WELL
     assert_ends_as_if_nothing_had_happened(server, tmp_path)
 

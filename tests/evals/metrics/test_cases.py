@@ -58,10 +58,23 @@ def test_a_case_without_a_usable_reference_is_refused_and_never_passes(
             attempt()
 
 
-def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
-    cases = [Case(id=str(number), input="") for number in range(25)]
+def test_a_fault_of_many_cases_is_told_once_with_their_number() -> None:
+    cases = [Case(id=str(number), input="") for number in range(1_025)]
     with pytest.raises(ConfigError) as caught:
         check_cases([metrics.exact()], cases)
+    assert str(caught.value) == (
+        "case `0`: metric `exact` needs `expected`, found none; the same in 1,024 more: `1`, `2`, …"
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metrics.exact()], cases[:3])
+    assert str(caught.value).count("needs `expected`") == 3
+
+
+def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
+    cases = [Case(id="long" * 20, input="")]
+    several = [metrics.exact(name=f"m{number}") for number in range(25)]
+    with pytest.raises(ConfigError) as caught:
+        check_cases(several, cases)
     assert str(caught.value).count("needs `expected`") == 10
     assert str(caught.value).endswith("; and 15 more")
 

@@ -91,7 +91,12 @@ def command(
         raise click.UsageError("--to-source and --patch exclude each other; leave one out")
     if tag is not None and (to_source or patch):
         raise click.UsageError("--tag names a tag of the store; leave it or the files out")
-    record = read_run(chosen_runs(runs, project).find(run))
+    if patch and (dry_run or store is not None):
+        given = "--store" if store is not None else "--dry-run"
+        raise click.UsageError(
+            f"{given}: --patch touches no store and writes nothing; leave one out"
+        )
+    record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
     choice = choose(record, candidate)
     if choice.candidate is None:
         return say_nothing_improved(record, choice.why_not, as_json=as_json)

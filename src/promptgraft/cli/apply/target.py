@@ -52,11 +52,14 @@ def project_of(run: RunRecord, file: str | None) -> Project | None:
     """Return the project that a run was made from; None when it was made from a job.
 
     Raises:
-        ConfigError: the project file is not there any more.
+        ConfigError: the project file is not there any more, or one is named for a job.
         DataFormatError: ``config.json`` or the project file is at fault.
     """
     origin = _origin(run)
-    return opened_project(str(origin.project_file(file))) if origin.is_project else None
+    if origin.is_project:
+        return opened_project(str(origin.project_file(file)))
+    origin.refuse_project(file)
+    return None
 
 
 def _origin(run: RunRecord) -> Origin:

@@ -13,8 +13,8 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.projects import loaded_project
+from promptgraft.cli.room import make_room
 from promptgraft.cli.sentences import waiting
-from promptgraft.errors import ConfigError
 from promptgraft.evals.evaluate import Evaluation
 from promptgraft.evals.gate import (
     Answered,
@@ -76,7 +76,8 @@ def carry_out(asked: Asked, *, project: str | None, as_json: bool, quiet: bool) 
     baseline = None if asked.baseline is None else read_baseline(asked.baseline)
     for file in (asked.junit, asked.save_baseline):
         if file is not None:
-            _make_room(Path(file))
+            # Before anything is paid for.
+            make_room(Path(file))
     with loaded_project(project) as found:
         subject = subject_of(found, asked.choice)
         if baseline is not None:
@@ -88,13 +89,6 @@ def carry_out(asked: Asked, *, project: str | None, as_json: bool, quiet: bool) 
     else:
         print_evaluated(Screen(), evaluated)
     return _conclude(evaluated)
-
-
-def _make_room(path: Path) -> None:
-    """Find out before anything is paid for that a file cannot be written."""
-    if path.is_dir():
-        raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _report(subject: Subject, asked: Asked, *, workers: int, quiet: bool) -> GateReport:

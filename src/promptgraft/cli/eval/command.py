@@ -34,7 +34,7 @@ class _Options(TypedDict):
     fail_under: float | None
     min_pass_rate: float | None
     baseline: str | None
-    tolerance: float
+    tolerance: float | None
     max_unscored: int
     save_baseline: str | None
     junit: str | None
@@ -82,7 +82,6 @@ class _Options(TypedDict):
     "--tolerance",
     metavar="T",
     callback=_share,
-    default="0",
     help="How much the mean may be below that of the baseline.",
 )
 @click.option(
@@ -143,6 +142,8 @@ def command(
     from promptgraft.evals.gate import GateRules
     from promptgraft.integrations.gate import Choice
 
+    if given["tolerance"] is not None and given["baseline"] is None:
+        raise click.UsageError("--tolerance is for the scores of a baseline; give --baseline")
     asked = Asked(
         choice=Choice(
             prompt=prompt,
@@ -155,7 +156,7 @@ def command(
         rules=GateRules(
             fail_under=given["fail_under"],
             min_pass_rate=given["min_pass_rate"],
-            tolerance=given["tolerance"],
+            tolerance=given["tolerance"] or 0.0,
             max_unscored=given["max_unscored"],
         ),
         baseline=given["baseline"],

@@ -24,6 +24,7 @@ _ROWS_IN_PIPES = 20
 _FEWEST_ROWS = 5
 _OTHER_LINES = 16
 _ID_COLUMNS = 24
+_TOLD_EACH = 3
 _REASON_IN_PIPES = 160
 _FEWEST_REASON = 40
 
@@ -113,18 +114,39 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
 
 def _print_cases(screen: Screen, cases: tuple[TriedCase, ...]) -> None:
     rows, columns = _room()
-    shown = cases[:rows]
-    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case in shown))
+    told = _told_once(cases)
+    shown = told[:rows]
+    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown))
     screen.line(
         f"{counted(len(cases), 'case')} that {'does' if len(cases) == 1 else 'do'} not pass"
     )
-    for case in shown:
+    for case, *others in shown:
         name = _cropped(visible_line(case.id), width)
         mark = "critical " if case.critical else ""
-        reason = _cropped(visible_line(mark + _why(case)), columns - width - 11)
-        screen.line(f"  {name:{width}}  {score(case.score):>5}  {reason}")
-    if len(cases) > rows:
-        screen.line(f"  and {len(cases) - rows} more; `--json` has all")
+        reason = visible_line(f"{mark}{_with(others)}{_why(case)}")
+        screen.line(
+            f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
+        )
+    if more := sum(map(len, told[rows:])):
+        screen.line(f"  and {more} more; `--json` has all")
+
+
+def _told_once(cases: tuple[TriedCase, ...]) -> list[tuple[TriedCase, ...]]:
+    """Return the cases row by row: in one those that more than a few share a fault with."""
+    alike: dict[tuple[bool, str], list[TriedCase]] = {}
+    for case in cases:
+        if all(outcome.error for outcome in case.outcomes):
+            alike.setdefault((case.critical, _why(case)), []).append(case)
+    together = {group[0].id: tuple(group) for group in alike.values() if len(group) > _TOLD_EACH}
+    later = {case.id for group in together.values() for case in group[1:]}
+    return [together.get(case.id, (case,)) for case in cases if case.id not in later]
+
+
+def _with(others: list[TriedCase]) -> str:
+    if not others:
+        return ""
+    named = ", ".join(f"`{_cropped(case.id, _ID_COLUMNS)}`" for case in others[:2])
+    return f"and {len(others)} more ({named}, …): "
 
 
 def _why(case: TriedCase) -> str:

@@ -71,6 +71,9 @@ def diff_command(
     With DIR its files are compared, else what the store holds. Sections whose shipped text
     has changed since the files were written are named.
     """
+    if folder is not None and (store, project) != (None, None):
+        given = "--project" if store is None else "--store"
+        raise ConfigError(f"{given}: the files of DIR are not compared with a store; leave one out")
     if folder is not None:
         return _diff_copies(folder, copies_in(folder), as_json=as_json)
     opened = chosen_store(store, project)

@@ -9,14 +9,13 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.reasons import reason
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown
 
 Number = TypeVar("Number", int, float)
-
-_SHOWN_FAULTS = 10
 
 
 class UnusableAnswerError(ValueError):
@@ -183,20 +182,22 @@ def check_cases(metrics: Sequence[Metric], cases: Iterable[Case]) -> None:
     """Refuse cases that the metrics cannot judge, before the first call.
 
     Raises:
-        ConfigError: the first ten faults in one line, and how many more there are.
+        ConfigError: in one line, what several cases share once; and how many more there are.
     """
-    faults: list[str] = []
+    faults = in_one_line()
+    note_unjudgeable(metrics, cases, faults)
+    faults.refuse()
+
+
+def note_unjudgeable(metrics: Sequence[Metric], cases: Iterable[Case], faults: CaseFaults) -> None:
+    """Note the cases that the metrics cannot judge."""
     checking = [metric for metric in metrics if isinstance(metric, ChecksCases)]
     for case in cases:
         for metric in checking:
             try:
                 metric.check(case)
             except ConfigError as error:
-                faults.append(str(error))
-    if faults:
-        more = len(faults) - _SHOWN_FAULTS
-        tail = f"; and {more} more" if more > 0 else ""
-        raise ConfigError("; ".join(faults[:_SHOWN_FAULTS]) + tail)
+                faults.add_error(case, error)
 
 
 def judge_case(

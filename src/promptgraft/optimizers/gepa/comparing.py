@@ -8,7 +8,6 @@ import attrs
 
 from promptgraft.optimizers.gepa.acceptance import Decision
 from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.history import History
 from promptgraft.optimizers.gepa.objectives import AMOUNTS, Scorer
 from promptgraft.optimizers.gepa.scores import Score, mean_score, paired_means
 from promptgraft.optimizers.gepa.trials import Trials
@@ -25,12 +24,14 @@ class Compared:
         after: the child's.
         refusal: why the child is not better, with the reason; None when it is.
         records: the child's rollouts on the minibatch, the latest ones.
+        batches: all rollouts of both that were compared, in the order in which they were made.
     """
 
     before: Score = None
     after: Score = None
     refusal: tuple[RejectionReason, str] | None = None
     records: tuple[RolloutRecord, ...] = ()
+    batches: tuple[tuple[RolloutRecord, ...], ...] = ()
 
 
 class Comparer:
@@ -40,7 +41,6 @@ class Comparer:
         config: the settings; its policy says when a child is better.
         trials: makes rollouts.
         scorer: gives them their scores.
-        history: is told of every rollout.
     """
 
     def __init__(
@@ -49,12 +49,10 @@ class Comparer:
         *,
         trials: Trials,
         scorer: Scorer,
-        history: History,
     ) -> None:
         self._policy = config.acceptance
         self._trials = trials
         self._scorer = scorer
-        self._history = history
         self._max_rollout_cost = config.max_rollout_cost
 
     def compare(
@@ -69,13 +67,26 @@ class Comparer:
         Raises:
             RunStoppedError, LimitReachedError: the run ends.
         """
+        batches = [tuple(parent_records)]
+        compared = self._compare(position, pair, minibatch, batches)
+        return attrs.evolve(compared, batches=tuple(batches))
+
+    def _compare(
+        self,
+        position: str,
+        pair: tuple[Candidate, Candidate],
+        minibatch: Sequence[GepaExample],
+        batches: list[tuple[RolloutRecord, ...]],
+    ) -> Compared:
+        """Compare, and append every batch of rollouts that it takes to those of the parent."""
         parent, child = pair
         before = _Answers(len(minibatch))
         after = _Answers(len(minibatch))
-        before.add(self._scores(parent_records))
+        before.add(self._scores(batches[0]))
         repeat = 0
         while True:
             records = self._trials.make(_place(position, repeat, "child"), child, minibatch)
+            batches.append(records)
             after.add(self._scores(records))
             if dear := self._too_dear(records):
                 return Compared(refusal=(RejectionReason.TOO_DEAR, dear))
@@ -86,6 +97,7 @@ class Comparer:
                 return _undecided(before.all, after.all)
             repeat += 1
             again = self._trials.make(_place(position, repeat, "parent"), parent, minibatch)
+            batches.append(again)
             before.add(self._scores(again))
 
     def _judge(
@@ -108,7 +120,6 @@ class Comparer:
         return None
 
     def _scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
-        self._history.add(records)
         return [self._scorer.score(record) for record in records]
 
     def _too_dear(self, records: Sequence[RolloutRecord]) -> str:

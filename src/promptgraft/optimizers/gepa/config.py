@@ -92,6 +92,9 @@ class GepaConfig:
         reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
             example of each minibatch.
         module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name.
+        proposals_per_step: proposals that are under way at the same time, at least 1. With more,
+            an executor's workers are busy and a run takes less time; but each proposal knows
+            less of the latest ones. The result does not depend on time or workers.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
@@ -175,6 +178,7 @@ class GepaConfig:
     module_choice: ModuleChoice = attrs.field(
         default=by_preset("module_choice"), converter=as_module_choice
     )
+    proposals_per_step: int = 1
     minibatch_size: int
     pareto_set_size: int
     target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)

@@ -47,6 +47,7 @@ def fingerprint_of(
         "targets": [module.name for module in config.modules(descriptor)],
         "seed": config.seed,
         "shuffle_examples": config.shuffle_examples,
+        "proposals_per_step": config.proposals_per_step,
         "minibatch_size": config.minibatch_size,
         "pareto_set_size": config.pareto_set_size,
         "perfect_score": config.perfect_score,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from promptgraft.optimizers.gepa.objectives import Scorer
-from promptgraft.optimizers.types import RolloutRecord
+from promptgraft.optimizers.types import GepaExample, RolloutRecord
 
 
 class History:
@@ -32,6 +32,21 @@ class History:
             held.sort(key=lambda pair: -pair[0])
             del held[self._top_k :]
 
+    def of(self, examples: Iterable[GepaExample]) -> Remembered:
+        """Return what is remembered now of some examples."""
+        held = {example.id: tuple(self._best.get(example.id, ())) for example in examples}
+        return Remembered(held, self._scorer)
+
+
+class Remembered:
+    """The best answers that a run had seen to some examples when a step began."""
+
+    def __init__(
+        self, held: Mapping[str, Sequence[tuple[float, RolloutRecord]]], scorer: Scorer
+    ) -> None:
+        self._held = held
+        self._scorer = scorer
+
     def better_than(
         self, records: Sequence[RolloutRecord]
     ) -> Mapping[str, tuple[RolloutRecord, ...]]:
@@ -39,7 +54,7 @@ class History:
         found = {}
         for record in records:
             score = self._scorer.score(record)
-            held = self._best.get(record.example_id, ())
+            held = self._held.get(record.example_id, ())
             found[record.example_id] = tuple(
                 one for height, one in held if score is not None and height > score
             )

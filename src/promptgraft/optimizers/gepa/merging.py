@@ -16,6 +16,7 @@ from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, beats
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.trials import Emit, Trials
+from promptgraft.optimizers.gepa.tried import Tried
 from promptgraft.optimizers.gepa.validation import Validator
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
@@ -46,7 +47,7 @@ class Merger:
         pareto: Sequence[GepaExample],
         trials: Trials,
         choices: Choices,
-        tried: set[str],
+        tried: Tried,
         members: Members,
         validator: Validator,
         emit: Emit,
@@ -62,6 +63,12 @@ class Merger:
         self._emit = emit
         self._seen: set[Triple] = set()
         self._attempts = 0
+
+    @property
+    def largest(self) -> int:
+        """Rollouts of the candidate that the next merge can use."""
+        left = self._attempts < self._config.merges
+        return len(self._pareto) if left else 0
 
     def attempt(self, pool: Pool, step: int) -> None:
         """Merge one pair that has not been tried, if there is one and the budget allows it.

@@ -22,6 +22,7 @@ from promptgraft.optimizers.base import (
     PersistenceScope,
 )
 from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.desk import Desks
 from promptgraft.optimizers.gepa.events import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
@@ -33,17 +34,15 @@ from promptgraft.optimizers.gepa.fingerprint import example_digest, fingerprint_
 from promptgraft.optimizers.gepa.loop import GepaLoop
 from promptgraft.optimizers.gepa.plan import RunPlan, plan_run
 from promptgraft.optimizers.gepa.prompts import META_PROMPTS
-from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.results import build_result
 from promptgraft.optimizers.gepa.selection import split_examples
 from promptgraft.optimizers.gepa.stops import Stops
 from promptgraft.optimizers.gepa.telling import texts_of
-from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.optimizers.ledger import Ledger
+from promptgraft.optimizers.overlap import InTurn, SideBySide
 from promptgraft.optimizers.prompt_rollout import PromptRollout
 from promptgraft.optimizers.prompt_target import PromptTarget
-from promptgraft.optimizers.rollouts import RolloutRunner
 from promptgraft.optimizers.snapshot import store_of
 from promptgraft.optimizers.types import MetaPrompt
 from promptgraft.overrides.documents import plain_entries, read_entries
@@ -228,43 +227,31 @@ class _Run:
 
     def _loop(self) -> GepaLoop:
         context, config = self._context, self._config
-        runner = RolloutRunner(
-            self._target.rollout,
+        size = config.proposals_per_step
+        overlap = SideBySide(size) if size > 1 and context.executor is not None else InTurn()
+        desks = Desks(
+            context=context,
+            config=config,
+            target=self._target,
+            meta_prompts=self._meta_prompts,
             answers=self._answers,
-            ledger=self._ledger,
-            executor=context.executor,
+            whole=self._ledger,
             deadline=self._deadline,
             example_digests=self._digests,
-            working=self._working,
-        )
-        trials = Trials(
-            runner,
-            ledger=self._ledger,
-            emit=self._emit,
-            max_unscored_share=config.max_unscored_share,
-            reserve=config.reserved_size,
-        )
-        reflector = Reflector(
-            self._reflection_adapter,
-            prompts=self._meta_prompts,
-            answers=self._answers,
-            ledger=self._ledger,
-            deadline=self._deadline,
             watch=self._watch,
             working=self._working,
+            overlap=overlap,
+            emit=self._emit,
         )
         return GepaLoop(
             config,
             self._target,
             pareto=self._pareto,
             feedback=self._feedback,
-            answers=self._answers,
-            trials=trials,
-            reflector=reflector,
-            ledger=self._ledger,
-            stops=Stops(config.stoppers, ledger=self._ledger, clock=context.clock),
+            desks=desks,
+            overlap=overlap,
+            stops=Stops(config.stoppers, ledger=desks.ledger, clock=context.clock),
             deadline=self._deadline,
-            emit=self._emit,
         )
 
     def _present_meta_prompts(self) -> dict[MetaPrompt, Prompt[object]]:

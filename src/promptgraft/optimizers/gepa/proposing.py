@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Container
 
 from promptgraft.optimizers.gepa.copying import AnswerGuard
 from promptgraft.optimizers.gepa.events import GepaMutationProposed
-from promptgraft.optimizers.gepa.history import History
+from promptgraft.optimizers.gepa.history import Remembered
 from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.gepa.patience import Patience
 from promptgraft.optimizers.gepa.prompts import reply_tag
 from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.steps import Proposed, Step
@@ -26,9 +25,8 @@ class Proposer:
         target: what is improved.
         reflector: writes texts.
         guard: refuses answers of training examples.
-        history: earlier answers that the reflector is shown.
+        remembered: earlier answers that the reflector is shown.
         tried: digests of every candidate tried.
-        patience: counts steps without a usable reply.
         rejections: takes refused replies.
         emit: is told of every proposal.
     """
@@ -39,18 +37,16 @@ class Proposer:
         *,
         reflector: Reflector,
         guard: AnswerGuard,
-        history: History,
-        tried: AbstractSet[str],
-        patience: Patience,
+        remembered: Remembered,
+        tried: Container[object],
         rejections: Rejections,
         emit: Emit,
     ) -> None:
         self._target = target
         self._reflector = reflector
         self._guard = guard
-        self._history = history
+        self._remembered = remembered
         self._tried = tried
-        self._patience = patience
         self._rejections = rejections
         self._emit = emit
 
@@ -58,7 +54,6 @@ class Proposer:
         """Return a usable child, after one repair if need be; None when there is none.
 
         Raises:
-            RunStoppedError: too many steps gave none.
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
         refused: tuple[str, str] | None = None
@@ -69,7 +64,7 @@ class Proposer:
                     f"step/{step.number}/reflect/{attempt}",
                     step.description,
                     step.records,
-                    earlier=self._history.better_than(step.records),
+                    earlier=self._remembered.better_than(step.records),
                     refused=refused,
                 )
                 text = reply.text
@@ -84,8 +79,6 @@ class Proposer:
                 if final:
                     break
                 refused = (error.detail, text)
-        last = self._rejections.all[-1]
-        self._patience.refused(last.reason, last.detail)
         return None
 
     def _graft(self, step: Step, text: str) -> Proposed:

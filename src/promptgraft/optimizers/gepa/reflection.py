@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -24,6 +24,7 @@ from promptgraft.optimizers.ledger import (
     spent_on,
     spent_to_json,
 )
+from promptgraft.optimizers.overlap import Overlap
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.optimizers.text import joined
 from promptgraft.optimizers.types import MetaPrompt, ModuleDescription, RolloutRecord
@@ -60,6 +61,8 @@ class Reflector:
         deadline: handed to the adapter.
         watch: budget and notices of the run.
         working: is told when a reply is waited for, and when it is there.
+        overlap: lets others work while a reply is waited for.
+        allow: is asked before each reflection; raises when it is one too many.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Reflector:
         deadline: Deadline | None,
         watch: Watch,
         working: Working = untold,
+        overlap: Overlap,
+        allow: Callable[[], None],
     ) -> None:
         self._adapter = adapter
         self._prompts = prompts
@@ -80,6 +85,8 @@ class Reflector:
         self._deadline = deadline
         self._watch = watch
         self._working = working
+        self._overlap = overlap
+        self._allow = allow
 
     def reflect(
         self,
@@ -103,8 +110,9 @@ class Reflector:
             InvalidProposalError: the provider failed; the step goes on without a proposal.
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
+        self._overlap.check()
         self._answers.accept_faults()
-        self._ledger.check_reflections()
+        self._allow()
         problem, previous = refused or ("", "")
         shown = [record for record in records if record.feedback is not None]
         params = reflection_params(
@@ -121,7 +129,7 @@ class Reflector:
         else:
             reply, spent_then = _read(answer, position)
             self._ledger.replay(spent_then)
-        self._ledger.reflections += 1
+        self._ledger.count_reflection()
         if reply.fault:
             raise InvalidProposalError(
                 RejectionReason.REFLECTION_FAILED, f"the reflection model failed: {reply.fault}"
@@ -131,7 +139,8 @@ class Reflector:
     def _ask(self, position: str, question: HexDigest, prompt: Prompt[object]) -> Reply:
         session = self._watch.session(tags={"scope": "reflection"})
         try:
-            response = self._adapter.evaluate(prompt, session=session, deadline=self._deadline)
+            with self._overlap.resting():
+                response = self._adapter.evaluate(prompt, session=session, deadline=self._deadline)
         except PermanentProviderError:
             self._spend(position, question, session)
             raise

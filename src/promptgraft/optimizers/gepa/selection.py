@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import TypeVar
+
+import attrs
 
 from promptgraft.optimizers.gepa.frontier import drawn
 from promptgraft.optimizers.modules import Module, is_example
@@ -25,9 +28,9 @@ class Choices:
     def __init__(self, seed: int, modules: Sequence[Module], *, example_rate: float) -> None:
         self._parents = random.Random(f"{seed}/parents")
         self._minibatches = random.Random(f"{seed}/minibatches")
-        self._classes = random.Random(f"{seed}/modules")
+        self._classes = _Draws(random.Random(f"{seed}/modules"))
         self._merges = random.Random(f"{seed}/merges")
-        self._blame = random.Random(f"{seed}/blame")
+        self._blame = _Draws(random.Random(f"{seed}/blame"))
         self._order = random.Random(f"{seed}/order")
         self._example_rate = example_rate
         self._epoch: list[str] = []
@@ -42,23 +45,27 @@ class Choices:
         """Choose a member of the frontier with a probability proportional to its weight."""
         return drawn(frontier, self._parents.random())
 
-    def module(
-        self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
-    ) -> Module | None:
-        """Return the module whose turn it is among those that are ``worth`` a mutation.
-
-        The rate decides between instructions and examples, the turn inside each of them. In
-        three of four steps only the ``blamed`` have their turn, if there are any in the class.
-        None when no module is worth one.
-        """
-        first, second = self._instructions, self._examples
-        if first and second and self._classes.random() < self._example_rate:
+    def turn(self, ahead: int = 0) -> Turn:
+        """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
+        first, second = self._instructions.after(ahead), self._examples.after(ahead)
+        if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
-        if blamed and self._blame.random() < _BLAMED_SHARE:
-            found = first.take(lambda module: module.name in blamed and worth(module))
-            if found is not None:
-                return found
-        return first.take(worth) or second.take(worth)
+        return Turn(first, second, strict=self._blame.at(ahead) < _BLAMED_SHARE)
+
+    def took(self, turn: Turn, module: Module | None, *, blaming: bool) -> None:
+        """Go on to the next turn, after a step has chosen a module in its own; in order of steps.
+
+        Args:
+            turn: the step's.
+            module: what it has chosen; None when no module was worth a change.
+            blaming: whether some were blamed.
+        """
+        if turn.first and turn.second:
+            self._classes.used()
+        if blaming:
+            self._blame.used()
+        if module is not None:
+            (self._examples if is_example(module) else self._instructions).took(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
         """Choose ``size`` different examples."""
@@ -105,6 +112,50 @@ class Choices:
         return sorted(self._merges.sample(positions, min(size, len(positions))))
 
 
+@attrs.frozen
+class Turn:
+    """Whose turn it is in a step: what is known of that at its beginning.
+
+    Attributes:
+        first: the modules of the class that it is the turn of, in their order.
+        second: those of the other class.
+        strict: whether only the blamed have their turn.
+    """
+
+    first: tuple[Module, ...]
+    second: tuple[Module, ...]
+    strict: bool = attrs.field(kw_only=True)
+
+    def module(
+        self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
+    ) -> Module | None:
+        """Return the module whose turn it is among those that are ``worth`` a mutation.
+
+        The rate decides between instructions and examples, the turn inside each of them. In
+        three of four steps only the ``blamed`` have their turn, if there are any in the class.
+        None when no module is worth one.
+        """
+        preferred = [one for one in self.first if one.name in blamed] if self.strict else []
+        order = (*preferred, *self.first, *self.second)
+        return next((module for module in order if worth(module)), None)
+
+
+class _Draws:
+    """Random numbers that are used in turn; who begins early may look ahead."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._waiting: deque[float] = deque()
+
+    def at(self, ahead: int) -> float:
+        while len(self._waiting) <= ahead:
+            self._waiting.append(self._chance.random())
+        return self._waiting[ahead]
+
+    def used(self) -> None:
+        self._waiting.popleft()
+
+
 class _Turns:
     """Modules that take turns, beginning with the first."""
 
@@ -112,16 +163,13 @@ class _Turns:
         self._modules = tuple(modules)
         self._next = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._modules)
+    def after(self, ahead: int) -> tuple[Module, ...]:
+        """Return them in the order of their turns, when ``ahead`` others have theirs before."""
+        start = (self._next + ahead) % len(self._modules) if self._modules else 0
+        return (*self._modules[start:], *self._modules[:start])
 
-    def take(self, worth: Callable[[Module], bool]) -> Module | None:
-        for offset in range(len(self._modules)):
-            position = (self._next + offset) % len(self._modules)
-            if worth(self._modules[position]):
-                self._next = position + 1
-                return self._modules[position]
-        return None
+    def took(self, module: Module) -> None:
+        self._next = self._modules.index(module) + 1
 
 
 def split_examples(

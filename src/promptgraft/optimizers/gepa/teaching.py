@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
 
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.objectives import Scorer
@@ -52,6 +54,34 @@ class Known:
         return score is not None and score < self._perfect
 
 
+@attrs.frozen(kw_only=True)
+class Lesson:
+    """What a step learns from, as far as that is known at its beginning.
+
+    Attributes:
+        parent: position of the parent.
+        candidate: the parent.
+        minibatch: examples that a child is tried on.
+        known: the parent's rollouts that are not made again, by example.
+    """
+
+    parent: int
+    candidate: Candidate
+    minibatch: tuple[GepaExample, ...]
+    known: Mapping[str, RolloutRecord]
+
+    def records(self, position: str, trials: Trials) -> tuple[RolloutRecord, ...]:
+        """Return the parent's rollouts on the minibatch; the last example's is always a new one.
+
+        Raises:
+            RunStoppedError, LimitReachedError: the run ends.
+        """
+        asked = [example for example in self.minibatch if example.id not in self.known]
+        made = trials.make(position, self.candidate, asked)
+        found = {**self.known, **{record.example_id: record for record in made}}
+        return tuple(found[example.id] for example in self.minibatch)
+
+
 class Lessons:
     """Chooses what a step learns from: a parent, a minibatch, and the parent's rollouts on it.
 
@@ -59,8 +89,7 @@ class Lessons:
         config: the settings.
         feedback: D_feedback.
         choices: makes the random choices.
-        trials: makes rollouts.
-        scorer: gives them their scores.
+        scorer: gives rollouts their scores.
     """
 
     def __init__(
@@ -69,43 +98,43 @@ class Lessons:
         feedback: Sequence[GepaExample],
         *,
         choices: Choices,
-        trials: Trials,
         scorer: Scorer,
     ) -> None:
         self._config = config
         self._feedback = feedback
         self._choices = choices
-        self._trials = trials
         self._known = Known(scorer, config.perfect_score)
 
-    def parent(self, pool: Pool) -> int:
-        """Return the position of the next parent."""
+    def begin(self, pool: Pool) -> Lesson:
+        """Return what the next step learns from."""
+        parent = self._parent(pool)
+        candidate = pool.candidate(parent)
+        minibatch = self._minibatch(candidate)
+        known = self._known.of(candidate) if self._config.reuse_rollouts else {}
+        names = [example.id for example in minibatch[:-1] if example.id in known]
+        return Lesson(
+            parent=parent,
+            candidate=candidate,
+            minibatch=minibatch,
+            known={name: known[name] for name in names},
+        )
+
+    def _parent(self, pool: Pool) -> int:
         if self._choices.explores(self._config.exploration):
             return self._choices.parent(pool.frontier())
         return pool.best
 
-    def minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
+    def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
         """Return the examples that a child of ``parent`` is tried on."""
         size = self._config.batch_size
         if self._config.minibatches is MinibatchChoice.RANDOM:
             return self._choices.minibatch(self._feedback, size)
         return self._choices.teaching(self._feedback, size, failed=self._known.failed(parent))
 
-    def records(
-        self, position: str, parent: Candidate, minibatch: Sequence[GepaExample]
-    ) -> tuple[RolloutRecord, ...]:
-        """Return the parent's rollouts on a minibatch; the last example's is always a new one.
-
-        Raises:
-            RunStoppedError, LimitReachedError: the run ends.
-        """
-        known = dict(self._known.of(parent)) if self._config.reuse_rollouts else {}
-        known.pop(minibatch[-1].id, None)
-        asked = [example for example in minibatch if example.id not in known]
-        made = self._trials.make(position, parent, asked)
-        self.remember(parent, made)
-        found = known | {record.example_id: record for record in made}
-        return tuple(found[example.id] for example in minibatch)
+    def learn(self, lesson: Lesson, records: Sequence[RolloutRecord]) -> None:
+        """Take account of the parent's rollouts that a lesson took."""
+        made = [record for record in records if record.example_id not in lesson.known]
+        self.remember(lesson.candidate, made)
 
     def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
         """Take account of rollouts on D_feedback."""
@@ -113,11 +142,12 @@ class Lessons:
         if config.reuse_rollouts or config.minibatches is MinibatchChoice.TEACHING:
             self._known.add(candidate, records)
 
-    def blamed(self, modules: Sequence[Module], records: Sequence[RolloutRecord]) -> frozenset[str]:
-        """Return the names of the modules that the next change should be of; maybe none."""
-        if self._config.module_choice is ModuleChoice.TURNS:
-            return frozenset()
-        return blamed(modules, records)
+
+def blamed_by(
+    choice: ModuleChoice, modules: Sequence[Module], records: Sequence[RolloutRecord]
+) -> frozenset[str]:
+    """Return the names of the modules that the next change should be of; maybe none."""
+    return frozenset() if choice is ModuleChoice.TURNS else blamed(modules, records)
 
 
 def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> frozenset[str]:

@@ -55,6 +55,10 @@ class Rejections:
         self.all.append(rejection)
         self._emit(rejection)
 
+    def take_over(self, step: Rejections) -> None:
+        """Keep what a step has rejected and told of."""
+        self.all += step.all
+
 
 class Newcomers:
     """Tells of candidates that have joined the pool.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
@@ -17,7 +18,7 @@ UNSCORED_ALLOWANCE = 4
 
 
 class Trials:
-    """Tries candidates for the steps of a run.
+    """Tries candidates for a run, or for one of its steps.
 
     Args:
         runner: makes rollouts.
@@ -25,6 +26,11 @@ class Trials:
         emit: is told of each.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         reserve: rollouts that are kept for the end of the run.
+        before: of a step, the rollouts that were used when it began.
+
+    Attributes:
+        before: the same.
+        batches: for each rollout of each batch, what the provider said that failed it.
     """
 
     def __init__(
@@ -35,17 +41,46 @@ class Trials:
         emit: Emit,
         max_unscored_share: float,
         reserve: int = 0,
+        before: int = 0,
     ) -> None:
         self._runner = runner
         self._ledger = ledger
         self._emit = emit
         self._reserve = reserve
+        self._share = max_unscored_share
         self._stretch = FaultyStretch(max_unscored_share)
-        self.unscored = 0
+        self._under_way = 0
+        self.before = before
+        self.batches: list[tuple[str | None, ...]] = []
+
+    def step(self, runner: RolloutRunner, *, ledger: Ledger, emit: Emit) -> Trials:
+        """Return what tries candidates for a step that begins now."""
+        trials = Trials(
+            runner, ledger=ledger, emit=emit, max_unscored_share=self._share, before=self.used
+        )
+        trials.resume(self._stretch)
+        return trials
+
+    def resume(self, stretch: FaultyStretch) -> None:
+        """Go on behind the latest rollouts of others."""
+        self._stretch = copy.copy(stretch)
+
+    def take_over(self, step: Trials) -> None:
+        """Take account of the rollouts of a step.
+
+        Raises:
+            RunStoppedError: too many of the latest rollouts stayed unscored.
+        """
+        for faults in step.batches:
+            self._judge(faults)
 
     def afford(self, rollouts: int) -> bool:
-        """Tell whether the budget has room for that many more rollouts, besides the reserve."""
-        return self._ledger.affords(rollouts + self._reserve)
+        """Tell whether the budget has room for that many more, besides all that is kept."""
+        return self._ledger.affords(rollouts + self._reserve + self._under_way)
+
+    def keep(self, rollouts: int) -> None:
+        """Keep rollouts for the steps that are under way; no longer what was kept before."""
+        self._under_way = rollouts
 
     def release(self, rollouts: int) -> None:
         """Make rollouts available that were kept for the end of the run."""
@@ -61,8 +96,8 @@ class Trials:
 
     @property
     def used(self) -> int:
-        """Rollouts used so far."""
-        return self._ledger.rollouts
+        """Rollouts used so far; in a step, those before it and its own."""
+        return self.before + self._ledger.rollouts
 
     def make(
         self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
@@ -82,17 +117,22 @@ class Trials:
                     total_rollouts=used + index + 1,
                 )
             )
-        faults = [record for record in records if record.feedback is None]
-        self.unscored += len(faults)
-        self._stretch.add(record.feedback is None for record in records)
-        if faults and self._stretch.is_too_faulty:
+        faults = tuple(record.fault if record.feedback is None else None for record in records)
+        self.batches.append(faults)
+        self._judge(faults)
+        return records
+
+    def _judge(self, faults: Sequence[str | None]) -> None:
+        """Take account of a batch, by what the provider said of each rollout that it failed."""
+        self._stretch.add(fault is not None for fault in faults)
+        said = [fault for fault in faults if fault is not None]
+        if said and self._stretch.is_too_faulty:
             stretch = self._stretch
             raise RunStoppedError(
                 StopReason.PROVIDER_FAILED,
                 f"{stretch.unscored} of the latest {stretch.rollouts} rollouts stayed unscored; "
-                f"the last: {faults[-1].fault}",
+                f"the last: {said[-1]}",
             )
-        return records
 
 
 class FaultyStretch:

@@ -97,3 +97,16 @@ def shown_example(example: GepaExample, response: PromptResponse[object] | None)
 
 def forgets_to_return() -> None:
     OfflineAdapter()
+
+
+class Named:
+    """An adapter whose identity is its own."""
+
+    def __init__(self) -> None:
+        self.identity = "named"
+        self.evaluate = MODEL.evaluate
+
+
+NAMED = Named()
+NAMELESS, MUTE = Named(), Named()
+del NAMELESS.identity, MUTE.evaluate

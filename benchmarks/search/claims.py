@@ -1,0 +1,96 @@
+"""What is claimed of promptgraft's searches, checked on what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.evals.gain import Gain, Outcome, gain
+from search.curves import median
+from search.methods import DEFAULTS, LEAN, PAPER
+from search.results import Result
+
+_WORDS = {Outcome.IMPROVED: "better", Outcome.NO_IMPROVEMENT: "same", Outcome.WORSE: "worse"}
+
+
+@attrs.frozen(kw_only=True)
+class Claims:
+    """Whether the claims hold in a family.
+
+    Attributes:
+        family: its name.
+        final: lean's median final score is no less than gepa's with its defaults, and with its
+            best settings.
+        early: lean's median score after a third of the budget is no less than those.
+        paper: paper's final scores beside those of gepa's defaults, seed by seed.
+        within_budget: no search of ours made more calls than it had.
+    """
+
+    family: str
+    final: tuple[bool, ...]
+    early: tuple[bool, ...]
+    paper: Gain
+    within_budget: bool
+
+    def line(self) -> str:
+        """Return the row of the summary."""
+        kept = "  ".join(f"{_kept(one):<8}" for one in (*self.final, *self.early))
+        return (
+            f"  {self.family:<10} {kept}  {_interval(self.paper):<28} "
+            f"{_WORDS[self.paper.verdict]:<7} {_kept(self.within_budget)}"
+        )
+
+    def plain(self) -> dict[str, object]:
+        """Return the same for machines."""
+        paper = self.paper
+        return {
+            "family": self.family,
+            "final": self.final,
+            "early": self.early,
+            "paper": [paper.mean_gain, paper.low, paper.high, _WORDS[paper.verdict]],
+            "within_budget": self.within_budget,
+        }
+
+
+def check(result: Result) -> Claims:
+    """Check the claims in one family."""
+    lean = result.cells[LEAN]
+    before, after = (
+        {str(seed): (score,) for seed, score in enumerate(result.cells[method].finals)}
+        for method in (DEFAULTS, PAPER)
+    )
+    return Claims(
+        family=result.family,
+        final=tuple(median(lean.finals) >= target for target in result.targets),
+        early=tuple(lean.early >= target for target in result.targets),
+        paper=gain(before, after),
+        within_budget=result.within_budget,
+    )
+
+
+def summary(results: Sequence[Result]) -> list[str]:
+    """Return the claims as a table, a row for each family and one that counts."""
+    checked = [check(result) for result in results]
+    columns = list(zip(*((*one.final, *one.early) for one in checked), strict=True))
+    counted = "  ".join(f"{f'{sum(column)} of {len(checked)}':<8}" for column in columns)
+    heads = (
+        f"  {'':<10} {'defaults':<8}  {'best':<8}  {'defaults':<8}  {'best':<8}  "
+        f"{'mean (95 % interval)':<28} {'':<7} (d) calls"
+    )
+    return [
+        f"claims     {'(a) final, against':<20}(b) at a third, against  (c) paper - defaults",
+        heads,
+        *(one.line() for one in checked),
+        f"  {'kept':<10} {counted}".rstrip(),
+    ]
+
+
+def _kept(value: bool) -> str:
+    return "kept" if value else "missed"
+
+
+def _interval(found: Gain) -> str:
+    if found.mean_gain is None or found.low is None or found.high is None:
+        return "too few seeds for one"
+    return f"{found.mean_gain:+.3f} ({found.low:+.3f} to {found.high:+.3f})"

@@ -1,0 +1,66 @@
+"""What a search is given: a task with texts that may be changed, and a reflection model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from search.worlds import Item, Texts, Trial
+
+
+class World(Protocol):
+    """A task that a search is tried on.
+
+    Attributes:
+        seed: what made it.
+        tools: the texts that are descriptions of tools; the others are sections.
+        first: the texts that a search begins with.
+        train: items to learn from.
+        validation: items to compare on.
+        test: items that no search sees.
+        calls: how often it has answered.
+    """
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+
+    @property
+    def first(self) -> Mapping[str, str]: ...
+
+    @property
+    def train(self) -> Sequence[Item]: ...
+
+    @property
+    def validation(self) -> Sequence[Item]: ...
+
+    @property
+    def test(self) -> Sequence[Item]: ...
+
+    @property
+    def calls(self) -> int: ...
+
+    def answer(self, texts: Texts, item: Item) -> Trial:
+        """Try the texts on an item: one call."""
+        ...
+
+    def expected(self, texts: Texts, items: Sequence[Item]) -> float:
+        """Return the mean score of the texts without noise; no call."""
+        ...
+
+
+class ReflectionModel(Protocol):
+    """Writes new texts.
+
+    Attributes:
+        calls: how often it was asked.
+    """
+
+    @property
+    def calls(self) -> int: ...
+
+    def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
+        """Return what it takes for a better text of ``module``."""
+        ...

@@ -1,0 +1,95 @@
+"""gepa's best settings, found on seeds that the comparison does not use.
+
+First everything at once of what matters most: how parents are chosen, how many items a reflection
+sees, and the cache. Then, on the best of these, one other setting after the other, each kept when
+it is better, with a second look at the first ones. ``val_evaluation_policy`` has one built-in
+value, and with one score an item all of ``frontier_type`` come to the same, so neither is tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from gepa.strategies.proposal_sampling import IndependentSampling, SameParentSampling
+from gepa.strategies.proposal_selection import BestImprovement
+
+from search import peer
+from search.methods import run
+
+SEEDS = range(100, 108)
+
+Settings = Mapping[str, Any]
+
+GRID: Mapping[str, Sequence[Any]] = {
+    "candidate_selection_strategy": ("pareto", "current_best", "epsilon_greedy", "top_k_pareto"),
+    "reflection_minibatch_size": (3, 6, 10),
+    "cache_evaluation": (False, True),
+}
+OTHERS: Sequence[Settings] = (
+    {"module_selector": "all"},
+    {"acceptance_criterion": "improvement_or_equal"},
+    {"use_merge": True},
+    {"use_merge": True, "max_merge_invocations": 20},
+    {"reflection_minibatch_size": 6},
+    {"cache_evaluation": False},
+    {"candidate_selection_strategy": "epsilon_greedy"},
+    {"reflection_minibatch_size": 16},
+    {"reflection_minibatch_size": 24},
+    {"reflection_minibatch_size": 32},
+    {"sampling_strategy": SameParentSampling(2), "selection_strategy": BestImprovement()},
+    {"sampling_strategy": SameParentSampling(4), "selection_strategy": BestImprovement()},
+    {"sampling_strategy": IndependentSampling(4)},
+    {"skip_perfect_score": False},
+)
+
+
+def tune(executor: Executor, families: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each of the settings tried, and one for the best."""
+    best, reached = dict[str, Any](), -1.0
+    for values in itertools.product(*GRID.values()):
+        tried = dict(zip(GRID, values, strict=True))
+        scores = _scores(executor, families, tried)
+        yield _line(scores, tried)
+        if statistics.fmean(scores) > reached:
+            best, reached = tried, statistics.fmean(scores)
+    for other in OTHERS:
+        tried = {**best, **other}
+        scores = _scores(executor, families, tried)
+        yield _line(scores, other)
+        if statistics.fmean(scores) > reached:
+            best, reached = tried, statistics.fmean(scores)
+    yield f"best: {reached:.4f}  {_shown(best)}"
+
+
+def _scores(executor: Executor, families: Sequence[str], settings: Settings) -> list[float]:
+    """Return the mean final score in each family."""
+    tasks = [(dict(settings), family, seed) for family in families for seed in SEEDS]
+    finals = list(executor.map(_final, tasks))
+    count = len(SEEDS)
+    return [statistics.fmean(finals[n * count : (n + 1) * count]) for n in range(len(families))]
+
+
+def _final(task: tuple[dict[str, Any], str, int]) -> float:
+    settings, family, seed = task
+    return run(partial(peer.search, **settings), family, seed).curve.final
+
+
+def _line(scores: Sequence[float], settings: Settings) -> str:
+    each = " ".join(f"{score:.3f}" for score in scores)
+    return f"{statistics.fmean(scores):.4f}  {each}  {_shown(settings)}"
+
+
+def _shown(settings: Settings) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in settings.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, (str, int)):
+        return repr(value)
+    inside = ", ".join(map(repr, vars(value).values()))
+    return f"{type(value).__name__}({inside})"

@@ -1,0 +1,213 @@
+"""How long searches take on the clock, beside gepa: part of ``make bench-search``.
+
+Both sides have 16 workers in one process and a task model that takes 50 ms, sometimes ten times
+that; the reflection model takes as long. gepa runs what it hands over at once side by side: a
+batch of items, and with several proposals an iteration also these. Only ratios mean something.
+
+    python benchmarks/walltime.py [--seeds N] [--calls N] [--proposals K] [--family NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import attrs
+from gepa.strategies.proposal_sampling import IndependentSampling
+
+from search import peer
+from search.curves import Curve, median
+from search.interfaces import ReflectionModel, World
+from search.methods import BEST, BEST_SETTINGS, DEFAULTS, LEAN, METHODS, Search
+from search.tasks import TASKS
+from search.worlds import Item, Texts, Trial
+from search_bench import header
+
+WORKERS = 16
+MEAN = 0.05
+"""Seconds that a call takes on average."""
+TAIL, SLOWER = 0.02, (5.0, 10.0)
+"""Share of the calls that take longer, and how many times as long."""
+SPREAD = 0.35
+PROPOSALS = 4
+"""Of gepa in an iteration, where it makes them side by side."""
+
+
+class Latency:
+    """Seconds that calls take, drawn by a seed, and how many there were.
+
+    The body is lognormal; the mean, tail included, is ``MEAN``.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(f"latency/{seed}")
+        self._lock = threading.Lock()
+        self._scale = MEAN / (1 + TAIL * (sum(SLOWER) / 2 - 1))
+        self.seconds: list[float] = []
+
+    def wait(self) -> None:
+        """Take as long as a call takes."""
+        with self._lock:
+            seconds = self._scale * self._draw.lognormvariate(-(SPREAD**2) / 2, SPREAD)
+            if self._draw.random() < TAIL:
+                seconds *= self._draw.uniform(*SLOWER)
+            self.seconds.append(seconds)
+        time.sleep(seconds)
+
+
+class SlowWorld:
+    """A world whose answers take their time."""
+
+    def __init__(self, world: World, latency: Latency) -> None:
+        self._world = world
+        self._latency = latency
+        self._lock = threading.Lock()
+        self.seed, self.tools, self.first = world.seed, world.tools, world.first
+        self.train, self.validation, self.test = world.train, world.validation, world.test
+
+    @property
+    def calls(self) -> int:
+        return self._world.calls
+
+    def answer(self, texts: Texts, item: Item) -> Trial:
+        """Try the texts on an item; safe to call from several threads."""
+        self._latency.wait()
+        with self._lock:
+            return self._world.answer(texts, item)
+
+    def expected(self, texts: Texts, items: Sequence[Item]) -> float:
+        """Return the mean score of the texts without noise, at once."""
+        return self._world.expected(texts, items)
+
+
+class SlowReflector:
+    """A reflection model whose replies take their time."""
+
+    def __init__(self, reflector: ReflectionModel, latency: Latency) -> None:
+        self._reflector = reflector
+        self._latency = latency
+        self._lock = threading.Lock()
+
+    @property
+    def calls(self) -> int:
+        return self._reflector.calls
+
+    def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
+        """Return what it takes for a better text; safe to call from several threads."""
+        self._latency.wait()
+        with self._lock:
+            return self._reflector.improve(module, text, feedback)
+
+
+@attrs.frozen(kw_only=True)
+class Timed:
+    """One search on the clock.
+
+    Attributes:
+        curve: what it found; seconds since it began.
+        share: its calls a second, of those of workers that are always busy.
+        processor: seconds of a processor.
+    """
+
+    curve: Curve
+    share: float
+    processor: float
+
+
+def timed(search: Search, family: str, seed: int, calls: int) -> Timed:
+    """Search the world of a seed with slow models and 16 workers."""
+    world, reflector = TASKS[family].make(seed)
+    task, reflection = Latency(seed), Latency(seed + 1_000)
+    with ThreadPoolExecutor(WORKERS) as executor:
+        begun, used = time.perf_counter(), time.process_time()
+        curve = search(
+            SlowWorld(world, task),
+            SlowReflector(reflector, reflection),
+            budget=calls,
+            executor=executor,
+            used=lambda: time.perf_counter() - begun,
+        )
+        processor = time.process_time() - used
+    ideal = sum(task.seconds) / WORKERS
+    return Timed(curve=curve, share=ideal / curve.used, processor=processor)
+
+
+def methods(proposals: int | None) -> Mapping[str, Search]:
+    """Return the searches that are compared."""
+    several: Mapping[str, Any] = {} if proposals is None else {"proposals_per_step": proposals}
+    side_by_side = {**BEST_SETTINGS, "sampling_strategy": IndependentSampling(PROPOSALS)}
+    return {
+        LEAN if proposals is None else f"{LEAN}, {proposals} at once": partial(
+            METHODS[LEAN], **several
+        ),
+        DEFAULTS: METHODS[DEFAULTS],
+        BEST: METHODS[BEST],
+        f"{BEST}, {PROPOSALS} at once": partial(peer.search, **side_by_side),
+    }
+
+
+def table(found: Mapping[str, Sequence[Timed]]) -> list[str]:
+    """Return a row for each method; the target is the highest of gepa's median final scores."""
+    theirs = [runs for method, runs in found.items() if method.startswith("gepa")]
+    target = max(_median_final(runs) for runs in theirs)
+    until = {method: _until(runs, target) for method, runs in found.items()}
+    fastest = min(seconds for method, seconds in until.items() if method.startswith("gepa"))
+    lines = [
+        f"  {'':<30} share of ideal  seconds  calls  final  to {target:.3f}  beside gepa  cpu s"
+    ]
+    for method, runs in found.items():
+        reached = until[method]
+        never = math.isinf(reached)
+        lines.append(
+            f"  {method:<30} {median([run.share for run in runs]):>13.0%}  "
+            f"{median([run.curve.used for run in runs]):>7.1f}  "
+            f"{median([run.curve.calls for run in runs]):>5.0f}  {_median_final(runs):.3f}  "
+            f"{'never' if never else f'{reached:.1f} s':>8}  "
+            f"{'' if never else f'{reached / fastest:.2f} x':>11}  "
+            f"{median([run.processor for run in runs]):>5.1f}"
+        )
+    return lines
+
+
+def _median_final(runs: Sequence[Timed]) -> float:
+    return median([run.curve.final for run in runs])
+
+
+def _until(runs: Sequence[Timed], target: float) -> float:
+    reached = (run.curve.reaches(target) for run in runs)
+    return median([math.inf if one is None else one for one in reached])
+
+
+def main() -> int:
+    """Measure and print the table."""
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    given.add_argument("--seeds", type=int, default=3, help="worlds, an odd number")
+    given.add_argument("--calls", type=int, default=600, help="calls of a search")
+    given.add_argument("--proposals", type=int, help="promptgraft's proposals_per_step")
+    given.add_argument("--family", choices=list(TASKS), default="attention")
+    options = given.parse_args()
+    begun = time.perf_counter()
+    found = {
+        method: [
+            timed(search, options.family, seed, options.calls) for seed in range(options.seeds)
+        ]
+        for method, search in methods(options.proposals).items()
+    }
+    print(
+        f"{header()}; {options.family}, seeds 0 to {options.seeds - 1}, {WORKERS} workers, "
+        f"{MEAN * 1000:.0f} ms a call; {time.perf_counter() - begun:.0f} s"
+    )
+    print("wall time: median over the seeds", *table(found), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

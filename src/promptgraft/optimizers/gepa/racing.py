@@ -1,0 +1,272 @@
+"""A race of candidates against the best one, on more and more of D_pareto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from promptgraft.optimizers.gepa.members import Members
+from promptgraft.optimizers.gepa.policies import Racing
+from promptgraft.optimizers.gepa.scores import Score, beats, paired_means
+from promptgraft.optimizers.gepa.trials import Trials
+from promptgraft.optimizers.gepa.validation import Records, fill
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+
+@attrs.define(kw_only=True)
+class Race:
+    """A candidate's race against the best one, as both are when it begins.
+
+    Attributes:
+        policy: the settings.
+        pareto: D_pareto.
+        order: positions of its examples in the order in which they are raced on.
+        members: scores rollouts.
+        validator: takes the candidate in.
+        position: position of the best one in the pool.
+        best: the best one.
+        scores: its scores; those that the race makes are filled in.
+        lacking: examples that it is to be tried on.
+        depth: examples that the race goes up to.
+        early: whether the best one is tried on them first, whatever comes of the step.
+        found: its rollouts on them.
+        records: the candidate's rollouts.
+        won: whether the candidate is the best one now.
+    """
+
+    policy: Racing
+    pareto: Sequence[GepaExample]
+    order: Sequence[int]
+    members: Members
+    validator: RacingValidator
+    position: int
+    best: Candidate
+    scores: list[Score]
+    lacking: Sequence[int]
+    depth: int
+    early: bool
+    found: dict[int, RolloutRecord] = attrs.field(factory=dict)
+    records: Records = attrs.field(factory=list)
+    won: bool = False
+
+    @property
+    def largest(self) -> int:
+        return self.depth + len(self.lacking)
+
+    def prepare(self, position: str, trials: Trials) -> None:
+        if self.early:
+            self._complete_best(position, trials)
+
+    def enter(self, position: str, trials: Trials, candidate: Candidate, known: Records) -> None:
+        if not self.early:
+            self._complete_best(f"{position}/best", trials)
+        self.records = list(known)
+        self.won = self._race(position, trials, candidate)
+
+    def settle(self, *, step: int) -> None:
+        self.validator.settle(self, step=step)
+
+    def admit(self, candidate: Candidate, *, step: int) -> int:
+        return self.validator.admit(self, candidate, step=step)
+
+    def _complete_best(self, position: str, trials: Trials) -> None:
+        if not self.lacking:
+            return
+        made = trials.make(position, self.best, [self.pareto[place] for place in self.lacking])
+        self.found = dict(zip(self.lacking, made, strict=True))
+        for place, score in zip(self.lacking, self.members.scores(made), strict=True):
+            self.scores[place] = score
+
+    def _race(self, position: str, trials: Trials, candidate: Candidate) -> bool:
+        """Try a candidate while it keeps up; return whether it is the best one now."""
+        length = min(self.policy.first, self.depth)
+        while True:
+            places = self.order[:length]
+            missing = [place for place in places if self.records[place] is None]
+            examples = [self.pareto[place] for place in missing]
+            fill(self.records, missing, trials.make(f"{position}/{length}", candidate, examples))
+            ahead = self.ahead_of(self.scores, places)
+            if ahead is None or ahead < 0:
+                return False
+            if length == self.depth:
+                # A child of the best one was better on a minibatch; nobody else may win a tie.
+                wins = ahead > 0 or self.position in candidate.parents
+                return wins and self.members.may_join_as_best(self.records)
+            length = min(self.depth, 2 * length)
+
+    def ahead_of(self, scores: Sequence[Score], places: Iterable[int]) -> Score:
+        """Return how far the candidate is above some scores; None when no example tells."""
+        chosen = list(places)
+        own = self.members.scores([self.records[place] for place in chosen])
+        one, other = paired_means(own, [scores[place] for place in chosen])
+        return None if one is None or other is None else one - other
+
+
+class RacingValidator:
+    """Lets candidates race the best one; see :class:`Racing`.
+
+    Where steps overlap, one of those under way tries the best candidate on what it lacks, and
+    the others race only as far as it has been tried.
+
+    Args:
+        policy: the settings.
+        pareto: D_pareto.
+        order: the positions of its examples in the order in which they are raced on.
+        trials: makes rollouts at once.
+        members: the pool.
+        overlapping: whether steps overlap.
+    """
+
+    def __init__(
+        self,
+        policy: Racing,
+        pareto: Sequence[GepaExample],
+        *,
+        order: Sequence[int],
+        trials: Trials,
+        members: Members,
+        overlapping: bool,
+    ) -> None:
+        self._policy = policy
+        self._pareto = pareto
+        # Nobody wins who has not been tried where it must not be worse.
+        self._order = sorted(order, key=lambda place: not pareto[place].critical)
+        self._critical = sum(example.critical for example in pareto)
+        self._trials = trials
+        self._members = members
+        self._overlapping = overlapping
+        self._completing = False
+        self._races = 0
+        self._untried: dict[int, set[int]] = {0: set()}
+
+    @property
+    def overhead(self) -> int:
+        """Rollouts that the best one lacks, if they are made at once."""
+        return 0 if self._overlapping else len(self._lacking())
+
+    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
+        pairs = enumerate(zip(first, second, strict=True))
+        return [place for place, pair in pairs if None not in pair]
+
+    @property
+    def _depth(self) -> int:
+        policy = self._policy
+        least = max(policy.first, self._critical)
+        return min(len(self._order), least + policy.growth * self._races)
+
+    def _lacking(self) -> list[int]:
+        return self._missing(self._members.pool.best, self._depth)
+
+    def _missing(self, member: int, depth: int) -> list[int]:
+        untried = self._untried[member]
+        return [place for place in self._order[:depth] if place in untried]
+
+    def begin(self) -> Race:
+        lacking = [] if self._completing else self._lacking()
+        self._completing = self._completing or bool(lacking)
+        return self._against_best(lacking)
+
+    def _against_best(self, lacking: Sequence[int]) -> Race:
+        pool = self._members.pool
+        tried = [place not in self._untried[pool.best] for place in self._order[: self._depth]]
+        known = tried.index(False) if False in tried else len(tried)
+        return Race(
+            policy=self._policy,
+            pareto=self._pareto,
+            order=self._order,
+            members=self._members,
+            validator=self,
+            position=pool.best,
+            best=pool.candidate(pool.best),
+            scores=list(pool.scores_of(pool.best)),
+            lacking=lacking,
+            depth=self._depth if lacking else known,
+            early=self._overlapping,
+        )
+
+    def settle(self, entry: Race, *, step: int) -> None:
+        """Take account of what the best one of a race was tried on."""
+        self._completing = self._completing and not entry.lacking
+        untried = self._untried[entry.position]
+        fresh = {place: one for place, one in entry.found.items() if place in untried}
+        untried.difference_update(fresh)
+        self._members.fill(entry.position, fresh, step=step)
+
+    def admit(self, entry: Race, candidate: Candidate, *, step: int) -> int:
+        """Take the candidate of a race into the pool, and return its position there."""
+        records = entry.records
+        won = entry.won and self._is_still_ahead(entry)
+        self._races += 1
+        joined = self._members.join(candidate, records, step=step, crowned=won)
+        self._untried[joined] = {place for place, record in enumerate(records) if record is None}
+        return joined
+
+    def _is_still_ahead(self, entry: Race) -> bool:
+        """Tell whether a winner is above the best one, where that is another one by now."""
+        best = self._members.pool.best
+        if best == entry.position:
+            return True
+        ahead = entry.ahead_of(self._members.pool.scores_of(best), range(len(self._pareto)))
+        return ahead is not None and ahead > 0
+
+    def take_in(self, position: str, candidate: Candidate, known: Records, *, step: int) -> int:
+        race = self._against_best([] if self._overlapping else self._lacking())
+        race.enter(position, self._trials, candidate, known)
+        self.settle(race, step=step)
+        return self.admit(race, candidate, step=step)
+
+    def idle(self, step: int) -> None:
+        """Have the best one tried on more examples: it may be perfect on all of them."""
+        if self._depth < len(self._order) or self._lacking():
+            self._races += 1
+            if not self._overlapping and self._trials.afford(self.overhead):
+                best = self._members.pool.best
+                self._try_more(f"step/{step}/idle", best, self._lacking(), step)
+
+    def finish(self, step: int) -> None:
+        pool = self._members.pool
+        self._trials.release(self._policy.finals(len(self._pareto)))
+        complete = [0]
+        for position in self._promising():
+            missing = self._missing(position, len(self._order))
+            if not self._trials.afford(len(missing)):
+                continue
+            self._try_more(f"final/{position}/{len(missing)}", position, missing, step)
+            if self._members.may_win(position, tried=len(self._order)):
+                complete.append(position)
+            if len(complete) > self._policy.finalists:
+                break
+        best = 0
+        for position in complete:
+            if beats(pool.scores_of(position), pool.scores_of(best)):
+                best = position
+        pool.crown(best)
+
+    def _try_more(self, position: str, member: int, places: Sequence[int], step: int) -> None:
+        if not places:
+            return
+        made = self._trials.make(
+            position,
+            self._members.pool.candidate(member),
+            [self._pareto[place] for place in places],
+        )
+        self._untried[member].difference_update(places)
+        self._members.fill(member, dict(zip(places, made, strict=True)), step=step)
+
+    def _promising(self) -> list[int]:
+        """Return the candidates but the baseline: the best one first, then by what they gained.
+
+        A gain is drawn towards nothing, as if it had been found on four examples more where there
+        was none: a candidate that was tried on little has shown little.
+        """
+        pool = self._members.pool
+        baseline = pool.scores_of(0)
+
+        def gain(position: int) -> float:
+            pairs = zip(pool.scores_of(position), baseline, strict=True)
+            gains = [one - other for one, other in pairs if one is not None and other is not None]
+            return sum(gains) / (len(gains) + 4)
+
+        others = sorted((one for one in self._untried if one), key=lambda one: (-gain(one), one))
+        return sorted(others, key=lambda one: one != pool.best)

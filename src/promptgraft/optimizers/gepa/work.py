@@ -1,0 +1,189 @@
+"""What a step does between its beginning and its commit.
+
+It reads what was fixed when it began and what it is answered itself, and changes nothing that
+other steps see: so steps may overlap in any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import attrs
+
+from promptgraft.optimizers.gepa.comparing import Compared, Comparer
+from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.copying import AnswerGuard
+from promptgraft.optimizers.gepa.desk import Desk
+from promptgraft.optimizers.gepa.history import Remembered
+from promptgraft.optimizers.gepa.objectives import Scorer
+from promptgraft.optimizers.gepa.proposing import Proposer
+from promptgraft.optimizers.gepa.selection import Turn
+from promptgraft.optimizers.gepa.steps import Proposed, Step
+from promptgraft.optimizers.gepa.teaching import Lesson, blamed_by
+from promptgraft.optimizers.gepa.telling import Rejections
+from promptgraft.optimizers.gepa.validation import Entry, blank
+from promptgraft.optimizers.modules import Module, owner_of
+from promptgraft.optimizers.target import Target
+from promptgraft.optimizers.types import GepaExample, RolloutRecord
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What every step goes by, and none changes.
+
+    Attributes:
+        config: the settings.
+        target: what is improved.
+        pareto: D_pareto.
+        scorer: gives rollouts their scores.
+        guard: refuses answers of training examples.
+    """
+
+    config: GepaConfig
+    target: Target
+    pareto: Sequence[GepaExample]
+    scorer: Scorer
+    guard: AnswerGuard
+
+
+@attrs.frozen(kw_only=True)
+class Known:
+    """What a step knows of the run when it begins.
+
+    Attributes:
+        lesson: parent and minibatch.
+        turn: whose turn it is.
+        entry: the way of a child into the pool.
+        remembered: earlier answers to the minibatch.
+        tried: digests of every candidate tried.
+    """
+
+    lesson: Lesson
+    turn: Turn
+    entry: Entry
+    remembered: Remembered
+    tried: Container[object]
+
+
+@attrs.define(kw_only=True)
+class Work:
+    """The work of one step, and what came of it.
+
+    Attributes:
+        number: counts the steps from 1.
+        rules: what every step goes by.
+        known: what is known when it begins.
+        desk: what it works with.
+        largest: rollouts that it can use.
+        rejections: refused proposals.
+        records: the parent's rollouts.
+        taught: whether something could be learned from them.
+        blaming: whether they name modules.
+        step: what it has settled on; None when there was nothing to change.
+        proposed: the child; None when there was no usable proposal.
+        compared: how the child did against its parent; None without a child.
+    """
+
+    number: int
+    rules: Rules
+    known: Known
+    desk: Desk
+    largest: int = attrs.field(init=False)
+    rejections: Rejections = attrs.field(init=False)
+    records: tuple[RolloutRecord, ...] = ()
+    taught: bool = False
+    blaming: bool = False
+    step: Step | None = None
+    proposed: Proposed | None = None
+    compared: Compared | None = None
+
+    @largest.default
+    def _count_largest(self) -> int:
+        return self.rules.config.trial_size + self.known.entry.largest
+
+    @rejections.default
+    def _no_rejections(self) -> Rejections:
+        return Rejections(self.desk.emit)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is a child that is better than its parent."""
+        return self.compared is not None and self.compared.refusal is None
+
+    def run(self) -> None:
+        """Do the work.
+
+        Raises:
+            RunStoppedError, LimitReachedError, PermanentProviderError: the run cannot go on.
+            FeedbackError: the caller's fault.
+        """
+        place, trials = f"step/{self.number}", self.desk.trials
+        self.known.entry.prepare(f"{place}/pareto/best", trials)
+        self.records = self.known.lesson.records(f"{place}/parent", trials)
+        self.step = self._settle()
+        if self.step is None:
+            return
+        self.proposed = self._proposer().propose(self.step)
+        if self.proposed is None:
+            return
+        self.compared = self._compare(self.step, self.proposed)
+        if self.accepted:
+            records = blank(self.rules.pareto)
+            self.known.entry.enter(f"{place}/pareto", trials, self.proposed.candidate, records)
+
+    def _settle(self) -> Step | None:
+        """Choose what to change; None when there is nothing to learn or nothing to change."""
+        lesson, rules = self.known.lesson, self.rules
+        imperfect = [record for record in self.records if self._is_imperfect(record)]
+        self.taught = bool(imperfect)
+        if not imperfect:
+            return None
+        blamed = blamed_by(rules.config.module_choice, rules.target.modules, imperfect)
+        self.blaming = bool(blamed)
+        module = self.known.turn.module(self._is_worth, blamed)
+        if module is None:
+            return None
+        return Step(
+            number=self.number,
+            parent=lesson.parent,
+            candidate=lesson.candidate,
+            module=module,
+            description=rules.target.describe(module, lesson.candidate),
+            minibatch=lesson.minibatch,
+            records=self.records,
+        )
+
+    def _is_imperfect(self, record: RolloutRecord) -> bool:
+        score = self.rules.scorer.score(record)
+        return score is not None and score < self.rules.config.perfect_score
+
+    def _is_worth(self, module: Module) -> bool:
+        """Tell whether the model was shown a module, and whether there is room for more of it."""
+        part = owner_of(module)
+        shown = part is None or any(part not in record.hidden for record in self.records)
+        return shown and self.rules.target.has_room(module, self.known.lesson.candidate)
+
+    def _proposer(self) -> Proposer:
+        return Proposer(
+            self.rules.target,
+            reflector=self.desk.reflector,
+            guard=self.rules.guard,
+            remembered=self.known.remembered,
+            tried=self.known.tried,
+            rejections=self.rejections,
+            emit=self.desk.emit,
+        )
+
+    def _compare(self, step: Step, proposed: Proposed) -> Compared:
+        rules = self.rules
+        comparer = Comparer(rules.config, trials=self.desk.trials, scorer=rules.scorer)
+        compared = comparer.compare(
+            f"step/{step.number}",
+            (step.candidate, proposed.candidate),
+            step.minibatch,
+            step.records,
+        )
+        if compared.refusal is not None:
+            reason, detail = compared.refusal
+            self.rejections.add(step, reason, detail, text=proposed.text, tried=compared)
+        return compared

@@ -1,0 +1,547 @@
+"""Proposals under way at the same time: faster with workers, and the same run with any."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, ParamSpec, TypeVar
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizers.worlds import (
+    OVERLOADED,
+    Run,
+    about,
+    answer,
+    answers,
+    config,
+    current_text,
+    failing,
+    instruction,
+    judge,
+    numbered,
+    optimize,
+    propose,
+    twins,
+)
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    ConfigError,
+    FeedbackError,
+    JournalMismatchError,
+)
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import RejectionReason, StopReason
+from promptgraft.optimizers.gepa import (
+    GepaCandidateAdded,
+    GepaCandidateScored,
+    GepaConfig,
+    GepaExample,
+    GepaMutationProposed,
+    GepaOptimizationCompleted,
+    GepaResult,
+    GepaRolloutCompleted,
+    GepaWorking,
+    RolloutFeedback,
+)
+from promptgraft.optimizers.gepa.policies import Racing
+from promptgraft.optimizers.stoppers import MaxProposals
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runs.progress import Progress
+from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
+from promptgraft.serde import Json
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Rendered = RenderedPrompt[object]
+
+LONG_ENOUGH = 60  # seconds until a test that hangs is given up
+
+
+def overlapping(k: int = 3, **changes: Any) -> GepaConfig:
+    """Return a search with proposals of every fate; 12 examples to compare on."""
+    sizes: dict[str, Any] = {"training_examples": twins(12), "pareto_set_size": 12}
+    common: dict[str, Any] = {"preset": "lean", "rollout_budget": 160, "proposals_per_step": k}
+    return config(**(common | sizes | changes))
+
+
+def moody(rendered: Rendered) -> str:
+    """Propose something useful, something useless, or nothing, as the question decides."""
+    mood = random.Random(rendered.text).randrange(4)
+    return (instruction(f"{current_text(rendered)} x"), "hm", *[propose(rendered)] * 2)[mood]
+
+
+flaky = failing(OVERLOADED, about("w11"))
+
+
+class Lottery(Executor):
+    """Workers that take any of the waiting tasks, as ``seed`` decides."""
+
+    def __init__(self, workers: int, seed: int) -> None:
+        self._threads = ThreadPoolExecutor(workers)
+        self._random = random.Random(seed)
+        self._waiting: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def task() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+                raise
+
+        with self._lock:
+            self._waiting.append(task)
+        self._threads.submit(self._draw)
+        return future
+
+    def _draw(self) -> None:
+        with self._lock:
+            task = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        task()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+
+
+@attrs.frozen
+class Outcome:
+    """Everything that a run leaves behind."""
+
+    result: GepaResult
+    answers: dict[str, Json]
+    events: tuple[object, ...]
+
+
+def outcome(settings: GepaConfig, executor: Executor | None, **changes: Any) -> Outcome:
+    journal, session = MemoryJournal(), Session()
+    surroundings = {"task": flaky, "reflection": moody} | changes
+    result = optimize(settings, journal=journal, session=session, executor=executor, **surroundings)
+    return Outcome(result, answers(journal), session.select_all(object))
+
+
+@contextmanager
+def workers(count: int) -> Iterator[Executor | None]:
+    """Give so many workers; at the end nobody works any more."""
+    before = set(threading.enumerate())
+    if not count:
+        yield None
+    else:
+        with ThreadPoolExecutor(count) as executor:
+            yield executor
+    assert set(threading.enumerate()) <= before
+
+
+STRATEGIES = [
+    {},
+    {"preset": "paper", "rollout_budget": 200, "enable_merge": True, "history_top_k": 1},
+    {"enable_merge": True, "max_reflections": 11},
+    {"stoppers": (MaxProposals(7),)},
+]
+
+
+@pytest.mark.parametrize(
+    ("k", "changes"),
+    [(1, STRATEGIES[0]), *((k, changes) for k in (3, 8) for changes in STRATEGIES)],
+)
+def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
+    k: int, changes: dict[str, Any]
+) -> None:
+    settings = overlapping(k, **changes)
+    in_turn = outcome(settings, None)
+    assert in_turn.result.total_rollouts <= settings.rollout_budget
+    for count in (1, 4, 16):
+        with workers(count) as executor:
+            assert outcome(settings, executor) == in_turn
+    with Lottery(5, seed=k) as lottery:
+        assert outcome(settings, lottery) == in_turn
+
+
+def test_a_search_goes_on_to_the_end_with_proposals_of_every_fate() -> None:
+    result = outcome(overlapping(8), None).result
+    assert result.improved
+    assert result.unscored_rollouts
+    assert result.accepted_mutations > 3
+    assert len({rejection.reason for rejection in result.rejections}) > 2
+
+
+class Together:
+    """Answers as usual, once so many calls are under way at the same time."""
+
+    def __init__(self, first: int, together: int) -> None:
+        self._first = first
+        self._barrier = threading.Barrier(together, timeout=LONG_ENOUGH)
+        self._lock = threading.Lock()
+        self._together = together
+        self._calls = 0
+
+    def __call__(self, rendered: Rendered) -> str:
+        with self._lock:
+            self._calls += 1
+            held = self._first < self._calls <= self._first + self._together
+        if held:
+            self._barrier.wait()
+        return answer(rendered)
+
+
+class Counted:
+    """Answers as usual, and knows the most calls that were under way at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now = 0
+        self.most = 0
+
+    def __call__(self, rendered: Rendered) -> str:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        try:
+            return answer(rendered)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+
+def test_sixteen_workers_are_busy_when_eight_proposals_are_under_way() -> None:
+    settings = config(proposals_per_step=8, rollout_budget=200)
+    with workers(16) as executor:  # the baseline takes six calls
+        optimize(settings, task=Together(6, 16), executor=executor)
+    counted = Counted()
+    with workers(16) as executor:
+        optimize(config(rollout_budget=200), task=counted, executor=executor)
+    assert counted.most <= 6
+
+
+def test_reflections_of_different_steps_are_made_side_by_side() -> None:
+    together = threading.Barrier(4, timeout=LONG_ENOUGH)
+    first = iter(range(4))
+
+    def reply(rendered: Rendered) -> str:
+        if next(first, None) is not None:
+            together.wait()
+        return propose(rendered)
+
+    with workers(2) as executor:
+        assert optimize(config(proposals_per_step=4), reflection=reply, executor=executor).improved
+
+
+def test_a_step_knows_what_was_committed_before_it_began() -> None:
+    session = Session()
+    optimize(overlapping(4, perfect_score=2), session=session)
+    proposed = session.select_all(GepaMutationProposed)
+    parents = {event.step: event.parent for event in proposed}
+    assert {parents.get(step, 0) for step in range(1, 5)} == {0}
+    assert any(parents.values())
+
+
+def test_events_are_told_in_the_order_of_steps_and_only_notices_at_once() -> None:
+    session, bus, noticed = Session(), EventBus(), list[GepaWorking]()
+    bus.subscribe(GepaWorking, noticed.append)
+    with workers(16) as executor:
+        result = optimize(overlapping(8), session=session, event_bus=bus, executor=executor)
+    rollouts = session.select_all(GepaRolloutCompleted)
+    assert [event.total_rollouts for event in rollouts] == [*range(1, result.total_rollouts + 1)]
+    steps = [
+        int(event.position.split("/")[1]) for event in rollouts if event.position[:4] == "step"
+    ]
+    assert steps == sorted(steps)
+    seen = [int(one.position.split("/")[1]) for one in noticed if one.position[:4] == "step"]
+    assert seen != sorted(seen)
+
+
+def test_what_is_shown_of_a_run_never_goes_back() -> None:
+    bus, progress, states = EventBus(), Progress(), list[tuple[int, int]]()
+
+    def show(event: object) -> None:
+        progress.update(event)
+        states.append((progress.step, progress.rollouts))
+
+    bus.subscribe(object, show)
+    with workers(16) as executor:
+        result = optimize(overlapping(8), event_bus=bus, executor=executor)
+    steps, rollouts = zip(*states, strict=True)
+    assert list(steps) == sorted(steps)
+    assert list(rollouts) == sorted(rollouts)
+    assert progress.rollouts == result.total_rollouts
+
+
+def test_a_text_that_an_overlapping_step_has_tried_is_refused_when_it_is_committed() -> None:
+    def same(rendered: Rendered) -> str:
+        return instruction("Known words: w0 w1 w2 w3 w4 w5")
+
+    result = optimize(
+        config(proposals_per_step=3, target_section_paths=(("rules",),), perfect_score=2),
+        reflection=same,
+    )
+    reasons = [(one.step, one.reason) for one in result.rejections if one.final][:2]
+    assert reasons == [(2, RejectionReason.DUPLICATE), (3, RejectionReason.DUPLICATE)]
+    assert result.accepted_mutations == 1
+    assert result.stop_reason is StopReason.NO_PROGRESS
+
+
+@pytest.mark.parametrize("k", [2, 7])
+def test_reflections_are_used_up_exactly(k: int) -> None:
+    for limit in (1, 2, 5, 8):
+        with workers(16) as executor:
+            run = Run(overlapping(k, max_reflections=limit), reflection=moody, executor=executor)
+            result = run.start()
+        assert result.stop_reason is StopReason.REFLECTIONS
+        assert result.total_reflections == run.reflection.calls == limit
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_reflections": 5},
+        {"stoppers": (MaxProposals(4),)},
+        {"rollout_budget": 120},
+        {"max_idle_steps": 1, "max_failed_reflections": 1},
+    ],
+)
+def test_with_higher_limits_a_run_goes_on_and_ends_like_one_without(
+    limits: dict[str, Any],
+) -> None:
+    unlimited = overlapping(5, enable_merge=True, rollout_budget=220)
+    whole = optimize(unlimited, reflection=moody)
+    journal = MemoryJournal()
+    with workers(4) as executor:
+        first = optimize(
+            attrs.evolve(unlimited, **limits),
+            reflection=moody,
+            journal=journal,
+            executor=executor,
+        )
+    assert first.steps < whole.steps
+    second = Run(unlimited, reflection=moody, journal=journal)
+    assert second.start() == whole
+    assert second.task.calls < whole.total_rollouts
+
+
+def unpaid(value: object) -> object:
+    """Return a result, or an event, without the calls that were paid for."""
+    if isinstance(value, GepaResult):
+        return attrs.evolve(value, ledger=())
+    if isinstance(value, GepaOptimizationCompleted):
+        return unpaid(value.result)
+    if isinstance(value, GepaCandidateAdded):
+        return attrs.evolve(value, tokens=0, cost=None)
+    return value
+
+
+class KilledError(BaseException):
+    """The process is no more."""
+
+
+class Mortal(MemoryJournal):
+    """Whoever records an answer too many is killed, and so are all after that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lives = 0
+
+    def _store(self, key: str, line: bytes) -> None:
+        if self.lives <= 0:
+            raise KilledError
+        self.lives -= 1
+        super()._store(key, line)
+
+
+@given(st.integers(0, 2**16), st.sampled_from((2, 3, 6)), st.booleans(), st.sampled_from((0, 1, 4)))
+@settings(max_examples=6, deadline=None)
+def test_killed_twice_and_resumed_it_ends_the_same(
+    seed: int, k: int, merge: bool, count: int
+) -> None:
+    chance = random.Random(seed)
+    chosen = overlapping(k, seed=seed, enable_merge=merge, rollout_budget=120)
+    whole = outcome(chosen, None)
+    journal, session = Mortal(), Session()
+    with Lottery(count, seed) if count else nullcontext() as executor:
+        for part in (len(whole.answers), len(whole.answers) // 2):
+            journal.lives = chance.randrange(1, part)
+            with suppress(KilledError):
+                optimize(chosen, task=flaky, reflection=moody, journal=journal, executor=executor)
+        journal.lives = 1000
+        again = Run(
+            chosen,
+            task=flaky,
+            reflection=moody,
+            journal=journal,
+            executor=executor,
+            session=session,
+        )
+        assert unpaid(again.start()) == unpaid(whole.result)
+    # Faults that were held back when the process died were asked for again, and paid again.
+    kept = {key: one for key, one in answers(journal).items() if "/spent/" not in key}
+    assert kept == {key: one for key, one in whole.answers.items() if "/spent/" not in key}
+    assert list(map(unpaid, session.select_all(object))) == list(map(unpaid, whole.events))
+
+
+class Gate:
+    """Answers as usual until a call; from then on calls hang until they are let go."""
+
+    def __init__(self, after: int, reached: Callable[[], None]) -> None:
+        self._after = after
+        self._reached = reached
+        self._calls = 0
+        self._lock = threading.Lock()
+        self.opened = threading.Event()
+
+    def __call__(self, rendered: Rendered) -> str:
+        with self._lock:
+            self._calls += 1
+            calls = self._calls
+        if calls == self._after:
+            self._reached()
+        if calls >= self._after:
+            assert self.opened.wait(LONG_ENOUGH)
+        return answer(rendered)
+
+
+def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more() -> None:
+    cancellation, journal = Cancellation(), MemoryJournal()
+    gate = Gate(30, lambda: cancellation.set("enough"))
+    whole = optimize(overlapping(4))
+    with workers(8) as executor:
+        result = optimize(
+            overlapping(4),
+            task=gate,
+            cancellation=cancellation,
+            journal=journal,
+            executor=executor,
+        )
+        assert result.stop_reason is StopReason.CANCELLED
+        assert not [one for one in threading.enumerate() if "promptgraft-step" in one.name]
+        written = len(journal)
+        gate.opened.set()
+    assert len(journal) == written
+    assert unpaid(optimize(overlapping(4), journal=journal)) == unpaid(whole)
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_a_feedback_function_that_raises_ends_the_run_and_keeps_the_answers(count: int) -> None:
+    journal, lock = MemoryJournal(), threading.Lock()
+    calls = iter(range(1000))
+
+    def breaks(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        with lock:
+            if next(calls) == 40:
+                raise ValueError("no such label")
+        return judge(example, response, session)
+
+    breaks.__qualname__, breaks.__module__ = judge.__qualname__, judge.__module__
+    chosen = overlapping(4)
+    with workers(count) as executor, pytest.raises(FeedbackError, match="no such label"):
+        optimize(attrs.evolve(chosen, feedback_fn=breaks), journal=journal, executor=executor)
+    assert len(journal) > 30
+    assert unpaid(optimize(chosen, journal=journal)) == unpaid(optimize(chosen))
+
+
+def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None:
+    def down(number: int, rendered: Rendered) -> str:
+        if number >= 60:
+            raise OVERLOADED
+        return answer(rendered)
+
+    journal = MemoryJournal()
+    result = optimize(overlapping(4), task=numbered(down), journal=journal)
+    assert result.stop_reason is StopReason.PROVIDER_FAILED
+    assert unpaid(optimize(overlapping(4), journal=journal)) == unpaid(optimize(overlapping(4)))
+
+
+def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:
+    """An adapter says that its budget is used up, but answers again: the finals are paid for."""
+
+    def reply(number: int, rendered: Rendered) -> str:
+        if number == 7:
+            raise BudgetExhaustedError("no more", limit="theirs")
+        return moody(rendered)
+
+    settings = overlapping(8, rollout_budget=130)
+    with workers(4) as executor:
+        run = Run(settings, reflection=numbered(reply), executor=executor)
+        result = run.start()
+    assert result.stop_reason is StopReason.BUDGET
+    assert run.task.calls == result.total_rollouts <= 130
+
+
+def test_overlapping_proposals_belong_to_the_fingerprint_of_a_run() -> None:
+    journal = MemoryJournal()
+    optimize(overlapping(2), journal=journal)
+    with pytest.raises(JournalMismatchError, match="`proposals_per_step` is 2 in the journal"):
+        optimize(overlapping(3), journal=journal)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
+def test_there_is_at_least_one_proposal_under_way(wrong: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^proposals_per_step: expected an integer of at least 1"
+    ):
+        config(proposals_per_step=wrong)
+
+
+def test_modules_still_take_turns() -> None:
+    session = Session()
+    optimize(overlapping(4, preset="paper", perfect_score=2, rollout_budget=400), session=session)
+    modules = Counter(event.module for event in session.select_all(GepaMutationProposed))
+    assert max(modules.values()) - min(modules.values()) <= 2
+
+
+def test_a_race_with_overlapping_steps_compares_what_both_were_tried_on() -> None:
+    settings = overlapping(
+        6, training_examples=(*twins(40),), pareto_set_size=40, rollout_budget=500, perfect_score=2
+    )
+    result = optimize(settings)
+    assert result.improved
+    assert None not in result.scores_matrix[result.best_index]
+    assert any(None in row for row in result.scores_matrix)
+    assert result.total_rollouts <= 500
+
+
+def test_who_wins_a_race_must_also_beat_the_best_one_of_by_now() -> None:
+    """Both children beat the baseline; the second is worse than the first, which it never met."""
+    texts = ("Known words: w0 w1 w2 w3", "Known words: w0")
+
+    def reply(number: int, rendered: Rendered) -> str:
+        return instruction(texts[number] if number < 2 else "Known words:")
+
+    session = Session()
+    settings = config(
+        preset="lean", proposals_per_step=2, minibatch_size=6, target_section_paths=(("rules",),)
+    )
+    optimize(settings, reflection=numbered(reply), session=session)
+    added = session.select_all(GepaCandidateAdded)[:3]
+    assert [(one.step, one.best) for one in added] == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_the_best_candidate_is_tried_once_on_each_example() -> None:
+    session = Session()
+    races = Racing(first=2, growth=2)
+    result = optimize(overlapping(6, validation=races, rollout_budget=300), session=session)
+    made = found = 0
+    scores: dict[int, int] = {}
+    for event in session.select_all(object):
+        if isinstance(event, GepaRolloutCompleted):
+            made += "/pareto/best/" in event.position
+        elif isinstance(event, GepaCandidateAdded):
+            scores[event.candidate] = len(event.scores) - event.scores.count(None)
+        elif isinstance(event, GepaCandidateScored) and event.step < result.steps:
+            known = len(event.scores) - event.scores.count(None)
+            found += known - scores[event.candidate]
+            scores[event.candidate] = known
+    assert made == found > 0

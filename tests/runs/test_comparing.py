@@ -1,0 +1,112 @@
+"""Two runs side by side: which of their scores can be compared, and which are estimates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from cli.console import Console
+from optimizers.worlds import about, failing, judge, twins
+from promptgraft.errors import TransientProviderError
+from promptgraft.runs import RunFolder, read_run
+from promptgraft.runs.comparability import Incomparable, incomparable
+from promptgraft.runs.comparing import figures_of
+from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
+
+
+class Strict:
+    """Another judge, that says what it is."""
+
+    identity = "strict"
+    __call__ = staticmethod(judge)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return kept_run(tmp_path_factory.mktemp("first"), make_tiny_job())
+
+
+def found(first: RunFolder, root: Path, **changes: Any) -> Incomparable:
+    job = make_tiny_job()
+    changed = attrs.evolve(job, config=attrs.evolve(job.config, **changes))
+    other = kept_run(root, changed)
+    return incomparable(read_run(first), read_run(other))
+
+
+def test_runs_of_the_same_data_and_metrics_can_be_compared(
+    first: RunFolder, tmp_path: Path
+) -> None:
+    assert found(first, tmp_path, minibatch_size=1).reasons == ()
+
+
+def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
+    said = found(first, tmp_path, feedback_fn=Strict())
+    assert said.pareto == said.held_out == said.reasons
+    assert said.reasons == (
+        "the metrics are others: 'optimizers.worlds.judge' in A, 'strict' in B",
+    )
+
+
+def test_other_weights_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
+    [reason] = found(first, tmp_path, weights={"score": 1.0}).reasons
+    assert reason == "the weights of the objectives are others: {} in A, {'score': 1.0} in B"
+
+
+def test_other_examples_of_d_pareto_are_counted(first: RunFolder, tmp_path: Path) -> None:
+    said = found(first, tmp_path, pareto_set_size=2)
+    assert said.pareto == ("D_pareto has other examples: 3 in A, 2 in B, 2 in both",)
+    assert said.held_out == ()
+
+
+def test_other_texts_under_the_same_ids_are_noticed(first: RunFolder, tmp_path: Path) -> None:
+    changed = [attrs.evolve(example, label="new") for example in twins(3)]
+    said = found(first, tmp_path, training_examples=changed)
+    assert said.pareto == ("the training examples are others, and those of D_pareto may be",)
+
+
+def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path: Path) -> None:
+    said = found(first, tmp_path, held_out_examples=held_out(2))
+    assert said.pareto == ()
+    assert said.held_out == ("the held-out set has other examples: 1 in A, 2 in B, 1 in both",)
+
+
+@pytest.mark.parametrize("header", [None, b"", b"damaged\n"])
+def test_without_the_head_of_a_journal_nothing_is_said_to_be_comparable(
+    first: RunFolder, tmp_path: Path, header: bytes | None
+) -> None:
+    other = kept_run(tmp_path, make_tiny_job())
+    if header is None:
+        other.journal.unlink()
+    else:
+        other.journal.write_bytes(header)
+    said = incomparable(read_run(first), read_run(other))
+    reason = "which data and metrics B had is not known: its journal has no header"
+    assert said.pareto == said.held_out == (reason,)
+
+
+def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(capsys)
+    down = failing(TransientProviderError("503"), about("w1"))
+    estimated = kept_run(tmp_path, make_job(down, training_examples=twins(6)))
+    whole = kept_run(tmp_path, make_job(training_examples=twins(6)))
+    number, changed, mean, is_estimate = figures_of(read_run(estimated)).path[0]
+    assert (number, changed, is_estimate) == (0, "baseline", True)
+    assert not any(one[-1] for one in figures_of(read_run(whole)).path)
+
+    ended = console("compare", estimated.id, whole.id, "--runs", str(tmp_path))
+    assert re.search(rf"(?m)^baseline +~{mean:.3f} +0\.000 ", ended.out)
+    assert f"\n  ~{mean:.3f}  candidate 0, baseline\n" in ended.out
+    assert "\n~ is estimated: some examples have no score\n" in ended.out
+    assert "~" not in console("compare", whole.id, whole.id, "--runs", str(tmp_path)).out
+
+    page = estimated.summary.read_text("utf-8")
+    assert f"which the search compares on | ~{mean:.3f} | ~" in page
+    assert f"| baseline | ~{mean:.3f} |" in page
+    assert "A mean with ~ is an estimate: some examples have no score.\n" in page
+    assert "~" not in whole.summary.read_text("utf-8")
