@@ -139,6 +139,8 @@ def sealed(body: str) -> bytes:
         f'{{"key":"k","digest":"{DIGEST}","kind":"r","answer":1,"extra":2',
         f'{{"key":"k","digest":"{DIGEST}","kind":"r","answer":NaN',
         f'{{"key":"k","digest":"{DIGEST}","kind":"r","answer":{"9" * 5000}',
+        f'{{"key":"k","digest":"{DIGEST}","kind":"r","answer":{{"a":1,"a":2}}',
+        f'{{"key":"k","digest":"{DIGEST}","kind":"r","answer":[{{"a":"\\u00e9","a":"\\u00e9"}}]',
         f'{{"key":"\\x","digest":"{DIGEST}","kind":"r","answer":1',
         f'{{"key":"é","digest":"{DIGEST}","kind":"r","answer":1',
         f'{{"key":"k","digest":"{DIGEST[1:]}","kind":"r","answer":1',
