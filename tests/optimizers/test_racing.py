@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -152,7 +153,7 @@ def test_the_winner_and_the_baseline_are_tried_on_all_of_it() -> None:
 def test_scores_are_told_of_as_they_come() -> None:
     session = Session()
     result = optimize(lean(), session=session)
-    told: dict[int, tuple[float | None, ...]] = {}
+    told: dict[int, Sequence[float | None]] = {}
     for event in session.select_all(object):
         if isinstance(event, GepaCandidateAdded | GepaCandidateScored):
             known = told.get(event.candidate, (None,) * 20)

@@ -242,7 +242,7 @@ def _loads_answer(text: bytes) -> Json:
 
 
 def _loads_strictly(text: bytes) -> Json:
-    """Read what is written in another way, such as lone surrogates, or say what is wrong with it."""
+    """Read what is written in another way, or say what is wrong with it."""
     try:
         return parse_json(text, where="its answer")
     except ValueError as error:  # too many digits, too: that one is no DataFormatError

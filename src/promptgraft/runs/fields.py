@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn
 
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.optimizers.gepa.scores import Scores
 from promptgraft.serde import Json, shown
 
 _MISSING = object()
@@ -109,17 +111,18 @@ class Fields:
                 return found
         return self._refuse(name, "a list of integers")
 
-    def scores(self, name: str) -> tuple[float | None, ...]:
+    def scores(self, name: str) -> Scores:
         """Return a list of numbers and nulls."""
         value = self._plain.get(name)
         if isinstance(value, list):
-            found = tuple(
+            found = [
                 item
                 for item in value
                 if item is None or (isinstance(item, (int, float)) and not isinstance(item, bool))
-            )
+            ]
             if len(found) == len(value):
-                return found
+                with suppress(OverflowError):  # an integer that no float can hold
+                    return Scores(found)
         return self._refuse(name, "a list of numbers")
 
     def texts(self, name: str) -> Mapping[str, str]:

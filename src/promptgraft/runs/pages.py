@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
@@ -143,7 +143,7 @@ def _scores(
     added: GepaCandidateAdded,
     parents: tuple[GepaCandidateAdded, ...],
 ) -> str:
-    columns: list[tuple[Score, ...]] = [added.scores, *(one.scores for one in parents)]
+    columns: list[Sequence[Score]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
     shown = [[_shown(value) for value in column] for column in columns]
     rows = zip(_names(started.pareto_ids), *shown, strict=True)

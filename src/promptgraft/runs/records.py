@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -106,7 +106,7 @@ class CandidateRecord:
     module: str | None
     texts: Mapping[str, str]
     entries: Mapping[str, Json]
-    scores: tuple[float | None, ...]
+    scores: Sequence[float | None]
     objectives: Mapping[str, float]
     mean: float | None
     rollouts: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,7 +127,7 @@ class GepaCandidateAdded:
     candidate: int
     value: Candidate
     texts: Mapping[str, str]
-    scores: tuple[Score, ...]
+    scores: Sequence[Score]
     objectives: Mapping[str, float]
     mean: Score
     best: int
@@ -152,7 +152,7 @@ class GepaCandidateScored:
 
     step: int
     candidate: int
-    scores: tuple[Score, ...]
+    scores: Sequence[Score]
     objectives: Mapping[str, float]
     mean: Score
     best: int

@@ -42,7 +42,7 @@ def cells_of(
     scores: Sequence[Score],
     objectives: Sequence[Objectives],
     names: Sequence[str],
-) -> tuple[Score, ...]:
+) -> Sequence[Score]:
     """Return what a candidate has in each cell.
 
     Args:
@@ -53,7 +53,7 @@ def cells_of(
     """
     match kind:
         case FrontierType.INSTANCE:
-            return tuple(scores)
+            return scores
         case FrontierType.OBJECTIVE:
             return means_of(objectives, names)
         case FrontierType.HYBRID:
@@ -93,7 +93,7 @@ class Frontier:
         self._members: tuple[tuple[int, int], ...] | None = None
 
     def add(self, cells: Sequence[Score]) -> None:
-        """Take in the next candidate; all have the same cells. A row is kept as it is."""
+        """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
         row = packed(cells)
         if not self._rows:
             self._heights = packed([_BELOW_SCORES] * len(row))

@@ -13,14 +13,12 @@ from promptgraft.optimizers.gepa.frontier import (
     means_of,
 )
 from promptgraft.optimizers.gepa.scores import (
-    Row,
     Score,
+    Scores,
     beats,
     higher,
     mean_score,
-    packed,
     paired_means,
-    unpacked,
 )
 from promptgraft.optimizers.types import Candidate
 
@@ -41,7 +39,7 @@ class Pool:
         self._gaps: dict[int, list[Objectives]] = {}
         self._names: tuple[str, ...] = ()
         self._candidates: list[Candidate] = []
-        self._rows: list[Row] = []
+        self._scores: list[Scores] = []
         self._means: list[Score] = []
         self._objectives: list[Mapping[str, float]] = []
         self._best = 0
@@ -56,9 +54,9 @@ class Pool:
         return tuple(self._candidates)
 
     @property
-    def scores(self) -> tuple[tuple[Score, ...], ...]:
+    def scores(self) -> tuple[Scores, ...]:
         """Candidates times examples."""
-        return tuple(map(self.scores_of, range(len(self))))
+        return tuple(self._scores)
 
     @property
     def objectives(self) -> tuple[Mapping[str, float], ...]:
@@ -101,10 +99,9 @@ class Pool:
             return self._means[index]
         return whole + own - baseline
 
-    def scores_of(self, index: int) -> tuple[Score, ...]:
+    def scores_of(self, index: int) -> Scores:
         """Return the scores of the candidate at a position."""
-        row = self._rows[index]
-        return unpacked(row) if index in self._gaps else tuple(row)
+        return self._scores[index]
 
     def add(
         self,
@@ -127,13 +124,12 @@ class Pool:
         if not index:
             self._names = tuple(sorted({name for found in objectives for name in found or ()}))
         self._candidates.append(candidate)
-        row = packed(scores)
-        self._rows.append(row)
+        self._scores.append(Scores(scores))
         self._means.append(mean_score(scores))
         self._objectives.append(self.means_of(objectives))
         if None in scores:
             self._gaps[index] = list(objectives)
-        self._frontier.add(self._cells(row, scores, objectives))
+        self._frontier.add(self._cells(index, objectives))
         above = higher(self._means[index], self._means[self._best])
         if self._ranks and eligible and above and beats(scores, self.scores_of(0)):
             self._best = index
@@ -148,12 +144,12 @@ class Pool:
         scores, objectives = list(self.scores_of(index)), self._gaps[index]
         for place, (score, has) in found.items():
             scores[place], objectives[place] = score, has
-        row = self._rows[index] = packed(scores)
+        self._scores[index] = Scores(scores)
         self._means[index] = mean_score(scores)
         self._objectives[index] = self.means_of(objectives)
         if None not in scores:
             del self._gaps[index]
-        self._frontier.fill(index, self._cells(row, scores, objectives))
+        self._frontier.fill(index, self._cells(index, objectives))
 
     def crown(self, index: int) -> None:
         """Make a candidate the best one."""
@@ -168,10 +164,5 @@ class Pool:
         """Return the candidates that a parent is chosen from, with their weights."""
         return self._frontier.members()
 
-    def _cells(
-        self, row: Row, scores: Sequence[Score], objectives: Sequence[Objectives]
-    ) -> Sequence[Score]:
-        # The frontier shares the row where it can: scores are most of what a run remembers.
-        if self._kind is FrontierType.INSTANCE:
-            return row
-        return cells_of(self._kind, scores, objectives, self._names)
+    def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:
+        return cells_of(self._kind, self._scores[index], objectives, self._names)

@@ -4,29 +4,69 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias, overload
 
 Score = float | None
 """A score on one example; None when the rollout stayed unscored."""
 
 Row: TypeAlias = "array[float]"
-"""Scores as large runs keep them, 8 bytes each; unscored is ``UNSCORED``."""
+"""Scores as numbers, 8 bytes each; unscored is ``UNSCORED``."""
 
 UNSCORED = -math.inf
 """Less than every score."""
 
 
+class Scores(Sequence[Score]):
+    """The scores of a candidate, as large runs keep them: 8 bytes each. Equal to such a tuple.
+
+    Attributes:
+        row: the same as numbers; not to be changed.
+    """
+
+    __slots__ = ("row",)
+
+    def __init__(self, scores: Iterable[Score]) -> None:
+        self.row: Row = array("d", [UNSCORED if score is None else score for score in scores])
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @overload
+    def __getitem__(self, place: int) -> Score: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Score, ...]: ...
+    def __getitem__(self, place: int | slice) -> Score | tuple[Score, ...]:
+        if isinstance(place, slice):
+            return tuple(self)[place]
+        score = self.row[place]
+        return None if score == UNSCORED else score
+
+    def __iter__(self) -> Iterator[Score]:
+        if UNSCORED not in self.row:
+            return iter(self.row)
+        return iter([None if score == UNSCORED else score for score in self.row])
+
+    def __contains__(self, score: object) -> bool:
+        return (UNSCORED if score is None else score) in self.row
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Scores):
+            return self.row == other.row
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 def packed(scores: Sequence[Score]) -> Row:
-    """Return scores as a row; a row is returned as it is."""
+    """Return scores as a row; what is one is returned as it is."""
     if isinstance(scores, array):
         return scores
-    return array("d", [UNSCORED if score is None else score for score in scores])
-
-
-def unpacked(row: Row) -> tuple[Score, ...]:
-    """Return the scores of a row."""
-    return tuple([None if score == UNSCORED else score for score in row])
+    return scores.row if isinstance(scores, Scores) else Scores(scores).row
 
 
 def mean_score(scores: Sequence[Score]) -> Score:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import attrs
@@ -108,7 +108,7 @@ class GepaResult(Shown):
     improved: bool
     persisted: bool
     candidates: tuple[Candidate, ...]
-    scores_matrix: tuple[tuple[Score, ...], ...]
+    scores_matrix: tuple[Sequence[Score], ...]
     objectives: tuple[Mapping[str, float], ...]
     frontier: tuple[int, ...]
     confirmation: Confirmation | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import attrs
@@ -37,7 +37,7 @@ class CandidateData:
     parents: tuple[int, ...] = ()
     module: str = ""
     texts: Mapping[str, str]
-    scores: tuple[Score, ...]
+    scores: Sequence[Score]
     objectives: Mapping[str, float] = attrs.field(factory=dict)
     mean: Score
     rollouts: int
@@ -108,8 +108,8 @@ class HeldOutData:
     """
 
     ids: tuple[str, ...] = ()
-    baseline_scores: tuple[Score, ...] = ()
-    winner_scores: tuple[Score, ...] = ()
+    baseline_scores: Sequence[Score] = ()
+    winner_scores: Sequence[Score] = ()
     why_not: str = ""
 
 

@@ -1,0 +1,40 @@
+"""Scores of large runs are kept packed, and read like a tuple."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from promptgraft.optimizers.gepa.scores import Scores, is_estimate, mean_score
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+rows = st.lists(st.none() | st.sampled_from((0.0, -0.0, 1.0)) | numbers, max_size=8).map(tuple)
+
+
+@given(rows, rows)
+@settings(max_examples=150, deadline=None)
+def test_scores_read_like_a_tuple_of_them(row: tuple[float | None, ...], other: object) -> None:
+    scores = Scores(row)
+    assert list(scores) == list(row)
+    assert [scores[place] for place in range(-len(row), len(row))] == [*row, *row]
+    assert scores[1:] == row[1:]
+    assert len(scores) == len(row)
+    assert bool(scores) == bool(row)
+    assert [one in scores for one in (None, 0.0, 1.0, "x")] == [
+        one in row for one in (None, 0.0, 1.0, "x")
+    ]
+    assert (scores == other, other == scores) == (row == other, other == row)
+    assert scores == row == scores == Scores(row)
+    assert hash(scores) == hash(row)
+    assert repr(scores) == repr(row)
+    assert pickle.loads(pickle.dumps(scores)) == row
+    assert mean_score(scores) == mean_score(row)
+    assert is_estimate(0.5, scores) == (None in row)
+
+
+def test_a_place_outside_of_the_scores_is_refused_like_one_outside_of_a_tuple() -> None:
+    with pytest.raises(IndexError):
+        Scores((0.5, None))[2]
