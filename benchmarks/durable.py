@@ -3,11 +3,16 @@
 Both improve two texts on 50 + 50 examples with minibatches of 4; models answer at once, scores
 are random but the same for the same text and example, and every proposal is new. Seeds are 0.
 
-Compared is what it costs that a run can go on after it was killed. For gepa that is ``run_dir=``,
-its whole state after each step, never synced: the time with it less the time without. For
-promptgraft it is the time in the journal, synced after each step, and in the recorder of the run
-directory (events and pages for people). The limit is on processor time, which others on the
-machine disturb less; on the clock the same calls also wait for the disk.
+The calls that keep the run are timed on both sides, of a processor and on the clock:
+
+* gepa, ``GEPAState.save``: its whole state after each step, and candidates and steps as JSON. It is
+  never synced: what a step has paid for is lost with the power, and within a step with the process.
+* promptgraft, journal: every answer as it arrives, synced after each step. This is what a run
+  needs to go on, and all that a resumed run reads.
+* promptgraft, journal and recorder: a run directory, with events and a page for every candidate
+  and every rejected proposal besides. It promises people something to look at, no more safety.
+
+Each of the two is held against gepa: 20 times cheaper is 5 %.
 """
 
 from __future__ import annotations
@@ -16,9 +21,11 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from unittest.mock import patch
 
 from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
@@ -157,11 +164,26 @@ class _Steps:
         return self.made >= self._steps
 
 
-def theirs(folder: Path | None, steps: int) -> Watch:
-    """Run so many steps of gepa; with a folder, its state is kept there."""
-    stop, watch = _Steps(steps), Watch()
+@contextmanager
+def watched_saves() -> Iterator[Watch]:
+    """Time every call of ``GEPAState.save``."""
+    watch, save = Watch(), GEPAState.save
+
+    def watched(
+        state: GEPAState[str, int], run_dir: str | None, *, use_cloudpickle: bool = False
+    ) -> None:
+        with watch:
+            save(state, run_dir, use_cloudpickle=use_cloudpickle)
+
+    with patch.object(GEPAState, "save", watched):
+        yield watch
+
+
+def theirs(folder: Path, steps: int) -> Watch:
+    """Run so many steps of gepa; return the time that keeping its state took."""
+    stop = _Steps(steps)
     examples = [f"e{number}" for number in range(2 * _EACH)]
-    with watch:
+    with watched_saves() as watch:
         optimize(
             seed_candidate={"role": "You answer questions.", "rules": "Be brief."},
             trainset=examples[_EACH:],
@@ -170,7 +192,7 @@ def theirs(folder: Path | None, steps: int) -> Watch:
             reflection_minibatch_size=overhead.MINIBATCH,
             logger=_Silent(),
             stop_callbacks=[stop],
-            run_dir=None if folder is None else str(folder),
+            run_dir=str(folder),
             seed=0,
         )
     if stop.made < steps:
@@ -181,20 +203,30 @@ def theirs(folder: Path | None, steps: int) -> Watch:
 def measure(folder: Path, steps: int = overhead.STEPS) -> list[Figure]:
     """Return the figures of this page."""
     journal, recorder = ours(folder / "durable", steps)
-    without, gepa = theirs(None, steps), theirs(folder / "gepa", steps)
-    worked = (gepa.worked - without.worked) / steps * 1e3
-    passed = (gepa.passed - without.passed) / steps * 1e3
-    kept, both = journal.worked / steps * 1e3, (journal.worked + recorder.worked) / steps * 1e3
+    gepa = theirs(folder / "gepa", steps)
+    both = Watch()
+    both.worked = journal.worked + recorder.worked
+    both.passed = journal.passed + recorder.passed
+    kept = {"gepa's state": gepa, "journal": journal, "journal and recorder": both}
     return [
-        Figure("journal, a step", kept, "ms", None),
-        Figure("  on the clock", journal.passed / steps * 1e3, "ms", None),
-        Figure("recorder, a step", both - kept, "ms", None),
-        Figure("  on the clock", recorder.passed / steps * 1e3, "ms", None),
-        Figure("gepa's run_dir, a step", worked, "ms", None),
-        Figure("  on the clock", passed, "ms", None),
-        Figure("gepa's run_dir against the journal", worked / kept, "x", None),
-        Figure("gepa's against journal and recorder", worked / both, "x", None),
-        Figure("journal against gepa's run_dir", kept / worked * 100, "%", 100 / LEAST_RATIO),
+        *(
+            figure
+            for name, watch in kept.items()
+            for figure in (
+                Figure(f"{name}, a step, processor", watch.worked / steps * 1e3, "ms", None),
+                Figure(f"{name}, a step, clock", watch.passed / steps * 1e3, "ms", None),
+            )
+        ),
+        *_against("journal", journal, gepa),
+        *_against("journal and recorder", both, gepa),
+    ]
+
+
+def _against(name: str, ours: Watch, gepa: Watch) -> list[Figure]:
+    most = 100 / LEAST_RATIO
+    return [
+        Figure(f"{name} of gepa's, processor", ours.worked / gepa.worked * 100, "%", most),
+        Figure(f"{name} of gepa's, clock", ours.passed / gepa.passed * 100, "%", most),
     ]
 
 

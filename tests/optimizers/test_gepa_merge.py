@@ -154,7 +154,7 @@ def test_a_long_line_of_ancestors_is_walked_without_recursion() -> None:
 
 def test_only_pairs_with_a_common_ancestor_that_neither_is_are_merged() -> None:
     pool = [candidate(), candidate(0), candidate(0), candidate(1)]
-    frontier = [(0, 1), (1, 1), (2, 1), (3, 1)]
+    frontier = dict.fromkeys(range(4), 1)
     found = {(triple.ancestor, triple.first, triple.second) for triple in triples(pool, frontier)}
     assert found == {(0, 1, 2), (0, 2, 3)}
 

@@ -179,7 +179,7 @@ def test_a_frontier_holds_leaders_only_and_every_cell_has_one(
         cells = cells_of(kind, means, objectives, ("a", "b"))
         table.append(cells)
         frontier.add(cells)
-    members = {index for index, _ in frontier.members()}
+    members = set(frontier.members())
     leaders = naive_members(table)
     assert members <= (leaders or {0})
     for column in zip(*table, strict=True):

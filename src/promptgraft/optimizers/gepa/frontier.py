@@ -11,8 +11,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import reduce
-from itertools import accumulate, compress
-from operator import eq, ge, gt, itemgetter, ne, or_
+from itertools import accumulate, compress, islice
+from operator import eq, ge, gt, ne, or_
+from types import MappingProxyType
 
 from promptgraft.optimizers.gepa.scores import Row, Score, mean_score, packed
 
@@ -90,7 +91,6 @@ class Frontier:
         self._leading = 0
         self._wins: dict[int, int] = {}
         self._open: dict[int, int] = {}
-        self._members: tuple[tuple[int, int], ...] | None = None
 
     def add(self, cells: Sequence[Score]) -> None:
         """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
@@ -112,16 +112,14 @@ class Frontier:
         if late and index in self._open:
             self._open = dict(sorted(self._open.items()))
 
-    def members(self) -> tuple[tuple[int, int], ...]:
-        """Return the candidates that a parent is chosen from, with their weights.
+    def members(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights.
 
         These are the candidates that lead in at least one cell and that no other one
         dominates; the weight is the number of cells in which they lead. Where nothing is
         scored, the baseline is all there is.
         """
-        if self._members is None:
-            self._members = tuple(self._open.items())
-        return self._members or ((0, 1),)
+        return MappingProxyType(self._open or {0: 1})
 
     def _settle(self) -> None:
         settled = self._settled
@@ -131,7 +129,6 @@ class Frontier:
         self._settled = len(self._rows)
 
     def _update(self, index: int) -> None:
-        self._members = None
         if index < self._settled:
             group, bit = self._leaders, 1 << index
         else:
@@ -200,10 +197,10 @@ def _where(
     return list(compress(range(len(one)), map(holds, one, other)))
 
 
-def drawn(members: Sequence[tuple[int, int]], share: float) -> int:
-    """Return the member at a share, from 0 to 1, of the weight of all."""
-    bounds = list(accumulate(map(itemgetter(1), members)))
-    return members[bisect_right(bounds, share * bounds[-1])][0]
+def drawn(members: Mapping[int, int], share: float) -> int:
+    """Return the member at a share, from 0 up to 1, of the weight of all."""
+    bounds = list(accumulate(members.values()))
+    return next(islice(members, bisect_right(bounds, share * bounds[-1]), None))
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import attrs
@@ -42,16 +42,14 @@ def ancestors_of(candidates: Sequence[Candidate], position: int) -> frozenset[in
     return frozenset(found)
 
 
-def triples(
-    candidates: Sequence[Candidate], frontier: Sequence[tuple[int, int]]
-) -> Iterator[Triple]:
+def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Iterator[Triple]:
     """Yield the pairs of the frontier that may be merged, each with its youngest common ancestor.
 
     Neither of a pair descends from the other. Of a large frontier, the members with the
-    greatest weights take part.
+    greatest weights take part, the elder first.
     """
-    heaviest = sorted(frontier, key=lambda member: (-member[1], member[0]))[:_MAX_PARTNERS]
-    lines = {position: ancestors_of(candidates, position) for position, _ in heaviest}
+    heaviest = sorted(frontier, key=frontier.__getitem__, reverse=True)[:_MAX_PARTNERS]
+    lines = {position: ancestors_of(candidates, position) for position in heaviest}
     for first, second in combinations(sorted(lines), 2):
         common = lines[first] & lines[second]
         if common and first not in lines[second]:

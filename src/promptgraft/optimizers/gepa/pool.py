@@ -160,8 +160,8 @@ class Pool:
         means = zip(self._names, means_of(objectives, self._names), strict=True)
         return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
-    def frontier(self) -> tuple[tuple[int, int], ...]:
-        """Return the candidates that a parent is chosen from, with their weights."""
+    def frontier(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights."""
         return self._frontier.members()
 
     def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:

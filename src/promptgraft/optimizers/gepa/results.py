@@ -47,7 +47,7 @@ def build_result(
         candidates=candidates,
         scores_matrix=pool.scores,
         objectives=pool.objectives,
-        frontier=tuple(position for position, _ in pool.frontier()),
+        frontier=tuple(pool.frontier()),
         confirmation=confirmation,
         held_out=loop.held_out,
         pareto_ids=tuple(example.id for example in pareto),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 import attrs
@@ -41,7 +41,7 @@ class Choices:
         """Tell whether the parent comes from the frontier; else it is the best candidate."""
         return share >= 1 or self._parents.random() < share
 
-    def parent(self, frontier: Sequence[tuple[int, int]]) -> int:
+    def parent(self, frontier: Mapping[int, int]) -> int:
         """Choose a member of the frontier with a probability proportional to its weight."""
         return drawn(frontier, self._parents.random())
 

@@ -217,7 +217,7 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
     frontier = Frontier()
     for one in record.candidates:
         frontier.add(one.scores or (None,) * len(record.pareto_ids))
-    return tuple(position for position, _ in frontier.members())
+    return tuple(frontier.members())
 
 
 def _member(number: int, record: RunRecord, where: str) -> int:
