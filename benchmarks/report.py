@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figures import Figure
+from promptgraft.optimizers.gepa.scores import Scores
 from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import (
     AnswerData,
@@ -171,8 +172,8 @@ def _named(texts: list[str]) -> dict[str, str]:
     return {f"section part-{at}": text for at, text in enumerate(texts)}
 
 
-def _scores(chance: random.Random, cases: int, rate: float) -> tuple[float | None, ...]:
-    return tuple(
+def _scores(chance: random.Random, cases: int, rate: float) -> Scores:
+    return Scores(
         None if chance.random() < 0.01 else float(chance.random() < rate) for _ in range(cases)
     )
 

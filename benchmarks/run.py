@@ -13,6 +13,7 @@ import datasets
 import durable
 import overhead
 import rendering
+import replay
 import run_directory
 import scale
 import startup
@@ -28,6 +29,7 @@ def main() -> int:
         groups = {
             overhead.TITLE: overhead.measure(Path(folder)),
             run_directory.TITLE: run_directory.measure(Path(folder)),
+            replay.TITLE: replay.measure(Path(folder)),
             durable.TITLE: durable.measure(Path(folder)),
             scale.TITLE: scale.measure(Path(folder)),
             rendering.TITLE: rendering.measure(Path(folder)),

@@ -45,7 +45,7 @@ class Scores(Sequence[Score]):
     def __iter__(self) -> Iterator[Score]:
         if UNSCORED not in self.row:
             return iter(self.row)
-        return iter([None if score == UNSCORED else score for score in self.row])
+        return (None if score == UNSCORED else score for score in self.row)
 
     def __contains__(self, score: object) -> bool:
         return (UNSCORED if score is None else score) in self.row

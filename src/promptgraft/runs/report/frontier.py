@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import attrs
 
@@ -39,21 +40,19 @@ class FrontierRow:
 
 def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
     """Return the frontier, the highest means first; at most ``MOST_ROWS``."""
-    tops = [_top(data, case) for case in range(len(data.case_ids))]
+    tops = [_top(column) for column in zip_longest(*(one.scores for one in data.candidates))]
     rows = [_row(data, number, tops, objectives) for number in data.frontier]
     ranked = sorted(rows, key=lambda row: (row.mean is None, -(row.mean or 0.0), row.number))
     return tuple(ranked[:MOST_ROWS])
 
 
-def _top(data: ReportData, case: int) -> tuple[Score, int]:
+def _top(column: Iterable[Score]) -> tuple[Score, int]:
     """Return the highest score on a case, and how many candidates have it."""
-    scores = [
-        score
-        for one in data.candidates
-        if case < len(one.scores) and (score := one.scores[case]) is not None
-    ]
-    highest = max(scores, default=None)
-    return highest, sum(score == highest for score in scores)
+    scores = [score for score in column if score is not None]
+    if not scores:
+        return None, 0
+    highest = max(scores)
+    return highest, scores.count(highest)
 
 
 def _row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -105,8 +105,7 @@ def heat_map(data: ReportData, limits: Limits) -> HeatMap | None:
     if not data.candidates or not data.case_ids:
         return None
     scores = [one.scores for one in data.candidates]
-    known = [score for row in scores for score in row if score is not None]
-    scale = _scale(known)
+    scale = _scale(scores)
     numbers = range(len(scores))
     small = len(scores) <= MOST_COLUMNS and len(scores) * len(data.case_ids) <= MOST_CELLS
     columns = tuple(numbers) if small else _chosen(data)
@@ -116,14 +115,18 @@ def heat_map(data: ReportData, limits: Limits) -> HeatMap | None:
         table=_table(data, columns, shown, scale),
         picture=None if small else _picture(scores[:drawn], len(data.case_ids), scale),
         legend=_legend(scale),
-        has_unscored=len(known) < sum(map(len, scores)),
+        has_unscored=any(None in row for row in scores),
         left_out_cases=len(data.case_ids) - shown,
         left_out_candidates=0 if small else len(scores) - drawn,
     )
 
 
-def _scale(known: Sequence[float]) -> _Scale:
-    low, high = min(known, default=0.0), max(known, default=1.0)
+def _scale(scores: Iterable[Sequence[Score]]) -> _Scale:
+    # Row by row: all scores of a long run at once are hundreds of megabytes.
+    rows = ([score for score in row if score is not None] for row in scores)
+    ends = [(min(row), max(row)) for row in rows if row]
+    low = min((least for least, _ in ends), default=0.0)
+    high = max((most for _, most in ends), default=1.0)
     if low >= 0 and high <= 1:
         return _Scale(0.0, 1.0)
     return _Scale(low, high if high > low else low + 1)
