@@ -151,6 +151,7 @@ def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -
     assert dominates((1.0, -5.0), (1.0, None))
     assert not dominates((1.0, None), (0.5, 0.0))
     assert not dominates((None,), (None,))
+    assert not dominates((0.0,), (-0.0,))
 
 
 def test_parents_are_chosen_as_often_as_they_lead() -> None:
