@@ -177,7 +177,7 @@ def test_critical_examples_come_first_in_a_race() -> None:
         attrs.evolve(example, critical=example.id in {"e17", "e18", "e19"}) for example in twins(20)
     )
     session = Session()
-    optimize(lean(training_examples=marked, validation=Racing(first=1, growth=0)), session=session)
+    optimize(lean(training_examples=marked, validation=Racing(first=1, every=99)), session=session)
     for event in session.select_all(GepaCandidateAdded):
         assert None not in event.scores[17:] or event.scores.count(None) > 17
 
@@ -233,7 +233,7 @@ def test_a_larger_budget_goes_on_with_what_is_there() -> None:
 
 def test_finalists_of_a_smaller_budget_may_be_tried_on_more_with_a_larger_one() -> None:
     for seed in (0, 6, 9):
-        slow = lean(seed=seed, validation=Racing(first=2, growth=1, finalists=9), exploration=0.5)
+        slow = lean(seed=seed, validation=Racing(first=2, every=2, finalists=9), exploration=0.5)
         journal = MemoryJournal()
         optimize(attrs.evolve(slow, rollout_budget=100), journal=journal)
         larger = attrs.evolve(slow, rollout_budget=200)
@@ -361,7 +361,7 @@ def test_settings_that_cannot_be_used_are_refused(changes: dict[str, Any], messa
         config(**changes)
 
 
-@pytest.mark.parametrize("field", ["first", "growth", "finalists"])
+@pytest.mark.parametrize("field", ["first", "every", "finalists"])
 def test_races_have_sizes(field: str) -> None:
     with pytest.raises(ConfigError, match=f"Racing: {field}: expected an integer of at least"):
         Racing(**{field: -1})

@@ -42,6 +42,8 @@ from promptgraft.optimizers.gepa.policies import (
     Preset,
     Validation,
 )
+from promptgraft.optimizers.gepa.selection import MOST_AT_ONCE, split_examples
+from promptgraft.optimizers.gepa.steps import ATTEMPTS
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -91,7 +93,8 @@ class GepaConfig:
             failed before.
         reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
             example of each minibatch.
-        module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name.
+        module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name,
+            often several at once.
         proposals_per_step: proposals that are under way at the same time, at least 1. With more,
             an executor's workers are busy and a run takes less time; but each proposal knows
             less of the latest ones. The result does not depend on time or workers.
@@ -258,6 +261,25 @@ class GepaConfig:
         return 1 if self.reuse_rollouts else self.batch_size
 
     @property
+    def critical_size(self) -> int:
+        """Number of critical examples in D_pareto."""
+        return sum(example.critical for example in self.split[0])
+
+    @property
+    def split(self) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
+        """D_pareto and D_feedback."""
+        return split_examples(
+            self.training_examples,
+            self.pareto_set_size,
+            shuffle_seed=self.seed if self.shuffle_examples else None,
+        )
+
+    @property
+    def baseline_size(self) -> int:
+        """Examples of D_pareto that the baseline is tried on before the first step."""
+        return self.validation.baseline(self.pareto_set_size, self.critical_size)
+
+    @property
     def step_size(self) -> int:
         """Rollouts of a step that ends with an accepted candidate."""
         return self.trial_size + self.pareto_set_size
@@ -268,6 +290,14 @@ class GepaConfig:
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
 
     @property
+    def reflections_per_step(self) -> int:
+        """Reflections that a step can use, repairs of replies included."""
+        together = len((*self.target_section_paths, *self.target_tools, *self.target_output_fields))
+        if self.module_choice is ModuleChoice.TURNS:
+            together = 1
+        return ATTEMPTS * min(max(1, together), MOST_AT_ONCE)
+
+    @property
     def confirmation_size(self) -> int:
         """Rollouts that are kept for confirming the winner."""
         return 2 * self.pareto_set_size * self.acceptance.confirmations
@@ -276,7 +306,8 @@ class GepaConfig:
     def reserved_size(self) -> int:
         """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
         unseen = 2 * len(self.held_out_examples)
-        return self.validation.finals(self.pareto_set_size) + self.confirmation_size + unseen
+        finals = self.validation.finals(self.pareto_set_size, self.critical_size)
+        return finals + self.confirmation_size + unseen
 
     @property
     def stop_files(self) -> tuple[Path, ...]:
