@@ -26,8 +26,8 @@ class ModuleChoice(StrEnum):
     """How the module of a step is chosen.
 
     ``TURNS``: in turn. ``BLAMED``: in half of the steps all those are changed together that
-    feedback and traces name, up to four; in three of the other four steps only those have their
-    turn that are named most often. Examples are always changed one at a time.
+    feedback and traces name, up to four; in a quarter only those have their turn that are named
+    most often. Examples are always changed one at a time.
     """
 
     TURNS = "turns"

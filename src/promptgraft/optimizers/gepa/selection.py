@@ -20,7 +20,7 @@ MOST_AT_ONCE = 4
 """Modules that a step can change."""
 
 _TOGETHER_SHARE = 0.5
-_BLAMED_SHARE = 0.875
+_BLAMED_SHARE = 0.75
 _NO_BLAME: Mapping[str, int] = MappingProxyType({})
 _FAILED_SHARE = 0.7
 _TURNS_IN_A_ROW = 2
@@ -149,8 +149,8 @@ class Turn:
 
         The rate decides between instructions and examples, the turn inside each of them. In
         half of the steps all instructions that are blamed have their turn together, up to the
-        four most blamed; in three of the other four only those in the class that are blamed
-        most. None when no module is worth one.
+        four most blamed; in a quarter only those in the class that are blamed most. None when
+        no module is worth one.
 
         Args:
             worth: tells whether a module is worth a mutation.
