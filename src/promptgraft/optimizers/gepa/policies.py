@@ -55,15 +55,16 @@ class Full:
 class Racing:
     """A candidate races the best one, and is tried on more of D_pareto only while it keeps up.
 
-    It is tried on ``first`` examples, then on twice as many, and so on, and dropped as soon as
-    its mean is below that of the best one on the same examples by more than half a standard
-    error. Who has got through as many examples as races take (``first`` at the beginning, and as
-    many more after every ``every`` races) is the best one from then on, if its mean is higher, or
-    the same and it is a child of the best one. Each race takes the examples in another order, so
-    that luck of the best one on a few of them does not keep everybody out. At the end of the
-    search the baseline and the most promising candidates are tried on all of D_pareto, and the
-    one with the highest mean wins. After the intensification of SMAC (Hutter, Hoos and
-    Leyton-Brown 2011) and FocusedILS (Hutter et al. 2009).
+    It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
+    the same examples by more than half a standard error; else on as many as races take: ``first``
+    at the beginning, and as many more after every ``every`` races. It is the best one from then
+    on if its mean is higher on them, or the same and it is a child of the best one.
+
+    Each race takes the examples in another order, so that luck of the best one on a few of them
+    does not keep everybody out. At the end of the search the baseline and the most promising
+    candidates are tried on all of D_pareto, and the one with the highest mean wins. After the
+    intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter et al.
+    2009).
 
     Attributes:
         first: examples that a race begins with, at least 1.

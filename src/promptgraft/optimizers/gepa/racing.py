@@ -82,21 +82,24 @@ class Race:
 
     def _race(self, position: str, trials: Trials, candidate: Candidate) -> bool:
         """Try a candidate while it keeps up; return whether it is the best one now."""
-        length = min(self.policy.first, len(self.order))
-        while True:
-            places = self.order[:length]
-            missing = [place for place in places if self.records[place] is None]
-            examples = [self.pareto[place] for place in missing]
-            fill(self.records, missing, trials.make(f"{position}/{length}", candidate, examples))
-            gains = self.gains_on(self.scores, places)
-            if length == len(self.order):
-                # A child of the best one was better on a minibatch; nobody else may win a tie.
-                total = sum(gains) if gains else -1.0
-                wins = total > 0 or (total == 0 and self.position in candidate.parents)
-                return wins and self.members.may_join_as_best(self.records)
-            if not gains or is_behind(gains):
-                return False
-            length = min(len(self.order), 2 * length)
+        first = self.policy.first
+        gains = self._leg(f"{position}/first", trials, candidate, self.order[:first])
+        if not gains or is_behind(gains):
+            return False
+        if first < len(self.order):
+            gains = self._leg(f"{position}/rest", trials, candidate, self.order)
+        # A child of the best one was better on a minibatch; nobody else may win a tie.
+        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in candidate.parents)
+        return wins and self.members.may_join_as_best(self.records)
+
+    def _leg(
+        self, position: str, trials: Trials, candidate: Candidate, places: Sequence[int]
+    ) -> list[float]:
+        """Try a candidate where it has not been; return its gains in all of these places."""
+        missing = [place for place in places if self.records[place] is None]
+        examples = [self.pareto[place] for place in missing]
+        fill(self.records, missing, trials.make(position, candidate, examples))
+        return self.gains_on(self.scores, places)
 
     def gains_on(self, scores: Sequence[Score], places: Iterable[int]) -> list[float]:
         """Return how far the candidate is above some scores, where both have one."""
