@@ -150,7 +150,7 @@ class Turn:
         The rate decides between instructions and examples, the turn inside each of them. In
         half of the steps all instructions that are blamed have their turn together, up to the
         four most blamed; in three of the other four only those in the class that are blamed
-        most. None when no module is worth one.
+        most. Nothing when no module is worth one.
 
         Args:
             worth: tells whether a module is worth a mutation.
