@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from optimizers.worlds import (
     numbered,
     optimize,
     propose,
+    scored,
     section,
     twins,
 )
@@ -60,6 +62,7 @@ from promptgraft.optimizers.modules import (
     TaskExampleModule,
     ToolModule,
 )
+from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.optimizers.types import RolloutRecord
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
@@ -220,7 +223,7 @@ def _answer_all(rendered: RenderedPrompt[object]) -> str:
 
 
 @given(st.integers(0, 50), st.booleans())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_resumed_and_side_by_side_it_is_the_same_run(seed: int, merge: bool) -> None:
     journal = MemoryJournal()
     chosen = lean(seed=seed, enable_merge=merge, rollout_budget=200)
@@ -413,3 +416,110 @@ def test_settings_that_cannot_be_used_are_refused(changes: dict[str, Any], messa
 def test_races_have_sizes(field: str) -> None:
     with pytest.raises(ConfigError, match=f"Racing: {field}: expected an integer of at least"):
         Racing(**{field: -1})
+
+
+def test_luck_on_a_few_examples_does_not_keep_better_candidates_out() -> None:
+    """The baseline is right on the four examples that races begin with, and nowhere else."""
+    early = Choices(1, (), example_rate=0.0).order(20)[:4]
+    lucky = {f"w{place}" for place in early}
+
+    def right_elsewhere(rendered: RenderedPrompt[object]) -> str:
+        if re.search(r"w\d", section(rendered, RULES).text):
+            return "no" if asked(rendered) == f"w{early[0]}" else "ok"
+        return "ok" if asked(rendered) in lucky else "no"
+
+    session = Session()
+    settings = lean(target_section_paths=(RULES,), exploration=0, seed=1)
+    result = optimize(settings, task=right_elsewhere, session=session)
+    [first] = {added.mean for added in session.select_all(GepaCandidateAdded)[:1]}
+    assert first == 1.0
+    assert result.improved
+    assert (result.baseline_pareto_mean, result.best_pareto_mean) == (0.2, 0.95)
+    # Not only the finals have found it.
+    raced = [added for added in session.select_all(GepaCandidateAdded) if added.candidate]
+    assert any(added.best for added in raced)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rollout_budget": 150}, StopReason.BUDGET),
+        ({"stoppers": (MaxProposals(2),)}, StopReason.PROPOSALS),
+        (
+            {"feedback_fn": scored(0.0), "perfect_score": 0.0, "max_idle_steps": 1},
+            StopReason.NO_PROGRESS,
+        ),
+        ({"training_examples": twins(5), "pareto_set_size": 5}, StopReason.PERFECT),
+    ],
+)
+def test_the_baseline_is_tried_on_little_first_and_on_the_rest_at_the_end(
+    changes: dict[str, Any], reason: StopReason
+) -> None:
+    session = Session()
+    result = optimize(lean(**changes), session=session)
+    assert result.stop_reason is reason
+    size = len(result.pareto_ids)
+    positions = [event.position for event in session.select_all(GepaRolloutCompleted)]
+    before = next(at for at, one in enumerate(positions) if not one.startswith("baseline/"))
+    assert before == 4
+    known = [score for score in result.scores_matrix[0] if score is not None]
+    assert len(known) == size
+    assert result.baseline_pareto_mean == sum(known) / size
+
+
+@given(st.integers(0, 99), st.integers(0, 7), st.booleans(), st.sampled_from((1, 3)))
+@settings(max_examples=8, deadline=None)
+def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
+    seed: int, count: int, shuffle: bool, k: int
+) -> None:
+    critical = {f"e{number}" for number in random.Random(seed).sample(range(12), count)}
+    marked = tuple(attrs.evolve(one, critical=one.id in critical) for one in twins(12))
+    settings = lean(
+        seed=seed,
+        training_examples=marked,
+        pareto_set_size=12,
+        shuffle_examples=shuffle,
+        rollout_budget=110,
+        proposals_per_step=k,
+    )
+    session = Session()
+    optimize(settings, session=session)
+    places = [at for at, one in enumerate(settings.split[0]) if one.critical]
+    added = session.select_all(GepaCandidateAdded)
+    tried = [score is not None for score in added[0].scores]
+    assert sum(tried) == max(4, len(places))
+    for event in added:
+        if event.best == event.candidate:
+            assert None not in [event.scores[place] for place in places]
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_what_is_perfect_at_once_is_known_after_a_few_steps(k: int) -> None:
+    sizes = {"training_examples": twins(60), "pareto_set_size": 60, "proposals_per_step": k}
+    run = Run(lean(**sizes, rollout_budget=900), task=lambda _: "ok")
+    result = run.start()
+    assert result.stop_reason is StopReason.PERFECT
+    # 4 examples, then 8, 16, 32 and all 60.
+    assert result.steps <= 4 + 2 * k
+    assert result.total_rollouts <= 60 + 3 * result.steps
+    assert run.reflection.calls == 0
+
+
+def test_failed_examples_take_turns() -> None:
+    session = Session()
+    settings = lean(
+        feedback_fn=scored(0.0), minibatch_size=6, rollout_budget=500, target_section_paths=(RULES,)
+    )
+    optimize(settings, reflection=_something_new, session=session)
+    tried = Counter(
+        event.record.example_id
+        for event in session.select_all(GepaRolloutCompleted)
+        if re.match(r"step/\d+/child/", event.position)
+    )
+    assert len(tried) == 20
+    assert sum(tried.values()) > 250
+    assert max(tried.values()) - min(tried.values()) <= 6
+
+
+def _something_new(rendered: RenderedPrompt[object]) -> str:
+    return instruction(f"Known words: {random.Random(rendered.text).random()}")

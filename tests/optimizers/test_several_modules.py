@@ -94,7 +94,11 @@ def several(names: tuple[str, ...] = NAMES[:2], **changes: Any) -> GepaConfig:
 
 
 def search(
-    names: tuple[str, ...] = NAMES[:2], reflection: Any = teach, *, context: Any = None, **sizes: Any
+    names: tuple[str, ...] = NAMES[:2],
+    reflection: Any = teach,
+    *,
+    context: Any = None,
+    **sizes: Any,
 ) -> Run:
     return Run(
         several(names, **sizes),
