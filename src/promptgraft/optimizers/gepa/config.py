@@ -171,7 +171,7 @@ class GepaConfig:
     max_tokens: int | None = None
     timeout: float | None = None
     stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
-    preset: Preset = attrs.field(default=Preset.PAPER, converter=as_preset)
+    preset: Preset = attrs.field(default=Preset.LEAN, converter=as_preset)
     validation: Validation = attrs.field(default=by_preset("validation"))
     exploration: float = attrs.field(default=by_preset("exploration"))
     minibatches: MinibatchChoice = attrs.field(
@@ -280,9 +280,20 @@ class GepaConfig:
         return self.validation.baseline(self.pareto_set_size, self.critical_size)
 
     @property
+    def least_budget(self) -> int:
+        """Rollouts that pay for the baseline, one step and what ends a search."""
+        return self.baseline_size + self.step_size + self.reserved_size
+
+    def entry_size(self, candidates: int, *, merges: int = 0) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use."""
+        return self.validation.entries(
+            self.pareto_set_size, self.critical_size, candidates, merges=merges
+        )
+
+    @property
     def step_size(self) -> int:
-        """Rollouts of a step that ends with an accepted candidate."""
-        return self.trial_size + self.pareto_set_size
+        """Rollouts of the first step, if it ends with an accepted candidate."""
+        return self.trial_size + self.entry_size(1)
 
     @property
     def trial_size(self) -> int:
@@ -303,11 +314,19 @@ class GepaConfig:
         return 2 * self.pareto_set_size * self.acceptance.confirmations
 
     @property
+    def following_size(self) -> int:
+        """Rollouts that are kept for confirming and for held-out examples."""
+        return self.confirmation_size + 2 * len(self.held_out_examples)
+
+    @property
+    def finals_size(self) -> int:
+        """Rollouts that are kept for trying baseline and finalists on the rest of D_pareto."""
+        return self.validation.finals(self.pareto_set_size, self.critical_size)
+
+    @property
     def reserved_size(self) -> int:
         """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
-        unseen = 2 * len(self.held_out_examples)
-        finals = self.validation.finals(self.pareto_set_size, self.critical_size)
-        return finals + self.confirmation_size + unseen
+        return self.finals_size + self.following_size
 
     @property
     def stop_files(self) -> tuple[Path, ...]:

@@ -246,15 +246,16 @@ def _check_budget(config: GepaConfig) -> None:
             f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
             "leave one of them out"
         )
-    least = config.pareto_set_size + config.step_size + config.reserved_size
-    if config.rollout_budget < least:
-        confirming = config.confirmation_size
-        unseen = config.reserved_size - confirming
-        last = f", confirming the winner {confirming}" if confirming else ""
-        last += f", the held-out examples {unseen}" if unseen else ""
+    if config.rollout_budget < config.least_budget:
+        kept = {
+            "the rest of D_pareto": config.finals_size,
+            "confirming the winner": config.confirmation_size,
+            "the held-out examples": config.following_size - config.confirmation_size,
+        }
+        last = "".join(f", {what} {size}" for what, size in kept.items() if size)
         raise ConfigError(
-            f"rollout_budget: expected at least {least} (the baseline takes "
-            f"{config.pareto_set_size} rollouts, one step up to {config.step_size}{last}), "
+            f"rollout_budget: expected at least {config.least_budget} (the baseline takes "
+            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), "
             f"found {config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
         )
 

@@ -216,8 +216,8 @@ class GepaMutationRejected:
         before: the parent's text of the module.
         parent_score: mean of the parent on the minibatch; None when the child was not tried.
         child_score: mean of the child on the minibatch.
-        final: whether the step ends here; otherwise the reflector is asked to mend it, or
-            another module of the same child follows.
+        final: whether the step ends here; otherwise the reflector is asked to mend it, or the
+            step goes on with other modules of the same child.
     """
 
     step: int

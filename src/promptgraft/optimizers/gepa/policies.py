@@ -45,6 +45,11 @@ class Full:
         del critical
         return pareto
 
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use."""
+        del critical
+        return (candidates + merges) * pareto
+
     def finals(self, pareto: int, critical: int) -> int:
         """Return the rollouts that are kept for the end of a search."""
         del pareto, critical
@@ -82,6 +87,24 @@ class Racing:
     def baseline(self, pareto: int, critical: int) -> int:
         """Return the examples of D_pareto that the baseline is tried on first."""
         return min(pareto, max(self.first, critical))
+
+    def depth(self, pareto: int, critical: int, races: int) -> int:
+        """Return the examples of D_pareto that a race takes after so many others, at most."""
+        more = self.first * (races // self.every)
+        return min(pareto, self.baseline(pareto, critical) + more)
+
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use.
+
+        Those are included that the best one is tried on because races take more.
+        """
+        races = candidates + merges
+        growing = min(races, self.every * pareto)
+        depths = [self.depth(pareto, critical, race) for race in range(merges, growing)]
+        rest = (candidates - len(depths)) * pareto
+        deepest = self.depth(pareto, critical, max(0, races - 1))
+        late = deepest - self.baseline(pareto, critical)
+        return sum(depths) + rest + late + merges * pareto
 
     def finals(self, pareto: int, critical: int) -> int:
         """Return the rollouts that are kept for the end of a search."""

@@ -49,12 +49,13 @@ class Proposer:
         self._rejections = rejections
         self._emit = emit
 
-    def propose(self, step: Step, onto: Candidate) -> Proposed | None:
+    def propose(self, step: Step, onto: Candidate, *, ends: bool) -> Proposed | None:
         """Return a usable child, after one repair if need be; None when there is none.
 
         Args:
             step: what is changed, and why.
             onto: the parent, with what the step has changed before.
+            ends: whether the step ends when there is none.
 
         Raises:
             PermanentProviderError, LimitReachedError: the run cannot go on.
@@ -76,9 +77,11 @@ class Proposer:
                 return self._graft(step, onto, parsed)
             except InvalidProposalError as error:
                 failed = error.reason is RejectionReason.REFLECTION_FAILED
-                final = failed or attempt == ATTEMPTS - 1
-                self._rejections.add(step, error.reason, error.detail, text=text, final=final)
-                if final:
+                last = failed or attempt == ATTEMPTS - 1
+                self._rejections.add(
+                    step, error.reason, error.detail, text=text, final=last and ends
+                )
+                if last:
                     break
                 refused = (error.detail, text)
         return None

@@ -146,17 +146,17 @@ class RacingValidator:
         self._pareto = pareto
         # Nobody wins who has not been tried where it must not be worse.
         self._order = sorted(order, key=lambda place: not pareto[place].critical)
-        critical = sum(example.critical for example in pareto)
-        self._least = policy.baseline(len(pareto), critical)
-        self._kept = policy.finals(len(pareto), critical)
-        self.baseline = self._order[: self._least]
+        self._critical = sum(example.critical for example in pareto)
+        self._kept = policy.finals(len(pareto), self._critical)
+        first = policy.baseline(len(pareto), self._critical)
+        self.baseline = self._order[:first]
         self._race_order = race_order
         self._trials = trials
         self._members = members
         self._overlapping = overlapping
         self._completing = False
         self._races = 0
-        self._untried: dict[int, set[int]] = {0: set(self._order[self._least :])}
+        self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
     def overhead(self) -> int:
@@ -169,8 +169,7 @@ class RacingValidator:
 
     @property
     def _depth(self) -> int:
-        more = self._policy.first * (self._races // self._policy.every)
-        return min(len(self._order), self._least + more)
+        return self._policy.depth(len(self._order), self._critical, self._races)
 
     def _lacking(self) -> list[int]:
         return self._missing(self._members.pool.best, self._depth)
@@ -248,9 +247,9 @@ class RacingValidator:
             if not self._trials.afford(len(missing)):
                 continue
             self._try_more(f"final/{position}/{len(missing)}", position, missing, step)
-            if self._members.may_win(position, tried=len(self._order)):
+            if position and self._members.may_win(position, tried=len(self._order)):
                 complete.append(position)
-            if len(complete) > self._policy.finalists:
+            if len(complete) == self._policy.finalists:
                 break
         best = 0
         for position in complete:

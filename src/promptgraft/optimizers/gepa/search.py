@@ -145,8 +145,8 @@ class Search:
             self.validator.idle(work.number)
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
-        module = work.steps[-1].module if work.steps else None
-        self._choices.took(work.known.turn, module, blaming=work.blaming)
+        modules = [step.module for step in work.steps]
+        self._choices.took(work.known.turn, modules, blaming=work.blaming)
         if not work.steps:
             self._patience.idle("no part that may change was shown to the model")
         elif work.compared is None:

@@ -63,19 +63,19 @@ class Choices:
             first, second = second, first
         return Turn(first, second, draw=self._blame.at(ahead))
 
-    def took(self, turn: Turn, module: Module | None, *, blaming: bool) -> None:
-        """Go on to the next turn, after a step has chosen a module in its own; in order of steps.
+    def took(self, turn: Turn, modules: Sequence[Module], *, blaming: bool) -> None:
+        """Go on to the next turn, after a step has chosen modules in its own; in order of steps.
 
         Args:
             turn: the step's.
-            module: what it has chosen; None when no module was worth a change.
+            modules: what it has chosen; none when no module was worth a change.
             blaming: whether some were blamed.
         """
         if turn.first and turn.second:
             self._classes.used()
         if blaming:
             self._blame.used()
-        if module is not None:
+        for module in modules:
             (self._examples if is_example(module) else self._instructions).took(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
@@ -149,8 +149,8 @@ class Turn:
 
         The rate decides between instructions and examples, the turn inside each of them. In
         half of the steps all instructions that are blamed have their turn together, up to the
-        four most blamed; in a quarter only those in the class that are blamed most. None when
-        no module is worth one.
+        four most blamed; in a quarter only those in the class that are blamed most. Nothing
+        when no module is worth one.
 
         Args:
             worth: tells whether a module is worth a mutation.
@@ -183,19 +183,22 @@ class _Draws:
 
 
 class _Turns:
-    """Modules that take turns, beginning with the first."""
+    """Modules that take turns, beginning with the first: whose turn is longest ago is next.
+
+    So no module has to wait for those that are blamed all the time.
+    """
 
     def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = tuple(modules)
-        self._next = 0
+        self._modules = list(modules)
 
     def after(self, ahead: int) -> tuple[Module, ...]:
         """Return them in the order of their turns, when ``ahead`` others have theirs before."""
-        start = (self._next + ahead) % len(self._modules) if self._modules else 0
+        start = ahead % len(self._modules) if self._modules else 0
         return (*self._modules[start:], *self._modules[:start])
 
     def took(self, module: Module) -> None:
-        self._next = self._modules.index(module) + 1
+        self._modules.remove(module)
+        self._modules.append(module)
 
 
 def split_examples(

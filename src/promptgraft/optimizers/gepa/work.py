@@ -185,7 +185,8 @@ class Work:
 
     def _change(self, step: Step) -> None:
         onto = self.changes[-1].candidate if self.changes else step.candidate
-        found = self._proposer().propose(step, onto)
+        ends = step is self.steps[-1] and not self.changes
+        found = self._proposer().propose(step, onto, ends=ends)
         if found is not None:
             self.changes = (*self.changes, found)
 
