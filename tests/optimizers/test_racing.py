@@ -147,7 +147,7 @@ def test_who_falls_behind_is_tried_on_no_more_examples() -> None:
         session=session,
     )
     assert not result.improved
-    raced = tried_on(session, r"step/\d+/pareto/\d")
+    raced = tried_on(session, r"step/\d+/pareto/(first|rest)")
     assert len(raced) > 5
     assert set(raced.values()) == {2}
 
@@ -377,9 +377,9 @@ def test_half_of_the_steps_change_all_that_is_blamed_and_no_more_than_four() -> 
     together = ("tool e", "tool d", "tool c", "tool b")
     assert {names for names in chosen if len(names) > 1} == {together}
     assert 160 < chosen[together] < 240
-    # Of the others three of four have the one that is blamed most.
+    # Half of the others have the one that is blamed most, or else have it in its turn.
     alone = {names[0]: count for names, count in chosen.items() if len(names) == 1}
-    assert 120 < alone["tool e"] < 190
+    assert 80 < alone["tool e"] < 150
     assert {"tool a", "tool f"} <= set(alone)
 
 

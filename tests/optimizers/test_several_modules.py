@@ -193,7 +193,7 @@ def test_one_reply_that_cannot_be_used_leaves_the_other_change() -> None:
     alone = [found for step, found in refused.items() if step not in tried]
     assert alone
     for found in alone:
-        assert [one.final for one in found] == [False, True]
+        assert [one.final for one in found] == [False] * (len(found) - 1) + [True]
 
 
 def only(name: str) -> Callable[[Rendered], str]:

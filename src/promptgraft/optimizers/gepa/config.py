@@ -34,6 +34,7 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_thresholds,
     as_weights,
     by_preset,
+    validation_by_preset,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
 from promptgraft.optimizers.gepa.policies import (
@@ -86,7 +87,8 @@ class GepaConfig:
         preset: the strategy that the next five settings are taken from where they are not given:
             ``"paper"`` is the published one.
         validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
-            drops those that do not keep up with the best one.
+            drops those that do not keep up with the best one. ``Full()`` where ``pick`` or
+            ``frontier_type`` need the means of all candidates.
         exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
             others it is the best candidate.
         minibatches: ``"random"``, or ``"teaching"``: mostly examples on which the parent has
@@ -172,7 +174,9 @@ class GepaConfig:
     timeout: float | None = None
     stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
     preset: Preset = attrs.field(default=Preset.LEAN, converter=as_preset)
-    validation: Validation = attrs.field(default=by_preset("validation"))
+    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
+    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
+    validation: Validation = attrs.field(default=validation_by_preset())
     exploration: float = attrs.field(default=by_preset("exploration"))
     minibatches: MinibatchChoice = attrs.field(
         default=by_preset("minibatches"), converter=as_minibatches
@@ -207,9 +211,7 @@ class GepaConfig:
     max_task_examples_per_section: int = 5
     example_mutation_rate: float = 0.3
     acceptance: AcceptancePolicy = attrs.field(factory=Strict)
-    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
     weights: Mapping[str, float] = attrs.field(factory=dict, converter=as_weights)
-    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
     required_objectives: Mapping[str, float] = attrs.field(factory=dict, converter=as_thresholds)
     max_prompt_chars: int | None = None
     max_rollout_cost: Decimal | None = attrs.field(default=None, converter=as_rollout_cost)

@@ -11,7 +11,7 @@ from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.budgets import auto_budget
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
-from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.frontier import EXAMPLE_CELLS
 from promptgraft.optimizers.gepa.policies import Full, Racing
 from promptgraft.optimizers.types import GepaExample, is_finite
 from promptgraft.overrides.entries import show_path
@@ -37,8 +37,6 @@ _LEAST = {
     "max_task_examples_per_section": 1,
 }
 
-
-_EXAMPLE_CELLS = {FrontierType.INSTANCE, FrontierType.CARTESIAN}
 
 _TARGETS = (
     "target_section_paths",
@@ -167,7 +165,7 @@ def _check_choices(config: GepaConfig) -> None:
             "pick: expected none with validation=Racing(), which tries few candidates on "
             "everything; give the same weights as `weights` instead"
         )
-    if isinstance(config.validation, Racing) and config.frontier_type not in _EXAMPLE_CELLS:
+    if isinstance(config.validation, Racing) and config.frontier_type not in EXAMPLE_CELLS:
         raise ConfigError(
             "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
             f"'{config.frontier_type}'"
