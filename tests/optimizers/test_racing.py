@@ -97,6 +97,14 @@ def test_a_preset_sets_what_is_not_given() -> None:
     )
 
 
+@pytest.mark.parametrize("setting", [{"pick": "score=1"}, {"frontier_type": "objective"}])
+def test_settings_that_need_every_mean_have_every_candidate_tried_on_everything(
+    setting: dict[str, str],
+) -> None:
+    assert config(preset="lean", **setting).validation == Full()
+    assert config(preset="lean", frontier_type="cartesian").validation == Racing()
+
+
 def test_a_race_gets_as_far_with_fewer_rollouts() -> None:
     def rollouts_until_six_words_are_known(preset: str) -> int:
         session = Session()
@@ -400,9 +408,9 @@ def test_examples_are_changed_one_at_a_time() -> None:
         ({"minibatches": "x"}, "minibatches: expected 'random' or 'teaching', found 'x'"),
         ({"module_choice": "x"}, "module_choice: expected 'turns' or 'blamed', found 'x'"),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected True or False, found 1"),
-        ({"preset": "lean", "pick": "score=1"}, r"pick: expected none with validation=Racing\(\)"),
+        ({"validation": Racing(), "pick": "score=1"}, r"pick: expected none with validation=Racing\(\)"),
         (
-            {"preset": "lean", "frontier_type": "hybrid"},
+            {"validation": Racing(), "frontier_type": "hybrid"},
             r"frontier_type: expected 'instance' or 'cartesian' with validation=Racing\(\)",
         ),
     ],
