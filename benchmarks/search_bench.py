@@ -6,6 +6,7 @@ test items that no search sees. Scores are medians over the seeds, with the quar
 
     python benchmarks/search_bench.py [--seeds N] [--family NAME] [--plot FILE] [--json FILE]
     python benchmarks/search_bench.py --tune-peer
+    python benchmarks/search_bench.py --ablate
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from search.plot import plot
 from search.results import Cell, Result
 from search.tasks import TASKS
 from search.tuning import SEEDS as TUNING_SEEDS
-from search.tuning import tune
+from search.tuning import ablate, tune
 
 
 def search_one(task: tuple[str, str, int, int | None]) -> Run:
@@ -84,10 +85,11 @@ def main() -> int:
     families = options.family or list(TASKS)
     begun = time.perf_counter()
     with ProcessPoolExecutor(os.cpu_count()) as executor:
-        if options.tune_peer:
+        if options.tune_peer or options.ablate:
             print(f"{header()}; seeds {TUNING_SEEDS[0]} to {TUNING_SEEDS[-1]}")
-            print(f"mean; {', '.join(families)}; settings")
-            for line in tune(executor, families):
+            early = "" if options.tune_peer else "mean at 800; reflections; "
+            print(f"mean final; {early}{', '.join(families)}; settings")
+            for line in (tune if options.tune_peer else ablate)(executor, families):
                 print(line, flush=True)
             return 0
         results = measure(executor, families, options.seeds, options.budget)
@@ -109,6 +111,9 @@ def _options() -> argparse.Namespace:
     given.add_argument("--json", type=Path, help="write everything to this file")
     given.add_argument(
         "--tune-peer", action="store_true", help="try settings of gepa on other seeds instead"
+    )
+    given.add_argument(
+        "--ablate", action="store_true", help="change settings of ours on these seeds instead"
     )
     return given.parse_args()
 

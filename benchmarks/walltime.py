@@ -4,6 +4,8 @@ Both sides have 16 workers in one process and a task model that takes 50 ms, som
 that; the reflection model takes as long. gepa runs what it hands over at once side by side: a
 batch of items, and with several proposals an iteration also these. Only ratios mean something.
 
+Two searches run at the same time, in processes of their own; both sides wait nearly all the time.
+
     python benchmarks/walltime.py [--seeds N] [--calls N] [--proposals K] [--family NAME]
 """
 
@@ -16,9 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import attrs
 from gepa.strategies.proposal_sampling import IndependentSampling
@@ -31,6 +32,8 @@ from search.tasks import TASKS
 from search.worlds import Item, Texts, Trial
 from search_bench import header
 
+AT_ONCE = 2
+"""Searches at the same time."""
 WORKERS = 16
 MEAN = 0.05
 """Seconds that a call takes on average."""
@@ -122,32 +125,32 @@ class Timed:
     processor: float
 
 
-def timed(search: Search, family: str, seed: int, calls: int) -> Timed:
-    """Search the world of a seed with slow models and 16 workers."""
+def timed(task: tuple[str, int, str, int, int]) -> Timed:
+    """Search the world of a seed with slow models and 16 workers; for worker processes."""
+    method, proposals, family, seed, calls = task
+    search = methods(proposals)[method]
     world, reflector = TASKS[family].make(seed)
-    task, reflection = Latency(seed), Latency(seed + 1_000)
+    answers, replies = Latency(seed), Latency(seed + 1_000)
     with ThreadPoolExecutor(WORKERS) as executor:
         begun, used = time.perf_counter(), time.process_time()
         curve = search(
-            SlowWorld(world, task),
-            SlowReflector(reflector, reflection),
+            SlowWorld(world, answers),
+            SlowReflector(reflector, replies),
             budget=calls,
             executor=executor,
             used=lambda: time.perf_counter() - begun,
         )
         processor = time.process_time() - used
-    ideal = sum(task.seconds) / WORKERS
+    ideal = sum(answers.seconds) / WORKERS
     return Timed(curve=curve, share=ideal / curve.used, processor=processor)
 
 
-def methods(proposals: int | None) -> Mapping[str, Search]:
+def methods(proposals: int) -> Mapping[str, Search]:
     """Return the searches that are compared."""
-    several: Mapping[str, Any] = {} if proposals is None else {"proposals_per_step": proposals}
     side_by_side = {**BEST_SETTINGS, "sampling_strategy": IndependentSampling(PROPOSALS)}
     return {
-        LEAN if proposals is None else f"{LEAN}, {proposals} at once": partial(
-            METHODS[LEAN], **several
-        ),
+        LEAN: METHODS[LEAN],
+        f"{LEAN}, {proposals} at once": partial(METHODS[LEAN], proposals_per_step=proposals),
         DEFAULTS: METHODS[DEFAULTS],
         BEST: METHODS[BEST],
         f"{BEST}, {PROPOSALS} at once": partial(peer.search, **side_by_side),
@@ -190,17 +193,20 @@ def main() -> int:
     """Measure and print the table."""
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     given.add_argument("--seeds", type=int, default=3, help="worlds, an odd number")
-    given.add_argument("--calls", type=int, default=600, help="calls of a search")
-    given.add_argument("--proposals", type=int, help="promptgraft's proposals_per_step")
-    given.add_argument("--family", choices=list(TASKS), default="attention")
+    given.add_argument("--calls", type=int, default=1_200, help="calls of a search")
+    given.add_argument("--proposals", type=int, default=4, help="promptgraft's proposals_per_step")
+    given.add_argument("--family", choices=list(TASKS), default="modules")
     options = given.parse_args()
     begun = time.perf_counter()
-    found = {
-        method: [
-            timed(search, options.family, seed, options.calls) for seed in range(options.seeds)
-        ]
-        for method, search in methods(options.proposals).items()
-    }
+    compared, seeds = list(methods(options.proposals)), range(options.seeds)
+    tasks = [
+        (method, options.proposals, options.family, seed, options.calls)
+        for method in compared
+        for seed in seeds
+    ]
+    with ProcessPoolExecutor(AT_ONCE) as executor:
+        runs = iter(list(executor.map(timed, tasks)))
+    found = {method: [next(runs) for _ in seeds] for method in compared}
     print(
         f"{header()}; {options.family}, seeds 0 to {options.seeds - 1}, {WORKERS} workers, "
         f"{MEAN * 1000:.0f} ms a call; {time.perf_counter() - begun:.0f} s"

@@ -58,8 +58,9 @@ def test_the_result_tells_where_each_candidate_comes_from() -> None:
         assert parent is not None
         assert parent < position
         assert candidate.parents == (parent,)
-        assert isinstance(candidate.module, SectionModule)
-        changed = candidate.module.path
+        [module] = candidate.modules
+        assert isinstance(module, SectionModule)
+        changed = module.path
         elder = result.candidates[parent].section_bodies
         assert candidate.section_bodies[changed] != elder.get(changed)
         assert {**candidate.section_bodies, changed: ""} == {**elder, changed: ""}

@@ -531,7 +531,7 @@ def test_who_wins_a_race_must_also_beat_the_best_one_of_by_now() -> None:
 
 def test_the_best_candidate_is_tried_once_on_each_example() -> None:
     session = Session()
-    races = Racing(first=2, growth=2)
+    races = Racing(first=2, every=1)
     result = optimize(overlapping(6, validation=races, rollout_budget=300), session=session)
     made = found = 0
     scores: dict[int, int] = {}

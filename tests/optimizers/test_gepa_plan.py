@@ -41,6 +41,7 @@ from promptgraft.optimizers.gepa import (
 from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.optimizers.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
 from promptgraft.optimizers.gepa.estimates import FEEDBACK_CHARS
+from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.optimizers.ledger import Role
 from promptgraft.optimizers.target import RejectionReason
 from promptgraft.prompt import Prompt, RenderedPrompt
@@ -112,14 +113,28 @@ policies = st.sampled_from([Strict(), MinGain(0.01)]) | st.builds(
 )
 
 
-@given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies)
-@settings(max_examples=40, deadline=None)
+strategies = st.sampled_from(
+    [
+        {"preset": "paper"},
+        {"preset": "lean"},
+        {"preset": "lean", "validation": Racing(first=1, every=1)},
+    ]
+)
+
+
+@given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies, strategies)
+@settings(max_examples=60, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
-    chosen: dict[str, Any], salt: int, merges: int, policy: AcceptancePolicy
+    chosen: dict[str, Any],
+    salt: int,
+    merges: int,
+    policy: AcceptancePolicy,
+    strategy: dict[str, Any],
 ) -> None:
     run = Run(
         config(
             **room_for(chosen, policy),
+            **strategy,
             acceptance=policy,
             feedback_fn=by_chance(salt),
             seed=salt,

@@ -193,10 +193,10 @@ def test_modules_take_turns_and_the_first_one_begins() -> None:
     assert [take_turn(choices) for _ in range(7)] == [*MODULES, *MODULES, MODULES[0]]
 
 
-def take_turn(choices: Choices) -> Module | None:
+def take_turn(choices: Choices) -> Module:
     turn = choices.turn()
-    module = turn.module(always)
-    choices.took(turn, module, blaming=False)
+    [module] = turn.modules(always)
+    choices.took(turn, [module], blaming=False)
     return module
 
 
@@ -205,8 +205,8 @@ def test_steps_under_way_have_turns_of_their_own() -> None:
     turns = [choices.turn(ahead) for ahead in range(2)]
     chosen = []
     for _ in range(7):
-        chosen.append(turns[0].module(always))
-        choices.took(turns.pop(0), chosen[-1], blaming=False)
+        chosen.extend(turns[0].modules(always))
+        choices.took(turns.pop(0), chosen[-1:], blaming=False)
         turns.append(choices.turn(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
 

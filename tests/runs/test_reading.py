@@ -298,7 +298,7 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
 def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
     tmp_path: Path, overlapping: int
 ) -> None:
-    races = Racing(first=1, growth=1, finalists=6)
+    races = Racing(first=1, every=1, finalists=6)
     job = make_job(
         validation=races,
         pareto_set_size=5,

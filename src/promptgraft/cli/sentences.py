@@ -102,7 +102,7 @@ def _phase(position: str) -> str:
     match kind, rest:
         case "baseline", _:
             return "trying the baseline"
-        case "step", [number, "reflect", attempt] if attempt != "0":
+        case "step", [number, "reflect", attempt] if attempt[-1:] in tuple("13579"):
             return f"step {number}: asking for a repair"
         case "step", [number, what, *_] if what in _DOING:
             return f"step {number}: {_DOING[what]}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from promptgraft.overrides.entries import SectionPath, section_part, show_path
@@ -96,6 +98,11 @@ Module = (
     | OutputFieldModule
 )
 """What an optimizer may mutate; named ``name`` in messages and meta-prompts."""
+
+
+def names_of(modules: Iterable[Module]) -> str:
+    """Return the names of modules as one text."""
+    return ", ".join(module.name for module in modules)
 
 
 def is_example(module: Module) -> bool:

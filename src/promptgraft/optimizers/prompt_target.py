@@ -92,12 +92,12 @@ class PromptTarget:
         return self.rollout.prompt.descriptor
 
     def baseline(self) -> Candidate:
-        return self._candidate((), parents=(), module=None)
+        return self._candidate((), parents=())
 
     def combine(
         self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
     ) -> Candidate:
-        merged = self._candidate(entries, parents=parents, module=None)
+        merged = self._candidate(entries, parents=parents)
         view = self._view(merged.override)
         for container in self.descriptor.containers:
             held = len(view.task_examples(container.path))
@@ -140,7 +140,7 @@ class PromptTarget:
                 )
             if text == _text(self._base_view, module):
                 override = override.without(entry)  # back where the run began
-        child = self._candidate(override.entries(), parents=parents, module=module)
+        child = self._candidate(override.entries(), parents=parents, modules=(module,))
         self._check_renders(child, examples)
         return child
 
@@ -163,13 +163,17 @@ class PromptTarget:
         return True
 
     def _candidate(
-        self, entries: Sequence[Entry], *, parents: tuple[int, ...], module: Module | None
+        self,
+        entries: Sequence[Entry],
+        *,
+        parents: tuple[int, ...],
+        modules: tuple[Module, ...] = (),
     ) -> Candidate:
         override = self.rollout.base.holding(entries)
         return Candidate(
             override=override,
             parents=parents,
-            module=module,
+            modules=modules,
             digest=digest(plain_entries(self.rollout.base.merged_with(override))),
         )
 

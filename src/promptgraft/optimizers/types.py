@@ -13,7 +13,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.ledger import Spending
-from promptgraft.optimizers.modules import Module
+from promptgraft.optimizers.modules import Module, names_of
 from promptgraft.optimizers.text import joined
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import PromptOverride
@@ -191,20 +191,20 @@ class Candidate:
     Attributes:
         override: what replaces the source (and what the base store holds).
         parents: positions of the parents in the pool; empty for the baseline.
-        module: what was mutated; None for the baseline and for merges.
+        modules: what was mutated; none for the baseline and for merges.
         digest: SHA-256 of the overrides; equal for equal overrides.
     """
 
     override: PromptOverride
     parents: tuple[int, ...] = ()
-    module: Module | None = None
+    modules: tuple[Module, ...] = ()
     digest: HexDigest
 
     @property
     def changed(self) -> str:
-        """What was changed: the name of a module, ``merge`` or ``baseline``."""
-        if self.module is not None:
-            return self.module.name
+        """What was changed: names of modules, ``merge`` or ``baseline``."""
+        if self.modules:
+            return names_of(self.modules)
         return "merge" if self.parents else "baseline"
 
     @property

@@ -24,6 +24,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaWorking,
 )
 from promptgraft.optimizers.ledger import money
+from promptgraft.optimizers.modules import names_of
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import show_path
 from promptgraft.runs.progress import Progress
@@ -140,7 +141,7 @@ def _candidate(event: GepaCandidateAdded) -> Line:
         "step": event.step,
         "candidate": event.candidate,
         "parents": list(value.parents),
-        "module": None if value.module is None else value.module.name,
+        "module": names_of(value.modules) or None,
         "mean": event.mean,
         "best": event.best,
         "scores": list(event.scores),

@@ -30,12 +30,12 @@ def candidate_page(
     parents: tuple[GepaCandidateAdded, ...],
 ) -> str:
     """Return the page of a candidate: where it comes from, what it changes, says and scores."""
-    number, module = added.candidate, added.value.module
+    number = added.candidate
     made = f", step {added.step}" if number else ": the baseline"
     facts = [("prompt", f"{started.descriptor.ns}/{started.descriptor.key}")]
     facts += [("parent", f"candidate {one.candidate}") for one in parents]
-    if module is not None:
-        facts.append(("changes", module.name))
+    if added.value.modules:
+        facts.append(("changes", added.value.changed))
     if len(parents) > 1:
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts += [

@@ -167,11 +167,10 @@ def _config(example: Example, settings: DemoSettings) -> GepaConfig:
     )
     if settings.budget is None:
         return config
-    least = config.pareto_set_size + config.step_size
-    if settings.budget < least:
+    if settings.budget < config.least_budget:
         raise ConfigError(
-            f"--budget: expected at least {least} rollouts, which pay for the baseline and one "
-            f"step, found {settings.budget}"
+            f"--budget: expected at least {config.least_budget} rollouts, which pay for the "
+            f"baseline and one step, found {settings.budget}"
         )
     return attrs.evolve(config, rollout_budget=settings.budget)
 

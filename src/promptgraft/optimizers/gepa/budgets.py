@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import StrEnum
 from typing import Protocol
 
@@ -44,8 +45,22 @@ class Sizes(Protocol):
         ...
 
     @property
+    def following_size(self) -> int:
+        """Those of them that are kept for confirming and for held-out examples."""
+        ...
+
+    @property
     def pareto_set_size(self) -> int:
         """Examples that candidates are compared on."""
+        ...
+
+    @property
+    def baseline_size(self) -> int:
+        """Those of them that the baseline is tried on before the first step."""
+        ...
+
+    def entry_size(self, candidates: int, *, merges: int = 0) -> int:
+        """Return the rollouts on them that so many candidates and merges can use."""
         ...
 
     @property
@@ -78,11 +93,14 @@ class Affordable:
 
 
 def auto_budget(auto: Auto, sizes: Sizes) -> int:
-    """Return the rollouts that pay for ``ACCEPTED[auto]`` accepted proposals.
+    """Return the rollouts that pay for ``ACCEPTED[auto]`` proposals tried on all of D_pareto.
 
-    Fewer are accepted in practice, and what that saves pays for more proposals.
+    Fewer are accepted in practice, and what that saves pays for more proposals; a race saves
+    more. So a size costs the same whatever the strategy.
     """
-    return rollouts_for(ACCEPTED[auto], sizes)
+    proposals, pareto = ACCEPTED[auto], sizes.pareto_set_size
+    tried = 1 + proposals + _merges(proposals, sizes)
+    return tried * pareto + proposals * sizes.trial_size + sizes.following_size
 
 
 def rollouts_for(proposals: int, sizes: Sizes) -> int:
@@ -90,31 +108,31 @@ def rollouts_for(proposals: int, sizes: Sizes) -> int:
 
     There is nothing to merge before the second, and what follows the last is not paid for.
     """
-    pareto = sizes.pareto_set_size
-    merges = min(sizes.merges, max(0, proposals - 2))
-    steps = proposals * (sizes.trial_size + pareto)
-    return pareto + steps + merges * pareto + sizes.reserved_size
+    entries = sizes.entry_size(proposals, merges=_merges(proposals, sizes))
+    return sizes.baseline_size + proposals * sizes.trial_size + entries + sizes.reserved_size
+
+
+def _merges(proposals: int, sizes: Sizes) -> int:
+    return min(sizes.merges, max(0, proposals - 2))
 
 
 def affordable(rollouts: int, sizes: Sizes) -> Affordable:
     """Return what ``rollouts`` pay for, by the rules of the loop.
 
-    The baseline takes D_pareto once; confirming a winner and trying it on held-out examples take
-    what is reserved for them. A step is begun
+    The baseline is tried first; what ends a search takes what is reserved for it. A step is begun
     only while the budget pays for all of it: a minibatch for the parent, one for the child, both
-    again for every repeat, and D_pareto for an accepted child. A refused child leaves the last
-    of these unused, a reply that gives no child all but the first.
+    again for every repeat, and what an accepted child is tried on of D_pareto. A refused child
+    leaves the last of these unused, a reply that gives no child all but the first.
     """
-    batch, pareto = sizes.batch_size, sizes.pareto_set_size
-    step = sizes.trial_size + pareto
-    left = rollouts - pareto - sizes.reserved_size
+    step = sizes.trial_size + sizes.entry_size(1)
+    left = rollouts - sizes.baseline_size - sizes.reserved_size
     if left < step:
         return Affordable(if_accepted=0, if_refused=0, steps=0)
-    accepted = 0
-    while rollouts_for(accepted + 1, sizes) <= rollouts:
-        accepted += 1
+    accepted = bisect_right(
+        range(1, rollouts + 1), rollouts, key=lambda count: rollouts_for(count, sizes)
+    )
     return Affordable(
         if_accepted=accepted,
-        if_refused=(left - step) // (sizes.least_parent_size + batch) + 1,
+        if_refused=(left - step) // (sizes.least_parent_size + sizes.batch_size) + 1,
         steps=(left - step) // sizes.least_parent_size + 1,
     )

@@ -34,6 +34,7 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_thresholds,
     as_weights,
     by_preset,
+    validation_by_preset,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
 from promptgraft.optimizers.gepa.policies import (
@@ -42,6 +43,8 @@ from promptgraft.optimizers.gepa.policies import (
     Preset,
     Validation,
 )
+from promptgraft.optimizers.gepa.selection import MOST_AT_ONCE, split_examples
+from promptgraft.optimizers.gepa.steps import ATTEMPTS
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -84,14 +87,16 @@ class GepaConfig:
         preset: the strategy that the next five settings are taken from where they are not given:
             ``"paper"`` is the published one.
         validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
-            drops those that do not keep up with the best one.
+            drops those that do not keep up with the best one. ``Full()`` where ``pick`` or
+            ``frontier_type`` need the means of all candidates.
         exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
             others it is the best candidate.
         minibatches: ``"random"``, or ``"teaching"``: mostly examples on which the parent has
             failed before.
         reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
             example of each minibatch.
-        module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name.
+        module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name,
+            often several at once.
         proposals_per_step: proposals that are under way at the same time, at least 1. With more,
             an executor's workers are busy and a run takes less time; but each proposal knows
             less of the latest ones. The result does not depend on time or workers.
@@ -168,8 +173,10 @@ class GepaConfig:
     max_tokens: int | None = None
     timeout: float | None = None
     stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
-    preset: Preset = attrs.field(default=Preset.PAPER, converter=as_preset)
-    validation: Validation = attrs.field(default=by_preset("validation"))
+    preset: Preset = attrs.field(default=Preset.LEAN, converter=as_preset)
+    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
+    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
+    validation: Validation = attrs.field(default=validation_by_preset())
     exploration: float = attrs.field(default=by_preset("exploration"))
     minibatches: MinibatchChoice = attrs.field(
         default=by_preset("minibatches"), converter=as_minibatches
@@ -204,9 +211,7 @@ class GepaConfig:
     max_task_examples_per_section: int = 5
     example_mutation_rate: float = 0.3
     acceptance: AcceptancePolicy = attrs.field(factory=Strict)
-    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
     weights: Mapping[str, float] = attrs.field(factory=dict, converter=as_weights)
-    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
     required_objectives: Mapping[str, float] = attrs.field(factory=dict, converter=as_thresholds)
     max_prompt_chars: int | None = None
     max_rollout_cost: Decimal | None = attrs.field(default=None, converter=as_rollout_cost)
@@ -258,9 +263,39 @@ class GepaConfig:
         return 1 if self.reuse_rollouts else self.batch_size
 
     @property
+    def critical_size(self) -> int:
+        """Number of critical examples in D_pareto."""
+        return sum(example.critical for example in self.split[0])
+
+    @property
+    def split(self) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
+        """D_pareto and D_feedback."""
+        return split_examples(
+            self.training_examples,
+            self.pareto_set_size,
+            shuffle_seed=self.seed if self.shuffle_examples else None,
+        )
+
+    @property
+    def baseline_size(self) -> int:
+        """Examples of D_pareto that the baseline is tried on before the first step."""
+        return self.validation.baseline(self.pareto_set_size, self.critical_size)
+
+    @property
+    def least_budget(self) -> int:
+        """Rollouts that pay for the baseline, one step and what ends a search."""
+        return self.baseline_size + self.step_size + self.reserved_size
+
+    def entry_size(self, candidates: int, *, merges: int = 0) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use."""
+        return self.validation.entries(
+            self.pareto_set_size, self.critical_size, candidates, merges=merges
+        )
+
+    @property
     def step_size(self) -> int:
-        """Rollouts of a step that ends with an accepted candidate."""
-        return self.trial_size + self.pareto_set_size
+        """Rollouts of the first step, if it ends with an accepted candidate."""
+        return self.trial_size + self.entry_size(1)
 
     @property
     def trial_size(self) -> int:
@@ -268,15 +303,32 @@ class GepaConfig:
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
 
     @property
+    def reflections_per_step(self) -> int:
+        """Reflections that a step can use, repairs of replies included."""
+        together = len((*self.target_section_paths, *self.target_tools, *self.target_output_fields))
+        if self.module_choice is ModuleChoice.TURNS:
+            together = 1
+        return ATTEMPTS * min(max(1, together), MOST_AT_ONCE)
+
+    @property
     def confirmation_size(self) -> int:
         """Rollouts that are kept for confirming the winner."""
         return 2 * self.pareto_set_size * self.acceptance.confirmations
 
     @property
+    def following_size(self) -> int:
+        """Rollouts that are kept for confirming and for held-out examples."""
+        return self.confirmation_size + 2 * len(self.held_out_examples)
+
+    @property
+    def finals_size(self) -> int:
+        """Rollouts that are kept for trying baseline and finalists on the rest of D_pareto."""
+        return self.validation.finals(self.pareto_set_size, self.critical_size)
+
+    @property
     def reserved_size(self) -> int:
         """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
-        unseen = 2 * len(self.held_out_examples)
-        return self.validation.finals(self.pareto_set_size) + self.confirmation_size + unseen
+        return self.finals_size + self.following_size
 
     @property
     def stop_files(self) -> tuple[Path, ...]:

@@ -11,7 +11,7 @@ from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.budgets import auto_budget
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
-from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.frontier import EXAMPLE_CELLS
 from promptgraft.optimizers.gepa.policies import Full, Racing
 from promptgraft.optimizers.types import GepaExample, is_finite
 from promptgraft.overrides.entries import show_path
@@ -37,8 +37,6 @@ _LEAST = {
     "max_task_examples_per_section": 1,
 }
 
-
-_EXAMPLE_CELLS = {FrontierType.INSTANCE, FrontierType.CARTESIAN}
 
 _TARGETS = (
     "target_section_paths",
@@ -167,7 +165,7 @@ def _check_choices(config: GepaConfig) -> None:
             "pick: expected none with validation=Racing(), which tries few candidates on "
             "everything; give the same weights as `weights` instead"
         )
-    if isinstance(config.validation, Racing) and config.frontier_type not in _EXAMPLE_CELLS:
+    if isinstance(config.validation, Racing) and config.frontier_type not in EXAMPLE_CELLS:
         raise ConfigError(
             "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
             f"'{config.frontier_type}'"
@@ -246,15 +244,16 @@ def _check_budget(config: GepaConfig) -> None:
             f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
             "leave one of them out"
         )
-    least = config.pareto_set_size + config.step_size + config.reserved_size
-    if config.rollout_budget < least:
-        confirming = config.confirmation_size
-        unseen = config.reserved_size - confirming
-        last = f", confirming the winner {confirming}" if confirming else ""
-        last += f", the held-out examples {unseen}" if unseen else ""
+    if config.rollout_budget < config.least_budget:
+        kept = {
+            "the rest of D_pareto": config.finals_size,
+            "confirming the winner": config.confirmation_size,
+            "the held-out examples": config.following_size - config.confirmation_size,
+        }
+        last = "".join(f", {what} {size}" for what, size in kept.items() if size)
         raise ConfigError(
-            f"rollout_budget: expected at least {least} (the baseline takes "
-            f"{config.pareto_set_size} rollouts, one step up to {config.step_size}{last}), "
+            f"rollout_budget: expected at least {config.least_budget} (the baseline takes "
+            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), "
             f"found {config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
         )
 

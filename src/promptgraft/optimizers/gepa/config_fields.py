@@ -13,9 +13,10 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.budgets import Auto
-from promptgraft.optimizers.gepa.frontier import FrontierType
+from promptgraft.optimizers.gepa.frontier import EXAMPLE_CELLS, FrontierType
 from promptgraft.optimizers.gepa.policies import (
     STRATEGIES,
+    Full,
     MinibatchChoice,
     ModuleChoice,
     Preset,
@@ -107,6 +108,17 @@ def by_preset(name: str) -> Any:
     def found(config: Any) -> object:
         part: object = getattr(STRATEGIES[config.preset], name)
         return part
+
+    return attrs.Factory(found, takes_self=True)
+
+
+def validation_by_preset() -> Any:
+    """Return the default of ``validation``: ``Full()`` where settings need every mean."""
+
+    def found(config: Any) -> object:
+        if config.pick or config.frontier_type not in EXAMPLE_CELLS:
+            return Full()
+        return STRATEGIES[config.preset].validation
 
     return attrs.Factory(found, takes_self=True)
 

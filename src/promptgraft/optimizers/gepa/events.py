@@ -185,7 +185,7 @@ class GepaMutationAccepted:
         step: number of the step.
         candidate: its position.
         parent: position of its parent.
-        module: what was changed.
+        module: what was changed; several names where a step has changed several.
         parent_score: mean of the parent on the minibatch.
         child_score: mean of the child on the minibatch.
         pareto_mean: mean of the child on D_pareto; None when nothing was scored.
@@ -216,7 +216,8 @@ class GepaMutationRejected:
         before: the parent's text of the module.
         parent_score: mean of the parent on the minibatch; None when the child was not tried.
         child_score: mean of the child on the minibatch.
-        final: whether the step ends here; otherwise the reflector is asked to mend it.
+        final: whether the step ends here; otherwise the reflector is asked to mend it, or the
+            step goes on with other modules of the same child.
     """
 
     step: int

@@ -34,6 +34,9 @@ class FrontierType(StrEnum):
     CARTESIAN = "cartesian"
 
 
+EXAMPLE_CELLS = frozenset({FrontierType.INSTANCE, FrontierType.CARTESIAN})
+"""Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
+
 Objectives = Mapping[str, float] | None
 """What one rollout has in each objective, the more the better; None when it is unscored."""
 

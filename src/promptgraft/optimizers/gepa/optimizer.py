@@ -35,7 +35,6 @@ from promptgraft.optimizers.gepa.loop import GepaLoop
 from promptgraft.optimizers.gepa.plan import RunPlan, plan_run
 from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.results import build_result
-from promptgraft.optimizers.gepa.selection import split_examples
 from promptgraft.optimizers.gepa.stops import Stops
 from promptgraft.optimizers.gepa.telling import texts_of
 from promptgraft.optimizers.gepa.types import GepaResult
@@ -145,11 +144,7 @@ class _Run:
         self._ledger = Ledger(
             config.rollout_budget, max_reflections=config.max_reflections, budget=self._budget
         )
-        self._pareto, self._feedback = split_examples(
-            config.training_examples,
-            config.pareto_set_size,
-            shuffle_seed=config.seed if config.shuffle_examples else None,
-        )
+        self._pareto, self._feedback = config.split
 
     def complete(self) -> GepaResult:
         """Run the loop and keep the winner."""

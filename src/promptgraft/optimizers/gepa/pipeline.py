@@ -20,8 +20,6 @@ from promptgraft.optimizers.gepa.work import Work
 from promptgraft.optimizers.overlap import Overlap, Task
 from promptgraft.optimizers.stopping import is_orderly
 
-_REFLECTIONS = 2  # that a step can use
-
 
 class Begin(Protocol):
     """Begins a step; see :meth:`Search.begin`."""
@@ -152,12 +150,10 @@ class Pipeline:
     def _reflections(self, number: int) -> int:
         """Return the reflections that are used before the next one of a step, at most."""
         before = self._before(number)
+        most = self._desks.config.reflections_per_step
         own = self._steps[len(before)].work.desk.ledger.reflections
         return (
             self._desks.ledger.reflections
             + own
-            + sum(
-                step.work.desk.ledger.reflections if step.has_ended else _REFLECTIONS
-                for step in before
-            )
+            + sum(step.work.desk.ledger.reflections if step.has_ended else most for step in before)
         )

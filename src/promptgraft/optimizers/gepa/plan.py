@@ -25,7 +25,6 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json
 
-_REFLECTIONS_PER_STEP = 2
 _LEAST_ACCEPTED = 3
 
 
@@ -158,7 +157,7 @@ def plan_run(
 ) -> RunPlan:
     """Say what a run can use."""
     proposals = affordable(config.rollout_budget, config)
-    reflections = _REFLECTIONS_PER_STEP * proposals.steps
+    reflections = config.reflections_per_step * proposals.steps
     limit = config.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)

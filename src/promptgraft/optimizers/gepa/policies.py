@@ -14,7 +14,8 @@ class MinibatchChoice(StrEnum):
     """How the examples of a minibatch are chosen.
 
     ``RANDOM``: at random. ``TEACHING``: seven of ten places go to examples on which the parent
-    has failed before, the last place and the others take D_feedback in epochs.
+    has failed before, those first that were chosen least often for that; the last place and the
+    others take D_feedback in epochs.
     """
 
     RANDOM = "random"
@@ -24,8 +25,9 @@ class MinibatchChoice(StrEnum):
 class ModuleChoice(StrEnum):
     """How the module of a step is chosen.
 
-    ``TURNS``: in turn. ``BLAMED``: in three of four steps only those have their turn that
-    feedback and traces name most often.
+    ``TURNS``: in turn. ``BLAMED``: in half of the steps all those are changed together that
+    feedback and traces name, up to four; in a quarter only those have their turn that are named
+    most often. Examples are always changed one at a time.
     """
 
     TURNS = "turns"
@@ -38,9 +40,19 @@ class Full:
 
     ranks = True
 
-    def finals(self, pareto: int) -> int:
+    def baseline(self, pareto: int, critical: int) -> int:
+        """Return the examples of D_pareto that the baseline is tried on first."""
+        del critical
+        return pareto
+
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use."""
+        del critical
+        return (candidates + merges) * pareto
+
+    def finals(self, pareto: int, critical: int) -> int:
         """Return the rollouts that are kept for the end of a search."""
-        del pareto
+        del pareto, critical
         return 0
 
 
@@ -48,40 +60,63 @@ class Full:
 class Racing:
     """A candidate races the best one, and is tried on more of D_pareto only while it keeps up.
 
-    It is tried on ``first`` examples, then on twice as many, and so on, and dropped as soon as
-    its mean is below that of the best one on the same examples. Who has got through as many
-    examples as the races have come to (``growth`` more with each) is the best one from then
-    on, if its mean is higher, or the same and it is a child of the best one. At the end of the
-    search the most promising candidates are tried on all of D_pareto, and the one with the
-    highest mean wins. After the intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and
-    FocusedILS (Hutter et al. 2009).
+    It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
+    the same examples by more than half a standard error; else on as many as races take: ``first``
+    at the beginning, and as many more after every ``every`` races. It is the best one from then
+    on if its mean is higher on them, or the same and it is a child of the best one.
+
+    Each race takes the examples in another order, so that luck of the best one on a few of them
+    does not keep everybody out. At the end of the search the baseline and the most promising
+    candidates are tried on all of D_pareto, and the one with the highest mean wins. After the
+    intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter et al.
+    2009).
 
     Attributes:
         first: examples that a race begins with, at least 1.
-        growth: examples that each race adds to what the next ones take, at least 0.
-        finalists: candidates that are tried on all of D_pareto at the end, at least 1, as far as
-            the rollouts reach that are kept for them: one and a half times D_pareto.
+        every: races after which the next ones take ``first`` examples more, at least 1.
+        finalists: candidates that are tried on all of D_pareto at the end, at least 1: the best
+            one for certain, the others as far as rollouts are left.
     """
 
-    first: int = attrs.field(default=8)
-    growth: int = attrs.field(default=4)
+    first: int = attrs.field(default=4)
+    every: int = attrs.field(default=8)
     finalists: int = attrs.field(default=3)
 
     ranks = False
 
-    def finals(self, pareto: int) -> int:
+    def baseline(self, pareto: int, critical: int) -> int:
+        """Return the examples of D_pareto that the baseline is tried on first."""
+        return min(pareto, max(self.first, critical))
+
+    def depth(self, pareto: int, critical: int, races: int) -> int:
+        """Return the examples of D_pareto that a race takes after so many others, at most."""
+        more = self.first * (races // self.every)
+        return min(pareto, self.baseline(pareto, critical) + more)
+
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use.
+
+        Those are included that the best one is tried on because races take more.
+        """
+        races = candidates + merges
+        growing = min(races, self.every * pareto)
+        depths = [self.depth(pareto, critical, race) for race in range(merges, growing)]
+        rest = (candidates - len(depths)) * pareto
+        deepest = self.depth(pareto, critical, max(0, races - 1))
+        late = deepest - self.baseline(pareto, critical)
+        return sum(depths) + rest + late + merges * pareto
+
+    def finals(self, pareto: int, critical: int) -> int:
         """Return the rollouts that are kept for the end of a search."""
-        return -(-3 * pareto // 2)
+        return 2 * (pareto - self.baseline(pareto, critical))
 
     @first.validator
-    @growth.validator
+    @every.validator
     @finalists.validator
     def _check(self, attribute: attrs.Attribute[int], value: object) -> None:
-        least = 0 if attribute.name == "growth" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(
-                f"Racing: {attribute.name}: expected an integer of at least {least}, "
-                f"found {shown(value)}"
+                f"Racing: {attribute.name}: expected an integer of at least 1, found {shown(value)}"
             )
 
 

@@ -10,12 +10,11 @@ from promptgraft.optimizers.gepa.history import Remembered
 from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.optimizers.gepa.prompts import reply_tag
 from promptgraft.optimizers.gepa.reflection import Reflector
-from promptgraft.optimizers.gepa.steps import Proposed, Step
+from promptgraft.optimizers.gepa.steps import ATTEMPTS, Proposed, Step
 from promptgraft.optimizers.gepa.telling import Rejections
 from promptgraft.optimizers.gepa.trials import Emit
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
-
-_ATTEMPTS = 2
+from promptgraft.optimizers.types import Candidate
 
 
 class Proposer:
@@ -50,18 +49,23 @@ class Proposer:
         self._rejections = rejections
         self._emit = emit
 
-    def propose(self, step: Step) -> Proposed | None:
+    def propose(self, step: Step, onto: Candidate, *, ends: bool) -> Proposed | None:
         """Return a usable child, after one repair if need be; None when there is none.
+
+        Args:
+            step: what is changed, and why.
+            onto: the parent, with what the step has changed before.
+            ends: whether the step ends when there is none.
 
         Raises:
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
         refused: tuple[str, str] | None = None
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             text = ""
             try:
                 reply = self._reflector.reflect(
-                    f"step/{step.number}/reflect/{attempt}",
+                    f"step/{step.number}/reflect/{ATTEMPTS * step.turn + attempt}",
                     step.description,
                     step.records,
                     earlier=self._remembered.better_than(step.records),
@@ -69,21 +73,22 @@ class Proposer:
                 )
                 text = reply.text
                 tag = reply_tag(step.description.meta_prompt)
-                return self._graft(
-                    step, parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
-                )
+                parsed = parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
+                return self._graft(step, onto, parsed)
             except InvalidProposalError as error:
                 failed = error.reason is RejectionReason.REFLECTION_FAILED
-                final = failed or attempt == _ATTEMPTS - 1
-                self._rejections.add(step, error.reason, error.detail, text=text, final=final)
-                if final:
+                last = failed or attempt == ATTEMPTS - 1
+                self._rejections.add(
+                    step, error.reason, error.detail, text=text, final=last and ends
+                )
+                if last:
                     break
                 refused = (error.detail, text)
         return None
 
-    def _graft(self, step: Step, text: str) -> Proposed:
+    def _graft(self, step: Step, onto: Candidate, text: str) -> Proposed:
         child = self._target.graft(
-            step.candidate,
+            onto,
             step.module,
             text,
             parents=(step.parent,),
@@ -104,4 +109,4 @@ class Proposer:
                 after=text,
             )
         )
-        return Proposed(candidate=child, text=text)
+        return Proposed(step, child, text)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
 from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.gepa.scores import Score, beats, paired_means
+from promptgraft.optimizers.gepa.scores import Score, beats, paired_gains
 from promptgraft.optimizers.gepa.trials import Trials
 from promptgraft.optimizers.gepa.validation import Records, fill
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+_SLACK = 0.5
 
 
 @attrs.define(kw_only=True)
@@ -21,14 +25,13 @@ class Race:
     Attributes:
         policy: the settings.
         pareto: D_pareto.
-        order: positions of its examples in the order in which they are raced on.
+        order: positions of its examples in the order in which this race takes them.
         members: scores rollouts.
         validator: takes the candidate in.
         position: position of the best one in the pool.
         best: the best one.
         scores: its scores; those that the race makes are filled in.
         lacking: examples that it is to be tried on.
-        depth: examples that the race goes up to.
         early: whether the best one is tried on them first, whatever comes of the step.
         found: its rollouts on them.
         records: the candidate's rollouts.
@@ -44,7 +47,6 @@ class Race:
     best: Candidate
     scores: list[Score]
     lacking: Sequence[int]
-    depth: int
     early: bool
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)
     records: Records = attrs.field(factory=list)
@@ -52,7 +54,7 @@ class Race:
 
     @property
     def largest(self) -> int:
-        return self.depth + len(self.lacking)
+        return len(self.order) + len(self.lacking)
 
     def prepare(self, position: str, trials: Trials) -> None:
         if self.early:
@@ -80,27 +82,37 @@ class Race:
 
     def _race(self, position: str, trials: Trials, candidate: Candidate) -> bool:
         """Try a candidate while it keeps up; return whether it is the best one now."""
-        length = min(self.policy.first, self.depth)
-        while True:
-            places = self.order[:length]
-            missing = [place for place in places if self.records[place] is None]
-            examples = [self.pareto[place] for place in missing]
-            fill(self.records, missing, trials.make(f"{position}/{length}", candidate, examples))
-            ahead = self.ahead_of(self.scores, places)
-            if ahead is None or ahead < 0:
-                return False
-            if length == self.depth:
-                # A child of the best one was better on a minibatch; nobody else may win a tie.
-                wins = ahead > 0 or self.position in candidate.parents
-                return wins and self.members.may_join_as_best(self.records)
-            length = min(self.depth, 2 * length)
+        first = self.policy.first
+        gains = self._leg(f"{position}/first", trials, candidate, self.order[:first])
+        if not gains or is_behind(gains):
+            return False
+        if first < len(self.order):
+            gains = self._leg(f"{position}/rest", trials, candidate, self.order)
+        # A child of the best one was better on a minibatch; nobody else may win a tie.
+        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in candidate.parents)
+        return wins and self.members.may_join_as_best(self.records)
 
-    def ahead_of(self, scores: Sequence[Score], places: Iterable[int]) -> Score:
-        """Return how far the candidate is above some scores; None when no example tells."""
+    def _leg(
+        self, position: str, trials: Trials, candidate: Candidate, places: Sequence[int]
+    ) -> list[float]:
+        """Try a candidate where it has not been; return its gains in all of these places."""
+        missing = [place for place in places if self.records[place] is None]
+        examples = [self.pareto[place] for place in missing]
+        fill(self.records, missing, trials.make(position, candidate, examples))
+        return self.gains_on(self.scores, places)
+
+    def gains_on(self, scores: Sequence[Score], places: Iterable[int]) -> list[float]:
+        """Return how far the candidate is above some scores, where both have one."""
         chosen = list(places)
         own = self.members.scores([self.records[place] for place in chosen])
-        one, other = paired_means(own, [scores[place] for place in chosen])
-        return None if one is None or other is None else one - other
+        return paired_gains([scores[place] for place in chosen], own)
+
+
+def is_behind(gains: Sequence[float]) -> bool:
+    """Tell whether gains are below 0 on the whole by more than half a standard error."""
+    count = len(gains)
+    spread = statistics.stdev(gains) if count > 1 else 0.0
+    return sum(gains) / count < -_SLACK * spread / math.sqrt(count)
 
 
 class RacingValidator:
@@ -112,9 +124,10 @@ class RacingValidator:
     Args:
         policy: the settings.
         pareto: D_pareto.
-        order: the positions of its examples in the order in which they are raced on.
+        order: the positions of its examples in the order in which races come to take them.
         trials: makes rollouts at once.
         members: the pool.
+        race_order: returns positions in the order in which the next race takes them.
         overlapping: whether steps overlap.
     """
 
@@ -126,6 +139,7 @@ class RacingValidator:
         order: Sequence[int],
         trials: Trials,
         members: Members,
+        race_order: Callable[[Sequence[int]], list[int]],
         overlapping: bool,
     ) -> None:
         self._policy = policy
@@ -133,12 +147,16 @@ class RacingValidator:
         # Nobody wins who has not been tried where it must not be worse.
         self._order = sorted(order, key=lambda place: not pareto[place].critical)
         self._critical = sum(example.critical for example in pareto)
+        self._kept = policy.finals(len(pareto), self._critical)
+        first = policy.baseline(len(pareto), self._critical)
+        self.baseline = self._order[:first]
+        self._race_order = race_order
         self._trials = trials
         self._members = members
         self._overlapping = overlapping
         self._completing = False
         self._races = 0
-        self._untried: dict[int, set[int]] = {0: set()}
+        self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
     def overhead(self) -> int:
@@ -151,9 +169,7 @@ class RacingValidator:
 
     @property
     def _depth(self) -> int:
-        policy = self._policy
-        least = max(policy.first, self._critical)
-        return min(len(self._order), least + policy.growth * self._races)
+        return self._policy.depth(len(self._order), self._critical, self._races)
 
     def _lacking(self) -> list[int]:
         return self._missing(self._members.pool.best, self._depth)
@@ -174,14 +190,13 @@ class RacingValidator:
         return Race(
             policy=self._policy,
             pareto=self._pareto,
-            order=self._order,
+            order=self._race_order(self._order[: self._depth if lacking else known]),
             members=self._members,
             validator=self,
             position=pool.best,
             best=pool.candidate(pool.best),
             scores=list(pool.scores_of(pool.best)),
             lacking=lacking,
-            depth=self._depth if lacking else known,
             early=self._overlapping,
         )
 
@@ -207,8 +222,7 @@ class RacingValidator:
         best = self._members.pool.best
         if best == entry.position:
             return True
-        ahead = entry.ahead_of(self._members.pool.scores_of(best), range(len(self._pareto)))
-        return ahead is not None and ahead > 0
+        return sum(entry.gains_on(self._members.pool.scores_of(best), self._order)) > 0
 
     def take_in(self, position: str, candidate: Candidate, known: Records, *, step: int) -> int:
         race = self._against_best([] if self._overlapping else self._lacking())
@@ -217,25 +231,25 @@ class RacingValidator:
         return self.admit(race, candidate, step=step)
 
     def idle(self, step: int) -> None:
-        """Have the best one tried on more examples: it may be perfect on all of them."""
+        """Have the best one tried on twice as many: it may be perfect on all of them."""
         if self._depth < len(self._order) or self._lacking():
-            self._races += 1
+            self._races += self._policy.every * -(-self._depth // self._policy.first)
             if not self._overlapping and self._trials.afford(self.overhead):
                 best = self._members.pool.best
                 self._try_more(f"step/{step}/idle", best, self._lacking(), step)
 
     def finish(self, step: int) -> None:
         pool = self._members.pool
-        self._trials.release(self._policy.finals(len(self._pareto)))
-        complete = [0]
+        self._trials.release(self._kept)
+        complete: list[int] = []
         for position in self._promising():
             missing = self._missing(position, len(self._order))
             if not self._trials.afford(len(missing)):
                 continue
             self._try_more(f"final/{position}/{len(missing)}", position, missing, step)
-            if self._members.may_win(position, tried=len(self._order)):
+            if position and self._members.may_win(position, tried=len(self._order)):
                 complete.append(position)
-            if len(complete) > self._policy.finalists:
+            if len(complete) == self._policy.finalists:
                 break
         best = 0
         for position in complete:
@@ -255,18 +269,17 @@ class RacingValidator:
         self._members.fill(member, dict(zip(places, made, strict=True)), step=step)
 
     def _promising(self) -> list[int]:
-        """Return the candidates but the baseline: the best one first, then by what they gained.
+        """Return the baseline, the best one, then the others by how far they are above it.
 
         A gain is drawn towards nothing, as if it had been found on four examples more where there
         was none: a candidate that was tried on little has shown little.
         """
         pool = self._members.pool
-        baseline = pool.scores_of(0)
+        best = pool.scores_of(pool.best)
 
         def gain(position: int) -> float:
-            pairs = zip(pool.scores_of(position), baseline, strict=True)
-            gains = [one - other for one, other in pairs if one is not None and other is not None]
+            gains = paired_gains(best, pool.scores_of(position))
             return sum(gains) / (len(gains) + 4)
 
-        others = sorted((one for one in self._untried if one), key=lambda one: (-gain(one), one))
-        return sorted(others, key=lambda one: one != pool.best)
+        others = sorted(self._untried, key=lambda one: (-gain(one), one))
+        return sorted(others, key=lambda one: (one != 0, one != pool.best))

@@ -29,7 +29,7 @@ def build_result(
     confirmation = loop.confirmation
     best = loop.winner
     override = pool.candidate(best).override
-    mutated = [found.module for found in candidates if found.module is not None]
+    mutated = [found.modules for found in candidates if found.modules]
     return GepaResult(
         run_id=run_id,
         best_section_overrides=pool.candidate(best).section_bodies,
@@ -55,7 +55,7 @@ def build_result(
         parents=tuple(found.parents for found in candidates),
         gains=_gains(pool, best),
         accepted_mutations=len(mutated),
-        accepted_example_mutations=sum(is_example(module) for module in mutated),
+        accepted_example_mutations=sum(is_example(modules[0]) for modules in mutated),
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
         rejections=loop.rejections,
         total_rollouts=ledger.rollouts,
@@ -87,9 +87,9 @@ def _gains(pool: Pool, best: int) -> dict[str, float]:
     position = best
     while candidate_parents := pool.candidate(position).parents:
         parent = candidate_parents[0]
-        after, before = pool.mean(position), pool.mean(parent)
-        module = pool.candidate(position).module
-        kind = _MERGE if module is None else module.kind
+        after, before = pool.estimate(position), pool.estimate(parent)
+        kinds = {module.kind: None for module in pool.candidate(position).modules}
+        kind = " + ".join(kinds) or _MERGE
         if after is not None and before is not None:
             gains[kind] = gains.get(kind, 0.0) + after - before
         position = parent

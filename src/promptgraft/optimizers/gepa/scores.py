@@ -95,6 +95,12 @@ def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Scor
     return mean_score([score for score, _ in pairs]), mean_score([other for _, other in pairs])
 
 
+def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
+    """Return how far ``after`` is above ``before`` in the places for which both have a score."""
+    pairs = zip(before, after, strict=True)
+    return [other - one for one, other in pairs if one is not None and other is not None]
+
+
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
     """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
     return higher(*paired_means(scores, others))

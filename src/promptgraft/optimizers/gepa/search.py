@@ -19,14 +19,13 @@ from promptgraft.optimizers.gepa.patience import Patience
 from promptgraft.optimizers.gepa.policies import Full
 from promptgraft.optimizers.gepa.racing import RacingValidator
 from promptgraft.optimizers.gepa.selection import Choices
-from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.teaching import Lessons
 from promptgraft.optimizers.gepa.telling import Newcomers, Rejections, tell_accepted
 from promptgraft.optimizers.gepa.tried import Tried
-from promptgraft.optimizers.gepa.validation import FullValidator, Validator
+from promptgraft.optimizers.gepa.validation import FullValidator, Validator, placed
 from promptgraft.optimizers.gepa.work import Known, Rules, Work
 from promptgraft.optimizers.target import RejectionReason, Target
-from promptgraft.optimizers.types import GepaExample, RolloutRecord
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 
 class Search:
@@ -88,6 +87,7 @@ class Search:
             order=order,
             trials=trials,
             members=self.members,
+            race_order=self._choices.race_order,
             overlapping=config.proposals_per_step > 1,
         )
 
@@ -145,15 +145,15 @@ class Search:
             self.validator.idle(work.number)
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
-        module = None if work.step is None else work.step.module
-        self._choices.took(work.known.turn, module, blaming=work.blaming)
-        if work.step is None:
+        modules = [step.module for step in work.steps]
+        self._choices.took(work.known.turn, modules, blaming=work.blaming)
+        if not work.steps:
             self._patience.idle("no part that may change was shown to the model")
-        elif work.proposed is None or work.compared is None:
+        elif work.compared is None:
             last = work.rejections.all[-1]
             self._patience.refused(last.reason, last.detail)
         else:
-            self._try(work, work.step, work.proposed, work.compared)
+            self._try(work, work.child, work.compared)
 
     def _settle(self, desk: Desk) -> None:
         """Take account of what a step has used, and tell what it has told."""
@@ -168,32 +168,31 @@ class Search:
                 self._emit(event)
         self._desks.trials.take_over(desk.trials)
 
-    def _try(self, work: Work, step: Step, proposed: Proposed, compared: Compared) -> None:
+    def _try(self, work: Work, child: Candidate, compared: Compared) -> None:
         """Take in a child that was tried, unless it is no better."""
         self.proposals += 1
         for records in compared.batches:
             self._history.add(records)
-        if proposed.candidate.digest in self._tried:
-            self._refuse_twin(step, proposed, compared)
+        if child.digest in self._tried:
+            self._refuse_twin(work, compared)
             return
         self._patience.renew()
-        self._tried.add(proposed.candidate.digest)
+        self._tried.add(child.digest)
         if work.accepted:
-            self._accept(work, step, proposed, compared)
+            self._accept(work, child, compared)
             if self._config.enable_merge:
-                self.merger.attempt(self.members.pool, step.number)
+                self.merger.attempt(self.members.pool, work.number)
 
-    def _refuse_twin(self, step: Step, proposed: Proposed, compared: Compared) -> None:
+    def _refuse_twin(self, work: Work, compared: Compared) -> None:
         """Refuse a child that a step has tried which was committed since this one began."""
         detail = "an overlapping step has tried the same text"
         if compared.refusal is None:
-            self.rejections.add(
-                step, RejectionReason.DUPLICATE, detail, text=proposed.text, tried=compared
-            )
+            reason = RejectionReason.DUPLICATE
+            self.rejections.add_all(work.changes, reason, detail, tried=compared)
         self._patience.refused(RejectionReason.DUPLICATE, detail)
 
-    def _accept(self, work: Work, step: Step, proposed: Proposed, compared: Compared) -> None:
-        child = proposed.candidate
+    def _accept(self, work: Work, child: Candidate, compared: Compared) -> None:
+        step = work.changes[-1].step
         self._lessons.remember(child, compared.records)
         position = work.known.entry.admit(child, step=step.number)
         tell_accepted(
@@ -201,15 +200,17 @@ class Search:
         )
 
     def evaluate_baseline(self) -> None:
-        """Try the baseline on D_pareto, and take it into the pool."""
+        """Try the baseline on D_pareto, or on some of it, and take it into the pool."""
         baseline = self._target.baseline()
         self._tried.add(baseline.digest)
-        records: Sequence[RolloutRecord] = ()
+        places = self.validator.baseline
+        records: Sequence[RolloutRecord | None] = ()
         try:
-            made = self._desks.trials.make("baseline", baseline, self._pareto)
+            examples = [self._pareto[place] for place in places]
+            made = self._desks.trials.make("baseline", baseline, examples)
             self.scorer.learn(made)
             self.scorer.require(self._config.objectives_asked_for, made)
-            records = made
+            records = placed(made, places, of=len(self._pareto))
         finally:
             # A run that stops this early still has a best candidate.
             self.members.join(baseline, records, step=0)

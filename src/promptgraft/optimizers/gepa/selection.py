@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
 from typing import TypeVar
 
 import attrs
@@ -15,8 +17,14 @@ from promptgraft.optimizers.types import GepaExample
 
 T = TypeVar("T")
 
+MOST_AT_ONCE = 4
+"""Modules that a step can change."""
+
+_TOGETHER_SHARE = 0.5
 _BLAMED_SHARE = 0.75
+_NO_BLAME: Mapping[str, int] = MappingProxyType({})
 _FAILED_SHARE = 0.7
+_TURNS_IN_A_ROW = 2
 
 
 class Choices:
@@ -32,6 +40,7 @@ class Choices:
         self._merges = random.Random(f"{seed}/merges")
         self._blame = _Draws(random.Random(f"{seed}/blame"))
         self._order = random.Random(f"{seed}/order")
+        self._races = random.Random(f"{seed}/races")
         self._example_rate = example_rate
         self._epoch: list[str] = []
         self._instructions = _Turns([module for module in modules if not is_example(module)])
@@ -50,21 +59,21 @@ class Choices:
         first, second = self._instructions.after(ahead), self._examples.after(ahead)
         if first and second and self._classes.at(ahead) < self._example_rate:
             first, second = second, first
-        return Turn(first, second, strict=self._blame.at(ahead) < _BLAMED_SHARE)
+        return Turn(first, second, draw=self._blame.at(ahead))
 
-    def took(self, turn: Turn, module: Module | None, *, blaming: bool) -> None:
-        """Go on to the next turn, after a step has chosen a module in its own; in order of steps.
+    def took(self, turn: Turn, modules: Sequence[Module], *, blaming: bool) -> None:
+        """Go on to the next turn, after a step has chosen modules in its own; in order of steps.
 
         Args:
             turn: the step's.
-            module: what it has chosen; None when no module was worth a change.
+            modules: what it has chosen; none when no module was worth a change.
             blaming: whether some were blamed.
         """
         if turn.first and turn.second:
             self._classes.used()
         if blaming:
             self._blame.used()
-        if module is not None:
+        for module in modules:
             (self._examples if is_example(module) else self._instructions).took(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
@@ -72,19 +81,20 @@ class Choices:
         return tuple(self._minibatches.sample(examples, size))
 
     def teaching(
-        self, examples: Sequence[GepaExample], size: int, *, failed: Sequence[str]
+        self, examples: Sequence[GepaExample], size: int, *, failed: Mapping[str, int]
     ) -> tuple[GepaExample, ...]:
         """Choose ``size`` different examples: some that failed before, the others in epochs.
 
         Args:
             examples: what may be chosen.
             size: how many.
-            failed: ids of those that failed before; the last place never goes to one of them
-                for that.
+            failed: those that failed before, by id, each with how often it was chosen already;
+                the last place never goes to one of them for that.
         """
         by_id = {example.id: example for example in examples}
         places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
-        chosen = self._minibatches.sample(list(failed), min(places, len(failed)))
+        mixed = self._minibatches.sample(list(failed), len(failed))
+        chosen = sorted(mixed, key=lambda one: failed[one] // _TURNS_IN_A_ROW)[:places]
         while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(by_id)
@@ -103,6 +113,10 @@ class Choices:
         """Return the positions of so many examples in random order."""
         return self._order.sample(range(count), count)
 
+    def race_order(self, places: Sequence[int]) -> list[int]:
+        """Return the positions of examples in the order in which a race takes them."""
+        return self._races.sample(places, len(places))
+
     def merge_order(self, pairs: Sequence[T]) -> list[T]:
         """Return the pairs in the order in which they are tried."""
         return self._merges.sample(pairs, len(pairs))
@@ -119,25 +133,35 @@ class Turn:
     Attributes:
         first: the modules of the class that it is the turn of, in their order.
         second: those of the other class.
-        strict: whether only the blamed have their turn.
+        draw: decides what the blamed are worth, 0 to 1.
     """
 
     first: tuple[Module, ...]
     second: tuple[Module, ...]
-    strict: bool = attrs.field(kw_only=True)
+    draw: float = attrs.field(kw_only=True)
 
-    def module(
-        self, worth: Callable[[Module], bool], blamed: Set[str] = frozenset()
-    ) -> Module | None:
-        """Return the module whose turn it is among those that are ``worth`` a mutation.
+    def modules(
+        self, worth: Callable[[Module], bool], blame: Mapping[str, int] = _NO_BLAME
+    ) -> tuple[Module, ...]:
+        """Return the modules whose turn it is among those that are ``worth`` a mutation.
 
         The rate decides between instructions and examples, the turn inside each of them. In
-        three of four steps only the ``blamed`` have their turn, if there are any in the class.
-        None when no module is worth one.
+        half of the steps all instructions that are blamed have their turn together, up to the
+        four most blamed; in a quarter only those in the class that are blamed most. Nothing
+        when no module is worth one.
+
+        Args:
+            worth: tells whether a module is worth a mutation.
+            blame: how often modules are blamed, by name.
         """
-        preferred = [one for one in self.first if one.name in blamed] if self.strict else []
+        blamed = [one for one in self.first if one.name in blame and worth(one)]
+        if self.draw < _TOGETHER_SHARE and any(not is_example(one) for one in blamed):
+            return tuple(sorted(blamed, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
+        most = max((blame[one.name] for one in blamed), default=0)
+        strict = self.draw < _BLAMED_SHARE
+        preferred = [one for one in blamed if strict and blame[one.name] == most]
         order = (*preferred, *self.first, *self.second)
-        return next((module for module in order if worth(module)), None)
+        return tuple(islice(filter(worth, order), 1))
 
 
 class _Draws:
@@ -157,19 +181,22 @@ class _Draws:
 
 
 class _Turns:
-    """Modules that take turns, beginning with the first."""
+    """Modules that take turns, beginning with the first: whose turn is longest ago is next.
+
+    So no module has to wait for those that are blamed all the time.
+    """
 
     def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = tuple(modules)
-        self._next = 0
+        self._modules = list(modules)
 
     def after(self, ahead: int) -> tuple[Module, ...]:
         """Return them in the order of their turns, when ``ahead`` others have theirs before."""
-        start = (self._next + ahead) % len(self._modules) if self._modules else 0
+        start = ahead % len(self._modules) if self._modules else 0
         return (*self._modules[start:], *self._modules[:start])
 
     def took(self, module: Module) -> None:
-        self._next = self._modules.index(module) + 1
+        self._modules.remove(module)
+        self._modules.append(module)
 
 
 def split_examples(

@@ -1,4 +1,4 @@
-"""What one step of a run is about."""
+"""What one step of a run is about: a module that it changes, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from promptgraft.optimizers.types import (
     RolloutRecord,
 )
 
+ATTEMPTS = 2
+"""Reflections that a proposal can use: one, and a repair."""
+
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """What a step has settled on before anything is proposed.
+    """What a step has settled on before anything is proposed, for one module that it changes.
 
     Attributes:
         number: counts the steps from 1.
+        turn: counts the modules of the step from 0.
         parent: position of the parent.
         candidate: the parent.
         module: what is mutated.
@@ -28,6 +32,7 @@ class Step:
     """
 
     number: int
+    turn: int = 0
     parent: int
     candidate: Candidate
     module: Module
@@ -38,7 +43,14 @@ class Step:
 
 @attrs.frozen
 class Proposed:
-    """A child that may be tried, and the text that it was made from."""
+    """A child that may be tried, and the text of a module that it was made from.
 
+    Attributes:
+        step: the step, and the module.
+        candidate: the child, with what the step has changed before.
+        text: the module's text.
+    """
+
+    step: Step
     candidate: Candidate
     text: str

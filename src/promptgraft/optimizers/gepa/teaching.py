@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -32,6 +32,7 @@ class Known:
         self._scorer = scorer
         self._perfect = perfect_score
         self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
+        self._chosen: Counter[tuple[str, str]] = Counter()
 
     def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
         """Remember rollouts; of an example that was tried again the latest one."""
@@ -39,15 +40,26 @@ class Known:
         self._of.move_to_end(candidate.digest)
         held.update({one.example_id: one for one in records if one.feedback is not None})
         while len(self._of) > _CANDIDATES:
-            self._of.popitem(last=False)
+            digest, forgotten = self._of.popitem(last=False)
+            for name in forgotten:
+                self._chosen.pop((digest, name), None)
 
     def of(self, candidate: Candidate) -> dict[str, RolloutRecord]:
         """Return the rollouts of a candidate by example."""
         return self._of.get(candidate.digest, {})
 
-    def failed(self, candidate: Candidate) -> list[str]:
-        """Return the ids of the examples on which a candidate was not perfect."""
-        return [name for name, one in self.of(candidate).items() if self._is_imperfect(one)]
+    def failed(self, candidate: Candidate) -> dict[str, int]:
+        """Return the examples on which a candidate was not perfect, with how often chosen."""
+        return {
+            name: self._chosen[candidate.digest, name]
+            for name, one in self.of(candidate).items()
+            if self._is_imperfect(one)
+        }
+
+    def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
+        """Remember that a candidate's rollouts on some examples are learned from once more."""
+        known = self.of(candidate)
+        self._chosen.update((candidate.digest, one.id) for one in examples if one.id in known)
 
     def _is_imperfect(self, record: RolloutRecord) -> bool:
         score = self._scorer.score(record)
@@ -129,7 +141,10 @@ class Lessons:
         size = self._config.batch_size
         if self._config.minibatches is MinibatchChoice.RANDOM:
             return self._choices.minibatch(self._feedback, size)
-        return self._choices.teaching(self._feedback, size, failed=self._known.failed(parent))
+        failed = self._known.failed(parent)
+        chosen = self._choices.teaching(self._feedback, size, failed=failed)
+        self._known.choose(parent, chosen)
+        return chosen
 
     def learn(self, lesson: Lesson, records: Sequence[RolloutRecord]) -> None:
         """Take account of the parent's rollouts that a lesson took."""
@@ -143,15 +158,15 @@ class Lessons:
             self._known.add(candidate, records)
 
 
-def blamed_by(
+def blame_of(
     choice: ModuleChoice, modules: Sequence[Module], records: Sequence[RolloutRecord]
-) -> frozenset[str]:
-    """Return the names of the modules that the next change should be of; maybe none."""
-    return frozenset() if choice is ModuleChoice.TURNS else blamed(modules, records)
+) -> Mapping[str, int]:
+    """Return how often modules are blamed, by name, where that is asked for."""
+    return {} if choice is ModuleChoice.TURNS else blamed(modules, records)
 
 
-def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> frozenset[str]:
-    """Return the names of the modules that feedback and traces name most often; maybe none.
+def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> Mapping[str, int]:
+    """Return in how many rollouts feedback and traces name modules, by name; only if they do.
 
     A module is named by the last part of its name as a word: ``refunds`` for ``section
     policies/refunds``.
@@ -165,8 +180,7 @@ def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> froze
         module.name: sum(_word(module).search(text) is not None for text in texts)
         for module in modules
     }
-    most = max(counts.values(), default=0)
-    return frozenset(name for name, count in counts.items() if count == most and most)
+    return {name: count for name, count in counts.items() if count}
 
 
 def _said(record: RolloutRecord) -> str:

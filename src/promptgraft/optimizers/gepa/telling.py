@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa.comparing import Compared
@@ -14,7 +14,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaMutationRejected,
 )
 from promptgraft.optimizers.gepa.pool import Pool
-from promptgraft.optimizers.gepa.steps import Step
+from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.trials import Emit
 from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.modules import GenerationModule
@@ -39,7 +39,7 @@ class Rejections:
         tried: Compared | None = None,
         final: bool = True,
     ) -> None:
-        """Keep a refusal; it is not ``final`` when one more reply is asked for."""
+        """Keep a refusal; it is not ``final`` when more of the same step follows."""
         rejection = GepaMutationRejected(
             step=step.number,
             parent=step.parent,
@@ -54,6 +54,19 @@ class Rejections:
         )
         self.all.append(rejection)
         self._emit(rejection)
+
+    def add_all(
+        self,
+        changes: Sequence[Proposed],
+        reason: RejectionReason,
+        detail: str,
+        *,
+        tried: Compared,
+    ) -> None:
+        """Keep the refusal of a child, with every change that it was made by."""
+        for change in changes:
+            final = change is changes[-1]
+            self.add(change.step, reason, detail, text=change.text, tried=tried, final=final)
 
     def take_over(self, step: Rejections) -> None:
         """Keep what a step has rejected and told of."""
@@ -120,7 +133,7 @@ def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
 def tell_accepted(
     emit: Emit, step: Step, child: Candidate, *, position: int, compared: Compared, pool: Pool
 ) -> None:
-    """Tell of a child that has joined the pool at ``position``."""
+    """Tell of a child of a step that has joined the pool at ``position``."""
     if isinstance(step.module, GenerationModule):
         _tell_generated(emit, step, child, position)
     emit(
@@ -128,7 +141,7 @@ def tell_accepted(
             step=step.number,
             candidate=position,
             parent=step.parent,
-            module=step.module.name,
+            module=child.changed,
             parent_score=compared.before,
             child_score=compared.after,
             pareto_mean=pool.estimate(position),

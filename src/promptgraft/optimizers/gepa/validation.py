@@ -59,6 +59,11 @@ class Validator(Protocol):
         """Rollouts of other candidates that taking in one at once can use."""
         ...
 
+    @property
+    def baseline(self) -> Sequence[int]:
+        """Positions of the examples that the baseline is tried on before the first step."""
+        ...
+
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         """Return the examples that two members can be compared on, by their scores."""
         ...
@@ -127,6 +132,7 @@ class FullValidator:
         self._trials = trials
         self._members = members
         self.overhead = 0
+        self.baseline = range(len(pareto))
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         del second
@@ -153,6 +159,8 @@ def fill(records: Records, places: Sequence[int], made: Sequence[RolloutRecord])
         records[place] = record
 
 
-def blank(pareto: Sequence[GepaExample]) -> Records:
-    """Return no rollouts at all."""
-    return [None] * len(pareto)
+def placed(made: Sequence[RolloutRecord], places: Sequence[int], *, of: int) -> Records:
+    """Return rollouts in their places among so many."""
+    records: Records = [None] * of
+    fill(records, places, made)
+    return records

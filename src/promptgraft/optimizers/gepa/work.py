@@ -6,7 +6,7 @@ other steps see: so steps may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
@@ -19,12 +19,12 @@ from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.proposing import Proposer
 from promptgraft.optimizers.gepa.selection import Turn
 from promptgraft.optimizers.gepa.steps import Proposed, Step
-from promptgraft.optimizers.gepa.teaching import Lesson, blamed_by
+from promptgraft.optimizers.gepa.teaching import Lesson, blame_of
 from promptgraft.optimizers.gepa.telling import Rejections
-from promptgraft.optimizers.gepa.validation import Entry, blank
+from promptgraft.optimizers.gepa.validation import Entry, placed
 from promptgraft.optimizers.modules import Module, owner_of
 from promptgraft.optimizers.target import Target
-from promptgraft.optimizers.types import GepaExample, RolloutRecord
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -79,8 +79,8 @@ class Work:
         records: the parent's rollouts.
         taught: whether something could be learned from them.
         blaming: whether they name modules.
-        step: what it has settled on; None when there was nothing to change.
-        proposed: the child; None when there was no usable proposal.
+        steps: what it has settled on, module by module; nothing when there was nothing to change.
+        changes: the usable proposals.
         compared: how the child did against its parent; None without a child.
     """
 
@@ -93,8 +93,8 @@ class Work:
     records: tuple[RolloutRecord, ...] = ()
     taught: bool = False
     blaming: bool = False
-    step: Step | None = None
-    proposed: Proposed | None = None
+    steps: tuple[Step, ...] = ()
+    changes: tuple[Proposed, ...] = ()
     compared: Compared | None = None
 
     @largest.default
@@ -104,6 +104,13 @@ class Work:
     @rejections.default
     def _no_rejections(self) -> Rejections:
         return Rejections(self.desk.emit)
+
+    @property
+    def child(self) -> Candidate:
+        """The parent with every change."""
+        return attrs.evolve(
+            self.changes[-1].candidate, modules=tuple(one.step.module for one in self.changes)
+        )
 
     @property
     def accepted(self) -> bool:
@@ -120,31 +127,33 @@ class Work:
         place, trials = f"step/{self.number}", self.desk.trials
         self.known.entry.prepare(f"{place}/pareto/best", trials)
         self.records = self.known.lesson.records(f"{place}/parent", trials)
-        self.step = self._settle()
-        if self.step is None:
+        self.steps = tuple(self._settle())
+        for step in self.steps:
+            self._change(step)
+        if not self.changes:
             return
-        self.proposed = self._proposer().propose(self.step)
-        if self.proposed is None:
-            return
-        self.compared = self._compare(self.step, self.proposed)
+        self.compared = self._compare(self.changes[-1].step)
         if self.accepted:
-            records = blank(self.rules.pareto)
-            self.known.entry.enter(f"{place}/pareto", trials, self.proposed.candidate, records)
+            nothing = placed((), (), of=len(self.rules.pareto))
+            self.known.entry.enter(f"{place}/pareto", trials, self.child, nothing)
 
-    def _settle(self) -> Step | None:
-        """Choose what to change; None when there is nothing to learn or nothing to change."""
-        lesson, rules = self.known.lesson, self.rules
+    def _settle(self) -> Iterator[Step]:
+        """Choose what to change; nothing when there is nothing to learn or nothing to change."""
         imperfect = [record for record in self.records if self._is_imperfect(record)]
         self.taught = bool(imperfect)
         if not imperfect:
-            return None
-        blamed = blamed_by(rules.config.module_choice, rules.target.modules, imperfect)
-        self.blaming = bool(blamed)
-        module = self.known.turn.module(self._is_worth, blamed)
-        if module is None:
-            return None
+            return
+        rules = self.rules
+        blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect)
+        self.blaming = bool(blame)
+        for turn, module in enumerate(self.known.turn.modules(self._is_worth, blame)):
+            yield self._step(turn, module)
+
+    def _step(self, turn: int, module: Module) -> Step:
+        lesson, rules = self.known.lesson, self.rules
         return Step(
             number=self.number,
+            turn=turn,
             parent=lesson.parent,
             candidate=lesson.candidate,
             module=module,
@@ -174,16 +183,23 @@ class Work:
             emit=self.desk.emit,
         )
 
-    def _compare(self, step: Step, proposed: Proposed) -> Compared:
+    def _change(self, step: Step) -> None:
+        onto = self.changes[-1].candidate if self.changes else step.candidate
+        ends = step is self.steps[-1] and not self.changes
+        found = self._proposer().propose(step, onto, ends=ends)
+        if found is not None:
+            self.changes = (*self.changes, found)
+
+    def _compare(self, step: Step) -> Compared:
         rules = self.rules
         comparer = Comparer(rules.config, trials=self.desk.trials, scorer=rules.scorer)
         compared = comparer.compare(
             f"step/{step.number}",
-            (step.candidate, proposed.candidate),
+            (step.candidate, self.child),
             step.minibatch,
             step.records,
         )
         if compared.refusal is not None:
             reason, detail = compared.refusal
-            self.rejections.add(step, reason, detail, text=proposed.text, tried=compared)
+            self.rejections.add_all(self.changes, reason, detail, tried=compared)
         return compared
