@@ -169,8 +169,8 @@ def _config(example: Example, settings: DemoSettings) -> GepaConfig:
         return config
     if settings.budget < config.least_budget:
         raise ConfigError(
-            f"--budget: expected at least {config.least_budget} rollouts, which pay for the baseline and one "
-            f"step, found {settings.budget}"
+            f"--budget: expected at least {config.least_budget} rollouts, which pay for the "
+            f"baseline and one step, found {settings.budget}"
         )
     return attrs.evolve(config, rollout_budget=settings.budget)
 
