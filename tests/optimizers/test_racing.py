@@ -539,3 +539,14 @@ def _something_new(rendered: RenderedPrompt[object]) -> str:
 )
 def test_who_may_be_as_good_is_not_behind(gains: list[float], behind: bool) -> None:
     assert is_behind(gains) is behind
+
+
+@pytest.mark.parametrize("finalists", [1, 2])
+def test_finals_try_so_many_candidates_besides_the_baseline(finalists: int) -> None:
+    session = Session()
+    races = Racing(finalists=finalists)
+    sizes = {"training_examples": twins(40), "pareto_set_size": 40}
+    optimize(lean(**sizes, validation=races, stoppers=(MaxProposals(8),)), session=session)
+    tried = {int(name.split("/")[1]) for name in tried_on(session, "final/")}
+    assert 0 in tried
+    assert len(tried) == 1 + finalists
