@@ -80,12 +80,12 @@ def search(splits: Splits, context: OptimizationContext, rollouts: int) -> GepaR
     cases = (*splits.validation, *splits.train)
     config = GepaConfig(
         rollout_budget=rollouts,
-        minibatch_size=16,  # with a model that costs money, begin with 3 to 8
+        minibatch_size=16,  # with a model that costs money, begin with 6
         training_examples=examples_from(Prompt(TEMPLATE), cases, METRICS),
         pareto_set_size=len(splits.validation),
         target_section_paths=(("desks",),),
         feedback_fn=feedback_from(METRICS, aggregation=SCORE),
-        frontier_type="hybrid",
+        frontier_type="cartesian",
     )
     return GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
 

@@ -23,8 +23,8 @@ TAG = "triage-v1"
 def job(seed: int = 0) -> OptimizationJob:
     """Return what the run needs; ``promptgraft plan`` and ``promptgraft optimize`` take it."""
     config = GepaConfig(
-        rollout_budget=2500,
-        minibatch_size=40,  # with a model that costs money, begin with 3 to 8
+        rollout_budget=1500,
+        minibatch_size=10,
         pareto_set_size=60,
         target_section_paths=(("queues",), ("conventions",)),
         training_examples=load_tickets(HERE / "train.jsonl"),

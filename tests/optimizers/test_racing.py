@@ -53,6 +53,7 @@ from promptgraft.optimizers.gepa.policies import (
     Preset,
     Racing,
 )
+from promptgraft.optimizers.gepa.racing import is_behind
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.teaching import blamed
 from promptgraft.optimizers.modules import (
@@ -534,3 +535,29 @@ def test_failed_examples_take_turns() -> None:
 
 def _something_new(rendered: RenderedPrompt[object]) -> str:
     return instruction(f"Known words: {random.Random(rendered.text).random()}")
+
+
+@pytest.mark.parametrize(
+    ("gains", "behind"),
+    [
+        ([0.0], False),
+        ([-1.0], True),
+        ([-0.5, -0.5], True),
+        ([0.0, 0.0, 0.0, -1.0], True),
+        ([1.0, -1.0, 0.0, -1.0, 1.0, -1.0], False),
+        ([0.5, 0.5, -0.5], False),
+    ],
+)
+def test_who_may_be_as_good_is_not_behind(gains: list[float], behind: bool) -> None:
+    assert is_behind(gains) is behind
+
+
+@pytest.mark.parametrize("finalists", [1, 2])
+def test_finals_try_so_many_candidates_besides_the_baseline(finalists: int) -> None:
+    session = Session()
+    races = Racing(finalists=finalists)
+    sizes = {"training_examples": twins(40), "pareto_set_size": 40}
+    optimize(lean(**sizes, validation=races, stoppers=(MaxProposals(8),)), session=session)
+    tried = {int(name.split("/")[1]) for name in tried_on(session, "final/")}
+    assert 0 in tried
+    assert len(tried) == 1 + finalists

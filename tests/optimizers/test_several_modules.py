@@ -166,6 +166,9 @@ def test_a_rejected_child_tells_each_of_its_changes() -> None:
             (one.module, one.after, one.before) for one in changes
         ]
         assert [one.final for one in told] == [False] * (len(told) - 1) + [True]
+        for one in told:
+            others = ", ".join(other.module for other in told if other is not one)
+            assert (f"; changed together with {others}" in one.detail) == bool(others)
         assert {(one.parent_score, one.child_score) for one in told} == {
             (told[0].parent_score, told[0].child_score)
         }

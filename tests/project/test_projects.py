@@ -371,7 +371,7 @@ def test_defaults_are_filled_in_where_settings_are_described(folder: Path) -> No
     assert (described["runs"], described["workers"], described["stoppers"]) == ("runs", 4, [])
     optimizer = described["optimizer"]
     assert isinstance(optimizer, dict)
-    assert (optimizer["auto"], optimizer["minibatch_size"]) == ("light", 8)
+    assert (optimizer["auto"], optimizer["minibatch_size"]) == ("light", 6)
     assert optimizer["max_copied_words"] == 8
 
 

@@ -274,6 +274,7 @@ def run(
             event_bus=bus,
         )
         config = GepaConfig(
+            preset="paper",  # its frontier is wide enough for merges
             rollout_budget=budget,
             minibatch_size=2,
             pareto_set_size=6,

@@ -13,7 +13,7 @@ from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.secrets import Secret
 from promptgraft.serde import Json
 
-DEFAULT_MINIBATCH = 8
+DEFAULT_MINIBATCH = 6
 DEFAULT_WORKERS = 4
 
 

@@ -62,6 +62,7 @@ def _example(name: str) -> GepaExample:
 
 
 _USABLE: Mapping[str, object] = {
+    "preset": "paper",  # with which every other setting can be used
     "minibatch_size": 1,
     "pareto_set_size": 1,
     "training_examples": (_example("a"), _example("b")),

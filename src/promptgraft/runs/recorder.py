@@ -61,6 +61,7 @@ class Recorder:
         self._pool: list[GepaCandidateAdded] = []
         self._attempt = (0, 0)
         self._pages: set[Path] = set()
+        self._anew: set[Path] = set()
         self.failure = ""
 
     def __enter__(self) -> Self:
@@ -125,8 +126,6 @@ class Recorder:
         parents = tuple(self._pool[position] for position in event.value.parents)
         self._pool.append(event)
         path = self._folder.candidate(event.candidate)
-        # The baseline has a page already, without its scores.
-        known = known and event.candidate > 0
         self._write_page(path, lambda: candidate_page(started, event, parents), known=known)
 
     def _write_scores(
@@ -144,9 +143,13 @@ class Recorder:
         self._write_page(path, lambda: candidate_page(started, added, parents), known=known)
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
-        """Write a page; one that is there already is left when its event is ``known``."""
+        """Write a page; one that is there already is left when its event is ``known``.
+
+        What was written anew knows nothing of later events, so these are written too.
+        """
         self._pages.add(path)
-        if not (known and path.exists()):
+        if not (known and path.exists()) or path in self._anew:
+            self._anew.add(path)
             write_text(path, text())
 
     def _write_documents(self, result: GepaResult) -> None:

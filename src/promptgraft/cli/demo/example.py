@@ -68,8 +68,8 @@ def load_example() -> Example:
         feedback=module.feedback,
         # As in its optimize.py.
         targets=(("queues",), ("conventions",)),
-        budget=2500,
-        minibatch_size=40,
+        budget=1500,
+        minibatch_size=10,
         pareto_set_size=60,
         shuffle=True,
     )

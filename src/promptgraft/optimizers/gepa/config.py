@@ -85,7 +85,7 @@ class GepaConfig:
             ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
             words or None.
         preset: the strategy that the next five settings are taken from where they are not given:
-            ``"paper"`` is the published one.
+            ``"lean"`` is what wins, ``"paper"`` what was published.
         validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
             drops those that do not keep up with the best one. ``Full()`` where ``pick`` or
             ``frontier_type`` need the means of all candidates.

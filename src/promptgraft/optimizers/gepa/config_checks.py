@@ -163,12 +163,12 @@ def _check_choices(config: GepaConfig) -> None:
     if isinstance(config.validation, Racing) and config.pick:
         raise ConfigError(
             "pick: expected none with validation=Racing(), which tries few candidates on "
-            "everything; give the same weights as `weights` instead"
+            "everything; give the same weights as `weights` instead, or preset='paper'"
         )
     if isinstance(config.validation, Racing) and config.frontier_type not in EXAMPLE_CELLS:
         raise ConfigError(
             "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
-            f"'{config.frontier_type}'"
+            f"'{config.frontier_type}'; give preset='paper' to use it"
         )
     for name in (
         "shuffle_examples",

@@ -127,8 +127,9 @@ Validation = Full | Racing
 class Preset(StrEnum):
     """A whole strategy by name.
 
-    ``PAPER``: the published algorithm (Agrawal et al. 2025, arXiv:2507.19457). ``LEAN``: what
-    reached the highest scores with the fewest rollouts in ``benchmarks/search``.
+    ``LEAN``: what reached the highest scores with the fewest rollouts in ``benchmarks/search``; the
+    default is what wins, not what was published. ``PAPER``: the published algorithm (Agrawal et
+    al. 2025, arXiv:2507.19457).
     """
 
     PAPER = "paper"

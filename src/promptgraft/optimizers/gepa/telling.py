@@ -17,7 +17,7 @@ from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.trials import Emit
 from promptgraft.optimizers.ledger import Ledger
-from promptgraft.optimizers.modules import GenerationModule
+from promptgraft.optimizers.modules import GenerationModule, names_of
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate
 
@@ -65,8 +65,15 @@ class Rejections:
     ) -> None:
         """Keep the refusal of a child, with every change that it was made by."""
         for change in changes:
-            final = change is changes[-1]
-            self.add(change.step, reason, detail, text=change.text, tried=tried, final=final)
+            others = names_of(one.step.module for one in changes if one is not change)
+            self.add(
+                change.step,
+                reason,
+                f"{detail}; changed together with {others}" if others else detail,
+                text=change.text,
+                tried=tried,
+                final=change is changes[-1],
+            )
 
     def take_over(self, step: Rejections) -> None:
         """Keep what a step has rejected and told of."""
