@@ -117,7 +117,12 @@ class Trials:
                     total_rollouts=used + index + 1,
                 )
             )
-        faults = tuple(record.fault if record.feedback is None else None for record in records)
+        # A fault that the journal holds was accepted: the run has gone on without that answer.
+        faults = tuple(
+            record.fault if record.feedback is None else None
+            for index, record in enumerate(records)
+            if record.feedback is not None or index in self._runner.asked
+        )
         self.batches.append(faults)
         self._judge(faults)
         return records
