@@ -198,7 +198,7 @@ def take_turn(choices: Choices) -> Module:
 def test_steps_under_way_have_turns_of_their_own() -> None:
     choices = Choices(7, MODULES, example_rate=0.3)
     turns = [choices.turn(ahead) for ahead in range(2)]
-    chosen = []
+    chosen: list[Module] = []
     for _ in range(7):
         chosen.extend(turns[0].modules(always))
         choices.took(turns.pop(0), chosen[-1:], blaming=False)
