@@ -137,6 +137,7 @@ def run(journal: Path, *, new_steps: int, bus: EventBus | None = None) -> Run:
     task = InstantAdapter(lambda rendered: digest_text(rendered.text))
     reflection = InstantAdapter(Pace(new_steps))
     config = GepaConfig(
+        preset="paper",
         # Every step may end with an accepted candidate, so that the budget never ends the run.
         rollout_budget=100 + (STEPS + 1) * (2 * MINIBATCH + 50),
         minibatch_size=MINIBATCH,
