@@ -224,6 +224,7 @@ def _prompt() -> Prompt[object]:
 
 def _config() -> GepaConfig:
     return GepaConfig(
+        preset="paper",
         rollout_budget=sum(BATCHES),
         minibatch_size=BATCHES[1],
         pareto_set_size=BATCHES[0],

@@ -105,6 +105,7 @@ def run(world: World, seed: int) -> bool:
         overrides_store=InMemoryPromptOverridesStore(),
     )
     config = GepaConfig(
+        preset="paper",
         rollout_budget=BUDGET,
         max_reflections=REFLECTIONS,
         minibatch_size=world.minibatch,

@@ -146,6 +146,7 @@ def run(
     task = InstantAdapter(lambda rendered: digest_text(rendered.text))
     reflection = InstantAdapter(Pace(new_steps))
     config = GepaConfig(
+        preset="paper",
         rollout_budget=budget,
         minibatch_size=MINIBATCH,
         pareto_set_size=50,

@@ -206,7 +206,7 @@ class Run:
             journal=journal,
         )
         config = GepaConfig(
-        preset="paper",
+            preset="paper",
             rollout_budget=budget,
             minibatch_size=6,
             pareto_set_size=10,

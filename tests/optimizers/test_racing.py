@@ -393,7 +393,10 @@ def test_half_of_the_steps_change_all_that_is_blamed_and_no_more_than_four() -> 
 
 
 def test_examples_are_changed_one_at_a_time() -> None:
-    modules: tuple[Module, ...] = (SectionModule(RULES), *(TaskExampleModule(("shots", key)) for key in "ab"))
+    modules: tuple[Module, ...] = (
+        SectionModule(RULES),
+        *(TaskExampleModule(("shots", key)) for key in "ab"),
+    )
     blame = {one.name: 1 for one in modules}
     chosen = turns(modules, blame, rate=0.7)
     assert set(chosen) == {(one.name,) for one in modules}

@@ -94,6 +94,7 @@ def judged(
 
 
 CONFIG = GepaConfig(
+    preset="paper",
     rollout_budget=300,
     minibatch_size=16,
     pareto_set_size=20,

@@ -1,0 +1,96 @@
+"""What is kept and shown of steps that change several parts at once."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from optimizers.several_world import NAMES, Rendered, lacking, prompt_of, several, teach
+from optimizers.worlds import current_text, instruction
+from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
+from promptgraft.cli.run_state import RunState
+from promptgraft.cli.sentences import doing, sentence
+from promptgraft.runs import RunFolder, read_run
+from promptgraft.serde import Json
+from runs.toy_runs import kept_run
+
+PARTS = NAMES[:3]
+ALL = tuple(f"section {name}" for name in PARTS)
+
+
+def job() -> OptimizationJob:
+    def reply(rendered: Rendered) -> str:
+        """Propose something useful, or something useless, as the question decides."""
+        chance = random.Random(rendered.text)
+        useless = instruction(f"{current_text(rendered)} {chance.random()}")
+        return useless if chance.random() < 0.6 else teach(rendered)
+
+    context = OptimizationContext(
+        ScriptedAdapter(lacking(PARTS), identity="task"),
+        reflection_adapter=ScriptedAdapter(reply, identity="writer"),
+    )
+    return OptimizationJob(prompt_of(PARTS), context, several(PARTS, rollout_budget=120))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return kept_run(tmp_path_factory.mktemp("several"), job())
+
+
+def lines(folder: RunFolder, kind: str) -> list[dict[str, Json]]:
+    found = [json.loads(line) for line in folder.events.read_text("utf-8").splitlines()]
+    return [line for line in found if line["event"] == kind]
+
+
+def test_a_candidate_is_kept_with_all_that_was_changed(folder: RunFolder) -> None:
+    record = read_run(folder)
+    [one, *_] = [found for found in record.candidates if (found.module or "").count(",") == 2]
+    assert one.module is not None
+    assert sorted(one.module.split(", ")) == sorted(ALL)
+    page = folder.candidate(one.n).read_text("utf-8")
+    assert f"- changes: {one.module}\n" in page
+    for name in ALL:
+        assert f"+++ {name} (after)" in page
+    [line] = [line for line in lines(folder, "accepted") if line["candidate"] == one.n]
+    assert line["module"] == one.module
+    told = sentence(line, RunState(title="a run"))
+    assert told.startswith(f"step {one.step}: accepted {one.module} with ")
+    assert one.module in (folder.path / "report.html").read_text("utf-8")
+
+
+def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder: RunFolder) -> None:
+    by_step: dict[int, list[str]] = {}
+    for one in read_run(folder).rejections:
+        by_step.setdefault(one.step, []).append(one.module)
+    step, modules = next((step, found) for step, found in by_step.items() if len(found) == 3)
+    assert sorted(modules) == sorted(ALL)
+    for attempt, module in enumerate(modules, 1):
+        page = folder.rejection(step, attempt).read_text("utf-8")
+        others = ", ".join(name for name in modules if name != module)
+        assert f"- was to change: {module}\n" in page
+        assert f"changed together with {others}\n" in page
+    told = [
+        sentence(one, RunState(title="a run"))
+        for one in lines(folder, "rejected")
+        if one["step"] == step
+    ]
+    assert told[:2] == ["", ""]
+    assert told[2].startswith(f"step {step}: rejected {modules[2]}: not better; ")
+    assert told[2].endswith(f"changed together with {modules[0]}, {modules[1]}")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "what"), [(0, "reflecting"), (1, "asking for a repair"), (2, "reflecting")]
+)
+def test_what_is_waited_for_is_told_for_every_part(attempt: int, what: str) -> None:
+    assert doing(RunState(title="a run", position=f"step/4/reflect/{attempt}")) == f"step 4: {what}"
+
+
+def test_a_run_that_is_resumed_leaves_the_same_files(folder: RunFolder, tmp_path: Path) -> None:
+    again = kept_run(tmp_path, job())
+    for name in ("candidates", "rejected"):
+        pages = {page.name: page.read_bytes() for page in (folder.path / name).iterdir()}
+        assert pages == {page.name: page.read_bytes() for page in (again.path / name).iterdir()}
