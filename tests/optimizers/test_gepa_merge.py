@@ -206,6 +206,7 @@ class Run:
             journal=journal,
         )
         config = GepaConfig(
+            preset="paper",  # its frontier keeps both specialists
             rollout_budget=budget,
             minibatch_size=6,
             pareto_set_size=10,
