@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from enum import Enum
 from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
@@ -176,7 +176,7 @@ def _plain(value: object, path: str) -> Json:
         return value
     if isinstance(value, Mapping):
         return _plain_mapping(value, path)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, (set, frozenset)):
         return sorted((_plain(item, path) for item in value), key=canonical_json)

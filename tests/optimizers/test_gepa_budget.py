@@ -203,6 +203,10 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
         assert again.task.calls == again.reflection.calls == 0
     elif result.stop_reason is StopReason.PROVIDER_FAILED:
         resumed = again.start()  # nothing has changed: the same calls fail the same way
+        if world.overlap > 1 and resumed.stop_reason is not result.stop_reason:
+            # What steps went on without is not held against the run once more.
+            assert resumed.stop_reason in ENDED_BY_FAULTS
+            return
         assert attrs.evolve(resumed, ledger=result.ledger) == result
         assert calls_of(resumed) == calls_of(result) + again.task.calls
         assert 0 < again.task.calls == result.unscored_rollouts - recorded_faults(journal)

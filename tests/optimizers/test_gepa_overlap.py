@@ -458,10 +458,8 @@ def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None
             raise OVERLOADED
         return answer(rendered)
 
-    # The batches are large, so that the first one without an answer ends the run.
-    large = overlapping(4, validation=Racing(first=12), minibatch_size=8)
     journal = MemoryJournal()
-    result = optimize(large, task=numbered(down), journal=journal)
+    result = optimize(overlapping(4), task=numbered(down), journal=journal)
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     # Steps that went on without a few answers keep to that; what ended the run is asked again.
     resumed = Run(overlapping(4), journal=journal)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 
+import attrs
+
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
 from promptgraft.optimizers.ledger import Ledger
 from promptgraft.optimizers.rollouts import RolloutRunner
@@ -15,6 +17,19 @@ Emit = Callable[[object], None]
 
 UNSCORED_ALLOWANCE = 4
 """Rollouts that may stay unscored on top of the share, in any stretch of a run."""
+
+
+@attrs.frozen
+class Batch:
+    """How the rollouts of a batch went.
+
+    Attributes:
+        faults: for each, what the provider said that failed it; None where it did not.
+        is_new: whether any of the faults was not in the journal.
+    """
+
+    faults: tuple[str | None, ...]
+    is_new: bool
 
 
 class Trials:
@@ -30,7 +45,7 @@ class Trials:
 
     Attributes:
         before: the same.
-        batches: for each rollout of each batch, what the provider said that failed it.
+        batches: how each batch went.
     """
 
     def __init__(
@@ -51,7 +66,7 @@ class Trials:
         self._stretch = FaultyStretch(max_unscored_share)
         self._under_way = 0
         self.before = before
-        self.batches: list[tuple[str | None, ...]] = []
+        self.batches: list[Batch] = []
 
     def step(self, runner: RolloutRunner, *, ledger: Ledger, emit: Emit) -> Trials:
         """Return what tries candidates for a step that begins now."""
@@ -71,8 +86,8 @@ class Trials:
         Raises:
             RunStoppedError: too many of the latest rollouts stayed unscored.
         """
-        for faults in step.batches:
-            self._judge(faults)
+        for batch in step.batches:
+            self._judge(batch)
 
     def afford(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more, besides all that is kept."""
@@ -117,21 +132,18 @@ class Trials:
                     total_rollouts=used + index + 1,
                 )
             )
-        # A fault that the journal holds was accepted: the run has gone on without that answer.
-        faults = tuple(
-            record.fault if record.feedback is None else None
-            for index, record in enumerate(records)
-            if record.feedback is not None or index in self._runner.asked
-        )
-        self.batches.append(faults)
-        self._judge(faults)
+        faults = tuple(record.fault if record.feedback is None else None for record in records)
+        batch = Batch(faults, any(faults[index] is not None for index in self._runner.asked))
+        self.batches.append(batch)
+        self._judge(batch)
         return records
 
-    def _judge(self, faults: Sequence[str | None]) -> None:
-        """Take account of a batch, by what the provider said of each rollout that it failed."""
-        self._stretch.add(fault is not None for fault in faults)
-        said = [fault for fault in faults if fault is not None]
-        if said and self._stretch.is_too_faulty:
+    def _judge(self, batch: Batch) -> None:
+        """Take account of a batch."""
+        self._stretch.add(fault is not None for fault in batch.faults)
+        said = [fault for fault in batch.faults if fault is not None]
+        # Where the journal holds all of them, the run has gone on without these answers before.
+        if batch.is_new and self._stretch.is_too_faulty:
             stretch = self._stretch
             raise RunStoppedError(
                 StopReason.PROVIDER_FAILED,
