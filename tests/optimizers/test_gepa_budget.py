@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from resume_world import paid, run
 
@@ -172,7 +172,31 @@ def can_run(world: World) -> bool:
     return False
 
 
+USED = ("total_rollouts", "unscored_rollouts", "total_reflections", "ledger")
+
+FAULT_IN_THE_FINALS = World(
+    salt=18,
+    trouble=0.1,
+    refusals=0.0,
+    spare=0,
+    minibatch=1,
+    pareto=6,
+    learning=1,
+    share=0.3,
+    zero=False,
+    modules=1,
+    patience=1,
+    preset="lean",
+    overlap=1,
+    blame="",
+    reflections=None,
+    critical=0,
+    shuffle=False,
+)
+
+
 @given(worlds)
+@example(FAULT_IN_THE_FINALS)
 @settings(max_examples=80, deadline=None)
 def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> None:
     if not can_run(world):
@@ -203,10 +227,6 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
         assert again.task.calls == again.reflection.calls == 0
     elif result.stop_reason is StopReason.PROVIDER_FAILED:
         resumed = again.start()  # nothing has changed: the same calls fail the same way
-        if world.overlap > 1 and resumed.stop_reason is not result.stop_reason:
-            # What steps went on without is not held against the run once more.
-            assert resumed.stop_reason in ENDED_BY_FAULTS
-            return
         assert attrs.evolve(resumed, ledger=result.ledger) == result
         assert calls_of(resumed) == calls_of(result) + again.task.calls
         assert 0 < again.task.calls == result.unscored_rollouts - recorded_faults(journal)
@@ -268,7 +288,12 @@ def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
         run = world.run(executor=executor)
         result = run.start()
     assert run.task.calls == result.total_rollouts <= world.budget
-    assert result == world.run().start()
+    alone = world.run().start()
+    if world.overlap > 1 and result.stop_reason is StopReason.PROVIDER_FAILED:
+        # How far the steps had come that were given up depends on the time; what they used counts.
+        used = {name: getattr(alone, name) for name in USED}
+        result = attrs.evolve(result, **used)
+    assert result == alone
 
 
 @pytest.mark.parametrize("budget", [16, 23, 58, 91, 127])

@@ -452,21 +452,34 @@ def test_a_feedback_function_that_raises_ends_the_run_and_keeps_the_answers(coun
     assert unpaid(optimize(chosen, journal=journal)) == unpaid(optimize(chosen))
 
 
-def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None:
-    def down(number: int, rendered: Rendered) -> str:
-        if number >= 60:
-            raise OVERLOADED
-        return answer(rendered)
+def down(number: int, rendered: Rendered) -> str:
+    if number >= 60:
+        raise OVERLOADED
+    return answer(rendered)
 
+
+def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None:
+    # The batches are large, so that the first one without an answer ends the run.
+    large = overlapping(4, validation=Racing(first=12), minibatch_size=8)
     journal = MemoryJournal()
-    result = optimize(overlapping(4), task=numbered(down), journal=journal)
+    result = optimize(large, task=numbered(down), journal=journal)
+    assert result.stop_reason is StopReason.PROVIDER_FAILED
+    assert unpaid(optimize(large, journal=journal)) == unpaid(optimize(large))
+
+
+@pytest.mark.parametrize("count", [0, 8])
+def test_a_run_that_a_provider_ended_in_small_batches_goes_on_when_it_is_back(count: int) -> None:
+    journal = MemoryJournal()
+    with workers(count) as executor:
+        result = optimize(overlapping(4), task=numbered(down), journal=journal, executor=executor)
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     # Steps that went on without a few answers keep to that; what ended the run is asked again.
     resumed = Run(overlapping(4), journal=journal)
     ended = resumed.start()
     assert ended.stop_reason is StopReason.BUDGET
     assert ended.unscored_rollouts < result.unscored_rollouts
-    assert resumed.task.calls + 60 + ended.unscored_rollouts == ended.total_rollouts
+    if not count:  # else some answers came when nobody waited for them any more
+        assert resumed.task.calls + 60 + ended.unscored_rollouts == ended.total_rollouts
 
 
 def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:

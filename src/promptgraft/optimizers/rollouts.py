@@ -56,9 +56,6 @@ class RolloutRunner:
         example_digests: SHA-256 of each example, by id.
         working: is told when rollouts are waited for, and as they arrive.
         overlap: lets others work while rollouts are waited for; None when there are no others.
-
-    Attributes:
-        asked: which examples of the latest batch the journal had no answer for, by position.
     """
 
     def __init__(
@@ -81,7 +78,6 @@ class RolloutRunner:
         self._example_digests = example_digests
         self._working = working
         self._overlap = overlap or InTurn()
-        self.asked: frozenset[int] = frozenset()
 
     def run(
         self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
@@ -109,7 +105,6 @@ class RolloutRunner:
             records=[None] * len(examples),
         )
         missing = [index for index in range(len(examples)) if not self._recall(batch, index)]
-        self.asked = frozenset(missing)
         if missing:
             self._tell(batch)
         if self._executor is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -42,6 +42,23 @@ class Desk:
     reflector: Reflector
     emit: Emit
     told: list[object]
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where a step stands among others.
+
+    Attributes:
+        number: its number, from 1.
+        earlier: the desks of the steps before it that are under way when it begins, in order.
+        allow: is asked before each of its reflections.
+        settled: waits until the work of the steps before it has ended.
+    """
+
+    number: int
+    earlier: Sequence[Desk]
+    allow: Callable[[], None]
+    settled: Callable[[], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -99,20 +116,22 @@ class Desks:
         """What answers reflections."""
         return self.context.reflection_adapter or self.context.adapter
 
-    def step(self, allow: Callable[[], None]) -> Desk:
-        """Return the desk of a step that begins now.
-
-        Args:
-            allow: is asked before each of its reflections.
-        """
+    def step(self, place: Place) -> Desk:
+        """Return the desk of a step that begins now."""
         told: list[object] = []
         emit = told.append if self.config.proposals_per_step > 1 else self.emit
         answers, ledger = self.answers.step(), self.whole.part()
         return Desk(
             answers=answers,
             ledger=ledger,
-            trials=self.trials.step(self._runner(answers, ledger), ledger=ledger, emit=emit),
-            reflector=self._reflector(answers, ledger, allow),
+            trials=self.trials.step(
+                self._runner(answers, ledger),
+                ledger=ledger,
+                emit=emit,
+                earlier=[desk.trials.batches for desk in place.earlier],
+                settled=place.settled,
+            ),
+            reflector=self._reflector(answers, ledger, place.allow),
             emit=emit,
             told=told,
         )

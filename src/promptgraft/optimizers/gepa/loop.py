@@ -202,6 +202,7 @@ class GepaLoop:
         """Return why ``work`` ended; ``otherwise`` when it came to its own end."""
         try:
             work()
+            self._answers.accept_faults()
         except RunStoppedError as stop:
             if stop.reason not in _STOPPED_BY_FAULTS:
                 self._answers.accept_faults()

@@ -11,20 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
-from typing import Protocol
 
 import attrs
 
-from promptgraft.optimizers.gepa.desk import Desks
+from promptgraft.optimizers.gepa.desk import Desks, Place
 from promptgraft.optimizers.gepa.work import Work
 from promptgraft.optimizers.overlap import Overlap, Task
 from promptgraft.optimizers.stopping import is_orderly
-
-
-class Begin(Protocol):
-    """Begins a step; see :meth:`Search.begin`."""
-
-    def __call__(self, number: int, *, ahead: int, allow: Callable[[], None]) -> Work: ...
 
 
 @attrs.define
@@ -69,7 +62,7 @@ class Pipeline:
         *,
         overlap: Overlap,
         desks: Desks,
-        begin: Begin,
+        begin: Callable[[Place], Work],
         merge: Callable[[], int],
     ) -> None:
         self._size = size
@@ -89,9 +82,13 @@ class Pipeline:
         """Begin as many steps as may be under way."""
         while len(self._steps) < self._size:
             self._begun += 1
-            allow = partial(self._allow_reflection, self._begun)
-            work = self._begin(self._begun, ahead=len(self._steps), allow=allow)
-            self._steps.append(UnderWay(work))
+            place = Place(
+                number=self._begun,
+                earlier=[step.work.desk for step in self._steps],
+                allow=partial(self._allow_reflection, self._begun),
+                settled=partial(self._settle_before, self._begun),
+            )
+            self._steps.append(UnderWay(self._begin(place)))
 
     def next(self) -> UnderWay | None:
         """Return the next step once its work has ended; None when the budget pays for no more."""
@@ -143,6 +140,10 @@ class Pipeline:
             )
         )
         whole.check_reflections(self._reflections(number))
+
+    def _settle_before(self, number: int) -> None:
+        """Wait until the work of the steps before has ended."""
+        self._overlap.await_that(lambda: all(step.has_ended for step in self._before(number)))
 
     def _before(self, number: int) -> list[UnderWay]:
         return list(takewhile(lambda step: step.work.number < number, self._steps))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from promptgraft.optimizers.gepa.comparing import Compared
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.copying import AnswerGuard
-from promptgraft.optimizers.gepa.desk import Desk, Desks
+from promptgraft.optimizers.gepa.desk import Desk, Desks, Place
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
 from promptgraft.optimizers.gepa.history import History
 from promptgraft.optimizers.gepa.members import Members
@@ -104,27 +104,21 @@ class Search:
             emit=self._emit,
         )
 
-    def begin(self, number: int, *, ahead: int, allow: Callable[[], None]) -> Work:
-        """Return the work of a step, with all that it may know.
-
-        Args:
-            number: number of the step.
-            ahead: steps that are under way.
-            allow: is asked before each of its reflections.
-        """
+    def begin(self, place: Place) -> Work:
+        """Return the work of a step, with all that it may know."""
         self._desks.answers.accept_faults()
         lesson = self._lessons.begin(self.members.pool)
         return Work(
-            number=number,
+            number=place.number,
             rules=self._rules,
             known=Known(
                 lesson=lesson,
-                turn=self._choices.turn(ahead),
+                turn=self._choices.turn(len(place.earlier)),
                 entry=self.validator.begin(),
                 remembered=self._history.of(lesson.minibatch),
                 tried=self._tried.so_far(),
             ),
-            desk=self._desks.step(allow),
+            desk=self._desks.step(place),
         )
 
     def commit(self, work: Work, error: BaseException | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import attrs
 
@@ -15,21 +16,11 @@ from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 Emit = Callable[[object], None]
 
+Batches = list[tuple[bool, ...]]
+"""For each rollout of each batch, whether the provider failed it."""
+
 UNSCORED_ALLOWANCE = 4
 """Rollouts that may stay unscored on top of the share, in any stretch of a run."""
-
-
-@attrs.frozen
-class Batch:
-    """How the rollouts of a batch went.
-
-    Attributes:
-        faults: for each, what the provider said that failed it; None where it did not.
-        is_new: whether any of the faults was not in the journal.
-    """
-
-    faults: tuple[str | None, ...]
-    is_new: bool
 
 
 class Trials:
@@ -41,11 +32,11 @@ class Trials:
         emit: is told of each.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         reserve: rollouts that are kept for the end of the run.
-        before: of a step, the rollouts that were used when it began.
+        order: of a step, what goes before it.
 
     Attributes:
-        before: the same.
-        batches: how each batch went.
+        before: of a step, the rollouts that were used when it began.
+        batches: for each rollout of each batch, whether the provider failed it.
     """
 
     def __init__(
@@ -56,38 +47,50 @@ class Trials:
         emit: Emit,
         max_unscored_share: float,
         reserve: int = 0,
-        before: int = 0,
+        order: Order | None = None,
     ) -> None:
         self._runner = runner
         self._ledger = ledger
         self._emit = emit
         self._reserve = reserve
         self._share = max_unscored_share
-        self._stretch = FaultyStretch(max_unscored_share)
+        self._order = order or Order(FaultyStretch(max_unscored_share))
         self._under_way = 0
-        self.before = before
-        self.batches: list[Batch] = []
+        self.before = self._order.used
+        self.batches: Batches = []
 
-    def step(self, runner: RolloutRunner, *, ledger: Ledger, emit: Emit) -> Trials:
-        """Return what tries candidates for a step that begins now."""
-        trials = Trials(
-            runner, ledger=ledger, emit=emit, max_unscored_share=self._share, before=self.used
-        )
-        trials.resume(self._stretch)
-        return trials
+    def step(
+        self,
+        runner: RolloutRunner,
+        *,
+        ledger: Ledger,
+        emit: Emit,
+        earlier: Sequence[Batches],
+        settled: Callable[[], None],
+    ) -> Trials:
+        """Return what tries candidates for a step that begins now.
 
-    def resume(self, stretch: FaultyStretch) -> None:
-        """Go on behind the latest rollouts of others."""
-        self._stretch = copy.copy(stretch)
+        Args:
+            runner: makes its rollouts.
+            ledger: counts them.
+            emit: is told of each.
+            earlier: the batches of the steps before it that are under way, as they grow.
+            settled: waits until the work of these has ended.
+        """
+        self._fold(self)
+        order = Order(copy.copy(self._order.stretch), self.used, earlier, settled)
+        return Trials(runner, ledger=ledger, emit=emit, max_unscored_share=self._share, order=order)
 
     def take_over(self, step: Trials) -> None:
-        """Take account of the rollouts of a step.
+        """Take account of the rollouts of a step, which it has judged itself."""
+        self._fold(self)
+        self._fold(step)
 
-        Raises:
-            RunStoppedError: too many of the latest rollouts stayed unscored.
-        """
-        for batch in step.batches:
-            self._judge(batch)
+    def _fold(self, trials: Trials) -> None:
+        for faults in trials.batches:
+            self._order.stretch.add(faults)
+        if trials is self:
+            self.batches = []
 
     def afford(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more, besides all that is kept."""
@@ -132,24 +135,51 @@ class Trials:
                     total_rollouts=used + index + 1,
                 )
             )
-        faults = tuple(record.fault if record.feedback is None else None for record in records)
-        batch = Batch(faults, any(faults[index] is not None for index in self._runner.asked))
-        self.batches.append(batch)
-        self._judge(batch)
+        self.batches.append(tuple(record.feedback is None for record in records))
+        if said := [record.fault for record in records if record.feedback is None]:
+            self._judge(said[-1])
         return records
 
-    def _judge(self, batch: Batch) -> None:
-        """Take account of a batch."""
-        self._stretch.add(fault is not None for fault in batch.faults)
-        said = [fault for fault in batch.faults if fault is not None]
-        # Where the journal holds all of them, the run has gone on without these answers before.
-        if batch.is_new and self._stretch.is_too_faulty:
-            stretch = self._stretch
+    def _judge(self, last: str) -> None:
+        """Judge the latest rollouts, in the order of steps, before anything goes on without them.
+
+        Each batch is judged once, so what was found bearable is so when the run is resumed.
+        """
+        stretch = self._order.stretch_before()
+        for faults in self.batches:
+            stretch.add(faults)
+        if stretch.is_too_faulty:
             raise RunStoppedError(
                 StopReason.PROVIDER_FAILED,
                 f"{stretch.unscored} of the latest {stretch.rollouts} rollouts stayed unscored; "
-                f"the last: {said[-1]}",
+                f"the last: {last}",
             )
+
+
+@attrs.frozen
+class Order:
+    """What goes before the rollouts of a step, or of a run.
+
+    Attributes:
+        stretch: the latest rollouts when it began.
+        used: the rollouts that were used by then.
+        earlier: the batches of the steps before it that were under way then, as they grow.
+        settled: waits until the work of these has ended.
+    """
+
+    stretch: FaultyStretch
+    used: int = 0
+    earlier: Sequence[Batches] = ()
+    settled: Callable[[], None] = lambda: None
+
+    def stretch_before(self) -> FaultyStretch:
+        """Return the latest rollouts before its own."""
+        if self.earlier:
+            self.settled()
+        stretch = copy.copy(self.stretch)
+        for faults in chain.from_iterable(self.earlier):
+            stretch.add(faults)
+        return stretch
 
 
 class FaultyStretch:
