@@ -63,7 +63,7 @@ from promptgraft.optimizers.modules import (
     TaskExampleModule,
     ToolModule,
 )
-from promptgraft.optimizers.stoppers import MaxProposals
+from promptgraft.optimizers.stoppers import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.optimizers.types import RolloutRecord
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
@@ -564,3 +564,25 @@ def test_finals_try_so_many_candidates_besides_the_baseline(finalists: int) -> N
     tried = {int(name.split("/")[1]) for name in tried_on(session, "final/")}
     assert 0 in tried
     assert len(tried) == 1 + finalists
+
+
+@pytest.mark.parametrize("target", [TargetScore(0.15), RequiredObjectives({"score": 0.15})])
+def test_a_target_is_reached_on_everything_and_not_on_a_lucky_few(
+    target: TargetScore | RequiredObjectives,
+) -> None:
+    """One word of 40 is a quarter of the first four examples, for who is lucky with these."""
+    sizes: dict[str, Any] = {"training_examples": twins(40), "pareto_set_size": 40}
+    for seed in range(4):
+        chosen = lean(seed=seed, stoppers=(target,), **sizes)
+        journal = MemoryJournal()
+        result = optimize(chosen, journal=journal)
+        assert result.stop_reason is target.reason
+        best = result.scores_matrix[result.best_index]
+        assert None not in best
+        assert sum(one or 0.0 for one in best) / 40 >= 0.15
+        assert optimize(chosen, journal=journal) == result
+
+
+def test_a_target_that_is_far_off_costs_nothing() -> None:
+    with_target = optimize(lean(stoppers=(TargetScore(2.0),)))
+    assert with_target.scores_matrix == optimize(lean()).scores_matrix

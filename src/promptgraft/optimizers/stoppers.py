@@ -36,6 +36,8 @@ class RunState:
         baseline_mean: mean of the baseline on D_pareto; None when nothing was scored.
         best_mean: mean of the best candidate.
         best_objectives: its mean in each objective.
+        best_is_estimated: whether it was not tried on all of D_pareto yet, so that its means may
+            change: in a race the best candidate may have been tried on a few examples.
         cost: US dollars used so far; None when the price of a call is not known.
         tokens: tokens used so far, sent and received.
         seconds: time since this process began the run. Not replayed: a resumed run begins at 0.
@@ -51,6 +53,7 @@ class RunState:
     baseline_mean: float | None
     best_mean: float | None
     best_objectives: Mapping[str, float]
+    best_is_estimated: bool
     cost: Decimal | None
     tokens: int
     seconds: float
@@ -116,7 +119,7 @@ class NoImprovement:
 
 @attrs.frozen
 class TargetScore:
-    """Stops when a candidate that beats the baseline has this mean on D_pareto.
+    """Stops when a candidate that beats the baseline has this mean on D_pareto, on all of it.
 
     Attributes:
         score: a finite number.
@@ -134,6 +137,10 @@ class TargetScore:
 
     def __call__(self, state: RunState) -> str | None:
         """Return that the target is reached, or None."""
+        return None if state.best_is_estimated else self.reached(state)
+
+    def reached(self, state: RunState) -> str | None:
+        """Return that the target is reached, as far as is known."""
         if state.best == 0 or state.best_mean is None or state.best_mean < self.score:
             return None
         return f"the best candidate has {state.best_mean:.3f}; the target is {self.score:g}"
@@ -149,7 +156,7 @@ def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
 
 @attrs.frozen
 class RequiredObjectives:
-    """Stops when the best candidate has enough in every objective that is named.
+    """Stops when the best candidate has enough in every named objective, on all of D_pareto.
 
     The baseline counts too: where it has enough there is nothing to do. An objective that no
     feedback has is found when the baseline is evaluated.
@@ -163,6 +170,10 @@ class RequiredObjectives:
 
     def __call__(self, state: RunState) -> str | None:
         """Return that every objective is reached, or None."""
+        return None if state.best_is_estimated else self.reached(state)
+
+    def reached(self, state: RunState) -> str | None:
+        """Return that every objective is reached, as far as is known."""
         found = state.best_objectives
         if any(
             name not in found or found[name] < self.thresholds[name] for name in self.thresholds

@@ -145,7 +145,7 @@ def _place_in_step(parts: list[str], step: _Step) -> tuple[str, int | None] | No
             return "pareto", step.scored if step.child is None else step.best_for_child
         case ["merge", "race", "best", _]:
             return "pareto", step.best_for_merge
-        case ["idle", _]:
+        case ["idle", _, _]:
             return "pareto", step.scored
         case ["again", _, phase, _] | [phase, *_]:
             whose = {"parent": step.parent, "merge": step.merge}

@@ -204,7 +204,9 @@ class GepaLoop:
             work()
             self._answers.accept_faults()
         except RunStoppedError as stop:
-            if stop.reason not in _STOPPED_BY_FAULTS:
+            if stop.reason in _STOPPED_BY_FAULTS:
+                self._answers.let_go()  # so that a run that is resumed asks again
+            else:
                 self._answers.accept_faults()
             return stop.reason, stop.detail
         except PermanentProviderError as error:
@@ -226,14 +228,31 @@ class GepaLoop:
             return RunStoppedError(
                 StopReason.PERFECT, "the best candidate is perfect on every validation example"
             )
-        try:
-            self._stops.check(self.pool, steps=self.steps, proposals=self._search.proposals)
-        except RunStoppedError as stop:
+        if (stop := self._stop_of_user()) is not None:
             return stop
         if self._deadline is not None:
             self._deadline.check()
         self._trials.check()
         return None
+
+    def _stop_of_user(self) -> RunStoppedError | None:
+        """Return the reason of a stopper; None while there is none.
+
+        Where an estimate would be one, it is made sure of as far as that is possible at once.
+        """
+        search = self._search
+        while True:
+            try:
+                is_close = self._stops.check(
+                    self.pool,
+                    steps=self.steps,
+                    proposals=search.proposals,
+                    estimated=search.validator.estimates_best,
+                )
+            except RunStoppedError as stop:
+                return stop
+            if not is_close or not search.validator.deepen(self.steps):
+                return None
 
     def _out_of_budget(self) -> RunStoppedError:
         config = self._config

@@ -230,13 +230,21 @@ class RacingValidator:
         self.settle(race, step=step)
         return self.admit(race, candidate, step=step)
 
-    def idle(self, step: int) -> None:
-        """Have the best one tried on twice as many: it may be perfect on all of them."""
-        if self._depth < len(self._order) or self._lacking():
-            self._races += self._policy.every * -(-self._depth // self._policy.first)
-            if not self._overlapping and self._trials.afford(self.overhead):
-                best = self._members.pool.best
-                self._try_more(f"step/{step}/idle", best, self._lacking(), step)
+    @property
+    def estimates_best(self) -> bool:
+        return bool(self._untried[self._members.pool.best])
+
+    def deepen(self, step: int) -> bool:
+        """Have races, and the best one, go on to twice as many examples."""
+        if not self.estimates_best and self._depth == len(self._order):
+            return False
+        self._races += self._policy.every * -(-self._depth // self._policy.first)
+        lacking = self._lacking()
+        if self._overlapping or not lacking or not self._trials.afford(len(lacking)):
+            return False
+        best = self._members.pool.best
+        self._try_more(f"step/{step}/idle/{self._depth}", best, lacking, step)
+        return True
 
     def finish(self, step: int) -> None:
         pool = self._members.pool

@@ -136,7 +136,8 @@ class Search:
             raise error
         self._lessons.learn(work.known.lesson, work.records)
         if not work.taught:
-            self.validator.idle(work.number)
+            # The best candidate may be perfect on everything.
+            self.validator.deepen(work.number)
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
         modules = [step.module for step in work.steps]

@@ -8,7 +8,13 @@ from promptgraft.clock import Clock
 from promptgraft.errors import StopperError
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.ledger import Ledger
-from promptgraft.optimizers.stoppers import RunState, Stopper, reason_for
+from promptgraft.optimizers.stoppers import (
+    RequiredObjectives,
+    RunState,
+    Stopper,
+    TargetScore,
+    reason_for,
+)
 from promptgraft.optimizers.stopping import RunStoppedError
 from promptgraft.serde import shown
 
@@ -30,8 +36,17 @@ class Stops:
         self._best = 0
         self._improved_at = 0
 
-    def check(self, pool: Pool, *, steps: int, proposals: int) -> None:
-        """Do nothing while no stopper has a reason; to be called after every step.
+    def check(self, pool: Pool, *, steps: int, proposals: int, estimated: bool) -> bool:
+        """Return while no stopper has a reason; to be called after every step.
+
+        Args:
+            pool: the candidates.
+            steps: steps made.
+            proposals: proposals tried.
+            estimated: whether the means of the best candidate are estimates.
+
+        Returns:
+            Whether a stopper would have a reason if they were none.
 
         Raises:
             RunStoppedError: the first that has one.
@@ -40,13 +55,17 @@ class Stops:
         if pool.best != self._best:
             self._best, self._improved_at = pool.best, steps
         if not self._stoppers:
-            return
-        state = self._state(pool, steps, proposals)
+            return False
+        state = self._state(pool, steps, proposals, estimated=estimated)
         for position, stopper in enumerate(self._stoppers):
             if reason := _ask(position, stopper, state):
                 raise RunStoppedError(reason_for(stopper), reason)
+        targets = (
+            one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
+        )
+        return any(target.reached(state) for target in targets)
 
-    def _state(self, pool: Pool, steps: int, proposals: int) -> RunState:
+    def _state(self, pool: Pool, steps: int, proposals: int, *, estimated: bool) -> RunState:
         return RunState(
             steps=steps,
             proposals=proposals,
@@ -58,6 +77,7 @@ class Stops:
             baseline_mean=pool.mean(0),
             best_mean=pool.estimate(pool.best),
             best_objectives=pool.objectives_of(pool.best),
+            best_is_estimated=estimated,
             cost=self._ledger.known_cost,
             tokens=self._ledger.charge.tokens,
             seconds=self._clock.monotonic() - self._begun,

@@ -80,8 +80,13 @@ class Validator(Protocol):
         """
         ...
 
-    def idle(self, step: int) -> None:
-        """Use a step in which nothing can be learned."""
+    @property
+    def estimates_best(self) -> bool:
+        """Whether the best candidate was not tried on all of D_pareto yet."""
+        ...
+
+    def deepen(self, step: int) -> bool:
+        """Have the best candidate tried on more; return whether that was done at once."""
         ...
 
     def finish(self, step: int) -> None:
@@ -146,8 +151,13 @@ class FullValidator:
         entry.enter(position, self._trials, candidate, known)
         return entry.admit(candidate, step=step)
 
-    def idle(self, step: int) -> None:
+    @property
+    def estimates_best(self) -> bool:
+        return False
+
+    def deepen(self, step: int) -> bool:
         del step
+        return False
 
     def finish(self, step: int) -> None:
         del step
