@@ -54,15 +54,20 @@ def score(value: float | None, *, estimated: bool = False) -> str:
     return "none" if value is None else f"{'~' if estimated else ''}{value:.3f}"
 
 
-def difference(before: float | None, after: float | None) -> str:
-    """Return how much a score rose or fell."""
-    return "" if before is None or after is None else f"{after - before:+.3f}"
+def difference(before: float | None, after: float | None, *, estimated: bool = False) -> str:
+    """Return how much a score rose or fell, with ``~`` when that is estimated."""
+    if before is None or after is None:
+        return ""
+    return f"{'~' if estimated else ''}{after - before:+.3f}"
 
 
-def change(before: float | None, after: float | None) -> str:
-    """Return two scores and their difference: ``0.500 -> 0.750 (+0.250)``."""
-    gained = difference(before, after)
-    return f"{score(before)} -> {score(after)}" + (f" ({gained})" if gained else "")
+def change(
+    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
+) -> str:
+    """Return two scores and their difference, marked as above: ``0.500 -> ~0.750 (~+0.250)``."""
+    gained = difference(before, after, estimated=any(estimated))
+    scores = f"{score(before, estimated=estimated[0])} -> {score(after, estimated=estimated[1])}"
+    return f"{scores} ({gained})" if gained else scores
 
 
 def dollars(amount: Decimal | None) -> str:

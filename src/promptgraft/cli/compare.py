@@ -9,6 +9,7 @@ from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs
+from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.runs import read_run
 from promptgraft.runs.comparability import Incomparable, incomparable
 from promptgraft.runs.comparing import RunFigures, figures_of
@@ -56,7 +57,7 @@ def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Inc
     screen.line()
     screen.table([("", "A", "B", "B - A"), *_rows(first, second, differing)])
     if any(estimated for side in (first, second) for *_, estimated in side.path):
-        screen.line("~ is estimated: some examples have no score")
+        screen.line(ESTIMATED)
     for name, side in (("A", first), ("B", second)):
         screen.line()
         ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"
@@ -92,7 +93,7 @@ def _means(
     (before, one), (after, other) = (
         side.path[place][2:] if side.path else (None, False) for side in (first, second)
     )
-    gain = difference(before, after) if comparable else ""
+    gain = difference(before, after, estimated=one or other) if comparable else ""
     return score(before, estimated=one), score(after, estimated=other), gain
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from promptgraft.cli.output import Screen
 from promptgraft.cli.running import went_to_its_end
+from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.optimizers.gepa import GepaResult
 from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.overrides import PartDiff
@@ -17,17 +18,31 @@ FIELD = 9
 Scores = tuple[float | None, float | None]
 """Means of the baseline and of the best; None when nothing was scored."""
 
+Told = tuple[str, str, str]
+"""Means of the baseline and of the best, and the gain, as tables show them."""
 
-def pareto_scores(result: GepaResult) -> Scores:
+
+def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> Told:
+    """Return two means and their difference; those that are estimated are marked."""
+    before, after = (
+        score(mean, estimated=mark) for mean, mark in zip(scores, estimated, strict=True)
+    )
+    return before, after, difference(*scores, estimated=any(estimated))
+
+
+def pareto_scores(result: GepaResult) -> Told:
     """Return the means on D_pareto."""
-    return result.baseline_pareto_mean, result.best_pareto_mean
+    return told(
+        (result.baseline_pareto_mean, result.best_pareto_mean),
+        estimated=(result.is_estimated(0), result.is_estimated(result.best_index)),
+    )
 
 
 def print_verdict(screen: Screen, prompt: str, result: GepaResult) -> None:
     """Print in a few words what came of a run."""
     early = "" if went_to_its_end(result) else ", stopped early"
-    told = f"{'improved' if result.improved else 'not improved'}{early}"
-    screen.line(f"{prompt}: {told}", bold=True, color="green" if result.improved else None)
+    verdict = f"{'improved' if result.improved else 'not improved'}{early}"
+    screen.line(f"{prompt}: {verdict}", bold=True, color="green" if result.improved else None)
 
 
 def print_changed(screen: Screen, parts: Sequence[PartDiff]) -> None:
@@ -43,17 +58,16 @@ def print_next(screen: Screen, command: str) -> None:
     screen.body(command)
 
 
-def print_scores(screen: Screen, rows: Sequence[tuple[str, Scores, str]]) -> None:
+def print_scores(screen: Screen, rows: Sequence[tuple[str, Told, str]]) -> None:
     """Print means below each other: what on, baseline and best, of how many examples."""
     screen.table(
         [
             (f"{'':{FIELD}}", "baseline", "best", "gain", ""),
-            *(
-                (name, *map(score, scores), difference(*scores), what)
-                for name, scores, what in rows
-            ),
+            *((name, *figures, what) for name, figures, what in rows),
         ]
     )
+    if any(figure.startswith("~") for _, figures, _ in rows for figure in figures):
+        screen.line(ESTIMATED)
 
 
 def print_figures(

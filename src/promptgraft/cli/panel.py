@@ -21,11 +21,10 @@ from promptgraft.cli.sentences import brief, doing, waiting, warnings
 from promptgraft.clock import Clock
 from promptgraft.runs.event_lines import Line
 from promptgraft.text import (
+    change,
     counted,
-    difference,
     dollars,
     duration,
-    score,
     short_count,
     visible_line,
 )
@@ -166,10 +165,16 @@ class PanelProgress(Progress):
         state = self._state
         if state.baseline is None:
             return _text("not known yet", "dim")
-        gained = difference(state.baseline, state.best)
-        better = state.best is not None and state.best > state.baseline
-        text = _text(f"{score(state.baseline)} -> {score(state.best)} ")
-        return text.append(f"({gained})", "green" if better else "")
+        scores, _, gained = change(state.baseline, state.best, estimated=state.estimated).partition(
+            " ("
+        )
+        text = _text(scores)
+        if gained:
+            better = state.best is not None and state.best > state.baseline
+            text.append(f" ({gained}", "green" if better else "")
+        if any(state.estimated):
+            text.append(f"  ~ from {state.scored} of {state.examples} examples", "dim")
+        return text
 
     def _time(self) -> str:
         now = self._clock.now()

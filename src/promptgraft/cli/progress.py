@@ -17,7 +17,7 @@ from typing import Self, TextIO
 
 from promptgraft.cli.output import is_plain_terminal
 from promptgraft.cli.run_state import RunState, moment_of
-from promptgraft.cli.sentences import best, sentence, used, warnings
+from promptgraft.cli.sentences import ESTIMATED, best, sentence, used, warnings
 from promptgraft.cli.text import echo
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs.event_lines import EventLines, Line
@@ -83,6 +83,7 @@ class PlainProgress(Progress):
         self._told = 0
         self._told_at: datetime | None = None
         self._broken = False
+        self._explained = False
 
     def __enter__(self) -> Self:
         self.say(self._state.title)
@@ -94,9 +95,16 @@ class PlainProgress(Progress):
             said = sentence(line, self._state) or self._now_and_then(line)
             if said:
                 self._told, self._told_at = self._state.rollouts, moment_of(line)
-            for text in (said, *warnings(line)):
+            for text in (said, *warnings(line), *self._explanation()):
                 if text:
                     self.say(text)
+
+    def _explanation(self) -> tuple[str, ...]:
+        """Return what the mark of an estimate means, when it was seen for the first time."""
+        if self._explained or not any(self._state.estimated):
+            return ()
+        self._explained = True
+        return (ESTIMATED,)
 
     def say(self, what: str) -> None:
         if self._broken:

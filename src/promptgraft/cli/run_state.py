@@ -36,6 +36,13 @@ class Wait:
         return self.seconds is None or now < self.since + timedelta(seconds=self.seconds)
 
 
+@attrs.frozen(kw_only=True)
+class _Mean:
+    value: float | None = None
+    estimated: bool = False
+    scored: int = 0
+
+
 @attrs.define(kw_only=True)
 class RunState:
     """What is known of a run so far.
@@ -53,8 +60,11 @@ class RunState:
         max_cost: US dollars at which it is stopped; None here and below for no such limit.
         max_tokens: tokens at which it is stopped.
         max_seconds: wall time after which it is stopped.
-        baseline: mean of the baseline on D_pareto, once it is complete.
+        baseline: mean of the baseline on D_pareto, once there is one.
         best: mean of the best candidate on D_pareto.
+        estimated: whether these two are estimates, because some examples have no score.
+        scored: examples that those of the two have a score for that are estimates, the fewest.
+        examples: examples of D_pareto; 0 when that is not known.
         leader: position of the best candidate.
         accepted: accepted mutations.
         rejected: rejected proposals, those that were repaired included.
@@ -78,6 +88,9 @@ class RunState:
     max_seconds: float | None = None
     baseline: float | None = None
     best: float | None = None
+    estimated: tuple[bool, bool] = (False, False)
+    scored: int = 0
+    examples: int = 0
     leader: int = 0
     accepted: int = 0
     rejected: int = 0
@@ -86,7 +99,7 @@ class RunState:
     began: datetime | None = None
     ended: bool = False
     _paced: tuple[datetime, int] | None = None
-    _means: dict[int, float | None] = attrs.field(factory=dict)
+    _means: dict[int, _Mean] = attrs.field(factory=dict)
 
     def fold(self, line: Mapping[str, Json]) -> None:
         """Take account of a line of the run; unknown ones are ignored."""
@@ -100,7 +113,6 @@ class RunState:
             case "candidate":
                 self._candidate(line)
             case "scored":
-                self._means[whole(line.get("candidate"))] = number(line.get("mean"))
                 self._lead(line)
             case "accepted":
                 self.accepted += 1
@@ -171,7 +183,6 @@ class RunState:
         return wait if wait is not None and wait.seconds is not None and wait.lasts(now) else None
 
     def _candidate(self, line: Mapping[str, Json]) -> None:
-        self._means[whole(line.get("candidate"))] = number(line.get("mean"))
         self._lead(line)
         rollouts = whole(line.get("rollouts"))
         if rollouts >= self.rollouts:  # else steps that are under way have used more
@@ -179,8 +190,18 @@ class RunState:
             self.cost, self.tokens = money(line.get("cost")), whole(line.get("tokens"))
 
     def _lead(self, line: Mapping[str, Json]) -> None:
-        self.leader = whole(line.get("best"))
-        self.baseline, self.best = self._means.get(0), self._means.get(self.leader)
+        scores = line.get("scores")
+        scores = scores if isinstance(scores, list) else []
+        self._means[whole(line.get("candidate"))] = _Mean(
+            value=number(line.get("mean")),
+            estimated=line.get("estimated") is True,
+            scored=sum(score is not None for score in scores),
+        )
+        self.leader, self.examples = whole(line.get("best")), len(scores)
+        sides = [self._means.get(position, _Mean()) for position in (0, self.leader)]
+        self.baseline, self.best = (side.value for side in sides)
+        self.estimated = sides[0].estimated, sides[1].estimated
+        self.scored = min((side.scored for side in sides if side.estimated), default=0)
 
 
 def moment_of(line: Mapping[str, Json]) -> datetime:

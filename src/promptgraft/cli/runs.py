@@ -8,6 +8,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs, relative
+from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.optimizers.ledger import money
 from promptgraft.runs import RunSummary, list_runs
 from promptgraft.serde import Json
@@ -39,6 +40,8 @@ def command(*, project: str | None, runs: str | None, as_json: bool) -> ExitCode
         return ExitCode.OK
     screen.line(f"{counted(len(found), 'run')} in {relative(chosen.root)}", bold=True)
     screen.table([_HEAD, *(_row(one) for one in found)])
+    if any(mark for one in found for mark in one.estimated):
+        screen.line(ESTIMATED)
     for one in found:
         if one.fault:
             complain(one.fault)
@@ -52,9 +55,9 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     of = "" if run.budget is None or run.stop_reason else f"/{run.budget}"
     return (
         f"{run.state}",
-        score(run.baseline_mean),
-        score(run.best_mean),
-        difference(run.baseline_mean, run.best_mean),
+        score(run.baseline_mean, estimated=run.estimated[0]),
+        score(run.best_mean, estimated=run.estimated[1]),
+        difference(run.baseline_mean, run.best_mean, estimated=any(run.estimated)),
         f"{run.rollouts}{of}",
         "unknown" if run.cost is None else f"{run.cost:.4f}",
         run.id,
@@ -75,7 +78,9 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
         "rollouts": run.rollouts,
         "budget": run.budget,
         "baseline_mean": run.baseline_mean,
+        "baseline_estimated": run.estimated[0],
         "best_mean": run.best_mean,
+        "best_estimated": run.estimated[1],
         "held_out": None
         if unseen is None
         else {"baseline_mean": unseen[0], "winner_mean": unseen[1]},

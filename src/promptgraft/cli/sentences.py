@@ -8,6 +8,9 @@ from promptgraft.cli.run_state import RunState, number, whole
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, score
 
+ESTIMATED = "~ is estimated: some examples have no score"
+"""What the mark means, said where it is seen for the first time."""
+
 _LONGEST_DETAIL = 160
 
 _DOING: Mapping[str, str] = {
@@ -27,19 +30,17 @@ def sentence(line: Mapping[str, Json], state: RunState) -> str:
         case "plan":
             return str(line.get("line"))
         case "candidate" if line.get("candidate") == 0:
-            return f"baseline {score(state.baseline)} on D_pareto, {used(state)}"
+            return f"baseline {_mean(line)} on {_tried(state)}D_pareto, {used(state)}"
         case "accepted":
-            mean = score(number(line.get("mean")))
             return (
-                f"step {line.get('step')}: accepted {line.get('module')} with {mean}, "
+                f"step {line.get('step')}: accepted {line.get('module')} with {_mean(line)}, "
                 f"best {best(state)}, {used(state)}"
             )
         case "rejected" if line.get("final"):
             return f"step {line.get('step')}: rejected {line.get('module')}: {_why(line)}"
         case "merge_accepted":
-            mean = score(number(line.get("mean")))
             return (
-                f"step {line.get('step')}: merged {_parents(line)} with {mean}, "
+                f"step {line.get('step')}: merged {_parents(line)} with {_mean(line)}, "
                 f"best {best(state)}, {used(state)}"
             )
         case "merge_rejected":
@@ -58,7 +59,7 @@ def sentence(line: Mapping[str, Json], state: RunState) -> str:
 def brief(line: Mapping[str, Json], state: RunState) -> str:
     """Return the same for the panel, which shows the figures: what comes last may be cut off."""
     step = f"step {line.get('step')}:"
-    mean = score(number(line.get("mean")))
+    mean = _mean(line)
     lead = ", best so far" if line.get("candidate") == state.leader else ""
     match line.get("event"):
         case "plan" | "waiting":
@@ -117,8 +118,9 @@ def _phase(position: str) -> str:
 
 def best(state: RunState) -> str:
     """Return the best mean so far, and how far it is above the baseline."""
-    gained = difference(state.baseline, state.best)
-    return f"{score(state.best)} ({gained})" if gained else score(state.best)
+    gained = difference(state.baseline, state.best, estimated=any(state.estimated))
+    told = score(state.best, estimated=state.estimated[1])
+    return f"{told} ({gained})" if gained else told
 
 
 def used(state: RunState) -> str:
@@ -126,6 +128,15 @@ def used(state: RunState) -> str:
     if not state.budget:
         return counted(state.rollouts, "rollout")
     return f"{state.rollouts} of {state.budget} rollouts"
+
+
+def _mean(line: Mapping[str, Json]) -> str:
+    return score(number(line.get("mean")), estimated=line.get("estimated") is True)
+
+
+def _tried(state: RunState) -> str:
+    """Return on how many examples the baseline was tried, where that were not all."""
+    return f"{state.scored} of the {state.examples} examples of " if state.estimated[0] else ""
 
 
 def _parents(line: Mapping[str, Json]) -> str:
@@ -143,13 +154,15 @@ def _why(line: Mapping[str, Json]) -> str:
 def _ended(line: Mapping[str, Json]) -> str:
     verdict = "improved" if line.get("improved") else "not improved"
     stop, held_out = line.get("stop"), line.get("held_out")
-    told = f"ended: {verdict}, {_change(line, 'best_mean')} on D_pareto"
+    told = f"ended: {verdict}, {_change(line, 'best')} on D_pareto"
     if isinstance(held_out, dict) and held_out.get("winner_mean") is not None:
-        told += f", {_change(held_out, 'winner_mean')} on held-out examples"
+        told += f", {_change(held_out, 'winner')} on held-out examples"
     rollouts = counted(whole(line.get("rollouts")), "rollout")
     why = f"; {stop['reason']}: {stop['detail']}" if isinstance(stop, dict) else ""
     return f"{told}, {rollouts}{why}"
 
 
-def _change(plain: Mapping[str, Json], after: str) -> str:
-    return change(number(plain.get("baseline_mean")), number(plain.get(after)))
+def _change(plain: Mapping[str, Json], side: str) -> str:
+    before, after = (number(plain.get(f"{name}_mean")) for name in ("baseline", side))
+    marks = (plain.get(f"{name}_estimated") is True for name in ("baseline", side))
+    return change(before, after, estimated=(next(marks), next(marks)))

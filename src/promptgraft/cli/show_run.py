@@ -9,8 +9,8 @@ import attrs
 
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
+from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord
@@ -30,7 +30,7 @@ def show_overview(screen: Screen, record: RunRecord, runs: Runs) -> None:
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
         ("made", moment(record.created)),
-        ("D_pareto", change(figures.baseline, figures.best)),
+        ("D_pareto", change(figures.baseline, figures.best, estimated=figures.estimated)),
         *_held_out(figures.held_out),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
         *([("stopped", ended)] if ended else []),
@@ -78,12 +78,12 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     )
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
-    if any(is_estimate(one.mean, one.scores) for one in shown):
-        screen.line("~ is estimated: some examples have no score")
+    if any(one.is_estimated for one in shown):
+        screen.line(ESTIMATED)
 
 
 def _mean(one: CandidateRecord) -> str:
-    return score(one.mean, estimated=is_estimate(one.mean, one.scores))
+    return score(one.mean, estimated=one.is_estimated)
 
 
 def overview_json(record: RunRecord) -> dict[str, Json]:
@@ -106,6 +106,7 @@ def _candidate_row(one: CandidateRecord) -> Json:
         "parents": list(one.parents),
         "module": one.module,
         "mean": one.mean,
+        "estimated": one.is_estimated,
         "rollouts": one.rollouts,
     }
 
@@ -145,7 +146,7 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
 
 def _mean_of(one: CandidateRecord) -> str:
     scored = sum(value is not None for value in one.scores)
-    if is_estimate(one.mean, one.scores):
+    if one.is_estimated:
         return f"{_mean(one)}, estimated from {scored} of {len(one.scores)} of D_pareto"
     return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
 

@@ -13,6 +13,7 @@ from promptgraft.cli.figures import (
     print_next,
     print_scores,
     print_verdict,
+    told,
 )
 from promptgraft.cli.outcome import Outcome
 from promptgraft.cli.output import Screen
@@ -40,7 +41,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     found = result.held_out
     if found is not None and not found.why_not:
         seen = f"{counted(len(found.ids), 'example')}, never seen"
-        rows.insert(0, ("held out", (found.baseline_mean, found.winner_mean), seen))
+        rows.insert(0, ("held out", told((found.baseline_mean, found.winner_mean)), seen))
     print_scores(screen, rows)
     screen.line()
     if found is not None and found.why_not:

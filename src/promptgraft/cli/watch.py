@@ -51,6 +51,10 @@ def command(
     notice. Ctrl+C ends only this command. The exit code is that of the run, and 3 when it was
     interrupted.
     """
+    if as_json and quiet:
+        raise click.UsageError(
+            "--quiet: with --json there is no progress beside the lines; leave it out"
+        )
     chosen = chosen_runs(runs, project)
     folder = chosen.find(run)
     if as_json:
@@ -93,8 +97,7 @@ def _progress(title: str, *, quiet: bool) -> Progress:
 
 
 def _print(screen: Screen, summary: RunSummary, runs: Runs) -> None:
-    means = summary.baseline_mean, summary.best_mean
-    told = change(*means)
+    told = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
         verdict = "improved" if summary.improved else "not improved"
         screen.line(f"{summary.id} has ended: {verdict}, {told}; {summary.stop_reason}")

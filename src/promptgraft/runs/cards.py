@@ -19,7 +19,7 @@ def run_card(run: RunRecord) -> Card:
     """Return what a run shows: where it stands, its pool, and the texts of the best candidate."""
     used = f"{run.rollouts}" if run.budget is None else f"{run.rollouts} of {run.budget}"
     last = run.candidates[-1] if run.candidates else None
-    best = next(iter(run.ranked), None)
+    best = run.candidates[run.leader] if run.candidates else None
     texts = (
         ()
         if best is None
@@ -51,10 +51,14 @@ def run_card(run: RunRecord) -> Card:
 
 def _row(candidate: CandidateRecord) -> tuple[str, ...]:
     parents = " + ".join(map(str, candidate.parents))
-    return f"{candidate.n}", score(candidate.mean), parents, f"{candidate.step}", candidate.changed
+    mean = score(candidate.mean, estimated=candidate.is_estimated)
+    return f"{candidate.n}", mean, parents, f"{candidate.step}", candidate.changed
 
 
 def _means(run: RunRecord) -> str:
     if not run.candidates:
         return "nothing known"
-    return change(run.candidates[0].mean, run.ranked[0].mean)
+    sides = run.candidates[0], run.candidates[run.leader]
+    return change(
+        *(side.mean for side in sides), estimated=(sides[0].is_estimated, sides[1].is_estimated)
+    )

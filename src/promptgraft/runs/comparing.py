@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import CandidateRecord, RunRecord
@@ -23,6 +22,7 @@ class RunFigures:
         seed: its seed.
         baseline: mean of the baseline on D_pareto.
         best: mean of the best candidate.
+        estimated: whether these two are estimates, because some examples have no score.
         held_out: means of baseline and winner on the held-out examples; None without them.
         improved: whether the best beats the baseline; None before the end.
         stop_reason: why it ended; empty before the end.
@@ -42,6 +42,7 @@ class RunFigures:
     seed: int | None
     baseline: float | None
     best: float | None
+    estimated: tuple[bool, bool]
     held_out: tuple[float | None, float | None] | None
     improved: bool | None
     stop_reason: str
@@ -65,6 +66,7 @@ def figures_of(record: RunRecord) -> RunFigures:
     best = record.leader if fields is None else fields.integer("best")
     stop = None if fields is None else fields.inside("stop")
     last = pool[-1] if pool else None
+    path = _path(pool, best)
     return RunFigures(
         run=record.id,
         state=str(record.state),
@@ -72,6 +74,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         seed=record.seed,
         baseline=pool[0].mean if pool else None,
         best=pool[best].mean if best < len(pool) else None,
+        estimated=(path[0][3], path[-1][3]) if path else (False, False),
         held_out=held_out_means(record),
         improved=None if fields is None else fields.flag("improved"),
         stop_reason="" if stop is None else stop.text("reason"),
@@ -81,7 +84,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         rejected=len(record.rejections),
         rollouts=record.rollouts,
         cost=_cost(fields, last),
-        path=_path(pool, best),
+        path=path,
     )
 
 
@@ -111,6 +114,6 @@ def _path(pool: tuple[CandidateRecord, ...], best: int) -> Ancestry:
     position: int | None = best if best < len(pool) else None
     while position is not None:
         found = pool[position]
-        line.append((found.n, found.changed, found.mean, is_estimate(found.mean, found.scores)))
+        line.append((found.n, found.changed, found.mean, found.is_estimated))
         position = found.parents[0] if found.parents else None
     return tuple(reversed(line))

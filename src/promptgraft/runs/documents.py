@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.optimizers.gepa.scores import Score
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.optimizers.ledger import LedgerEntry, money
 from promptgraft.overrides.diff import diff_override, parts_json
@@ -31,12 +31,11 @@ def result_document(
         **figures_json(result, budget),
         "best": result.best_index,
         "scores": {
-            "pareto": means_json(
-                result.baseline_pareto_mean, result.best_pareto_mean, len(result.pareto_ids)
-            ),
+            "pareto": pareto_means_json(result),
             "held_out": _held_out_means(result),
         },
         "candidates": len(result.candidates),
+        "means": list(result.means),
         "merges": result.accepted_merges,
         "gains": dict(result.gains),
         "confirmation": _confirmation(result),
@@ -81,7 +80,8 @@ def frontier_document(result: GepaResult) -> dict[str, Json]:
         "frontier": [
             {
                 "candidate": position,
-                "mean": mean_score(result.scores_matrix[position]),
+                "mean": result.means[position],
+                "estimated": result.is_estimated(position),
                 "objectives": dict(result.objectives[position]),
                 "leads_on": [
                     name
@@ -130,6 +130,16 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[Json]:
         }
         for entry in entries
     ]
+
+
+def pareto_means_json(result: GepaResult) -> dict[str, Json]:
+    """Return the means of baseline and winner on D_pareto, and which are estimates."""
+    means = result.baseline_pareto_mean, result.best_pareto_mean
+    return {
+        **means_json(*means, len(result.pareto_ids)),
+        "baseline_estimated": result.is_estimated(0),
+        "best_estimated": result.is_estimated(result.best_index),
+    }
 
 
 def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:

@@ -23,6 +23,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.optimizers.modules import names_of
 from promptgraft.overrides.documents import plain_entries
@@ -73,7 +74,7 @@ class EventLines:
         elif isinstance(event, GepaStopFileRemoved):
             yield self._timed(None, {"event": "stop_file_removed", "path": str(event.path)})
         else:
-            plain = _plain(event)
+            plain = _plain(event, self._progress)
             if plain is not None:
                 yield self._count(plain)
 
@@ -143,6 +144,7 @@ def _candidate(event: GepaCandidateAdded) -> Line:
         "parents": list(value.parents),
         "module": names_of(value.modules) or None,
         "mean": event.mean,
+        "estimated": is_estimate(event.mean, event.scores),
         "best": event.best,
         "scores": list(event.scores),
         "objectives": dict(event.objectives),
@@ -161,6 +163,7 @@ def _scored(event: GepaCandidateScored) -> Line:
         "step": event.step,
         "candidate": event.candidate,
         "mean": event.mean,
+        "estimated": is_estimate(event.mean, event.scores),
         "best": event.best,
         "scores": list(event.scores),
         "objectives": dict(event.objectives),
@@ -177,7 +180,7 @@ def _proposed(event: GepaMutationProposed) -> Line:
     }
 
 
-def _accepted(event: GepaMutationAccepted) -> Line:
+def _accepted(event: GepaMutationAccepted, progress: Progress) -> Line:
     return {
         "event": "accepted",
         "step": event.step,
@@ -186,8 +189,16 @@ def _accepted(event: GepaMutationAccepted) -> Line:
         "module": event.module,
         "parent_score": event.parent_score,
         "child_score": event.child_score,
+        **_means(event, progress),
+    }
+
+
+def _means(event: GepaMutationAccepted | GepaMergeAccepted, progress: Progress) -> Line:
+    return {
         "mean": event.pareto_mean,
+        "estimated": progress.is_estimated(event.candidate),
         "best_mean": event.best_pareto_mean,
+        "best_estimated": progress.best_estimated,
     }
 
 
@@ -227,14 +238,13 @@ def _merge_attempted(event: GepaMergeAttempted) -> Line:
     }
 
 
-def _merge_accepted(event: GepaMergeAccepted) -> Line:
+def _merge_accepted(event: GepaMergeAccepted, progress: Progress) -> Line:
     return {
         "event": "merge_accepted",
         "step": event.step,
         "candidate": event.candidate,
         "parents": list(event.parents),
-        "mean": event.pareto_mean,
-        "best_mean": event.best_pareto_mean,
+        **_means(event, progress),
     }
 
 
@@ -257,7 +267,9 @@ def _ended(event: GepaOptimizationCompleted) -> Line:
         "improved": result.improved,
         "best": result.best_index,
         "baseline_mean": result.baseline_pareto_mean,
+        "baseline_estimated": result.is_estimated(0),
         "best_mean": result.best_pareto_mean,
+        "best_estimated": result.is_estimated(result.best_index),
         "held_out": None
         if unseen is None
         else {"baseline_mean": unseen.baseline_mean, "winner_mean": unseen.winner_mean},
@@ -269,7 +281,7 @@ def _ended(event: GepaOptimizationCompleted) -> Line:
     }
 
 
-def _plain(event: object) -> Line | None:
+def _plain(event: object, progress: Progress) -> Line | None:
     match event:
         case GepaCandidateAdded():
             return _candidate(event)
@@ -278,7 +290,7 @@ def _plain(event: object) -> Line | None:
         case GepaMutationProposed():
             return _proposed(event)
         case GepaMutationAccepted():
-            return _accepted(event)
+            return _accepted(event, progress)
         case GepaMutationRejected():
             return _rejected(event)
         case GepaExampleGenerated():
@@ -286,7 +298,7 @@ def _plain(event: object) -> Line | None:
         case GepaMergeAttempted():
             return _merge_attempted(event)
         case GepaMergeAccepted():
-            return _merge_accepted(event)
+            return _merge_accepted(event, progress)
         case GepaMergeRejected():
             return _merge_rejected(event)
         case GepaOptimizationCompleted():

@@ -82,6 +82,10 @@ def summarize(folder: RunFolder) -> RunSummary:
         budget=facts.integer("budget") if "budget" in known else None,
         baseline_mean=facts.number("baseline_mean"),
         best_mean=facts.number("best_mean"),
+        estimated=(
+            known.get("baseline_estimated") is True,
+            known.get("best_estimated") is True,
+        ),
         held_out=_held_out(facts) if ended and known.get("held_out") else None,
         improved=facts.flag("improved") if ended else None,
         stop_reason=facts.inside("stop").text("reason") if ended else "",
@@ -120,12 +124,19 @@ def _facts(line: Mapping[str, Json]) -> Iterable[tuple[str, Json]]:
             number = line.get("candidate")
             if isinstance(number, int):
                 yield "candidates", number + 1
-            if number == 0:
-                yield "baseline_mean", line.get("mean")
-            if line.get("best") == number:
-                yield "best_mean", line.get("mean")
+            yield from _means(line)
+        case "scored":
+            yield from _means(line)
         case _:
             pass
+
+
+def _means(line: Mapping[str, Json]) -> Iterable[tuple[str, Json]]:
+    number = line.get("candidate")
+    for name, position in (("baseline", 0), ("best", line.get("best"))):
+        if number == position:
+            yield f"{name}_mean", line.get("mean")
+            yield f"{name}_estimated", line.get("estimated")
 
 
 def _held_out(facts: Fields) -> tuple[float | None, float | None]:

@@ -17,6 +17,7 @@ from promptgraft.optimizers.gepa.events import (
     GepaRolloutCompleted,
     GepaWorking,
 )
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.optimizers.ledger import money
 from promptgraft.serde import Json
 
@@ -40,7 +41,10 @@ class Progress:
     best: int = 0
     cost: Decimal | None = Decimal(0)
     tokens: int = 0
+    baseline_estimated: bool = False
+    best_estimated: bool = False
     _means: list[float | None] = attrs.field(factory=list)
+    _estimated: list[bool] = attrs.field(factory=list)
 
     def update(self, event: object) -> None:
         """Take account of an event; others are ignored."""
@@ -60,7 +64,8 @@ class Progress:
                 self._add(event)
             case GepaCandidateScored():
                 self._means[event.candidate] = event.mean
-                self.best, self.best_mean = event.best, self._means[event.best]
+                self._estimated[event.candidate] = is_estimate(event.mean, event.scores)
+                self._lead(event.best)
             case GepaMutationAccepted() | GepaMergeAccepted():
                 self.accepted += 1
             case GepaMutationRejected() | GepaMergeRejected():
@@ -82,11 +87,20 @@ class Progress:
     def _add(self, event: GepaCandidateAdded) -> None:
         self.candidates = event.candidate + 1
         self._means.append(event.mean)
-        self.baseline_mean = self._means[0]
-        self.best, self.best_mean = event.best, self._means[event.best]
+        self._estimated.append(is_estimate(event.mean, event.scores))
+        self._lead(event.best)
         if event.rollouts >= self.rollouts:  # else steps that are under way have used more
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
+
+    def _lead(self, best: int) -> None:
+        self.best, self.best_mean = best, self._means[best]
+        self.best_estimated = self._estimated[best]
+        self.baseline_mean, self.baseline_estimated = self._means[0], self._estimated[0]
+
+    def is_estimated(self, candidate: int) -> bool:
+        """Tell whether the mean of a candidate is an estimate: some examples have no score."""
+        return self._estimated[candidate]
 
     def plain(self) -> dict[str, Json]:
         """Return the line ``progress``."""
@@ -103,8 +117,10 @@ class Progress:
             "accepted": self.accepted,
             "rejected": self.rejected,
             "baseline_mean": self.baseline_mean,
+            "baseline_estimated": self.baseline_estimated,
             "best": self.best,
             "best_mean": self.best_mean,
+            "best_estimated": self.best_estimated,
             "cost": money(self.cost),
             "tokens": self.tokens,
         }

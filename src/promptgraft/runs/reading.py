@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NoReturn
 
@@ -38,6 +38,7 @@ def read_run(folder: RunFolder) -> RunRecord:
     for number, line in read_lines(folder.events):
         gathered.add(line, f"{folder.events}:{number}")
     settings = Fields(config, str(folder.config))
+    result = _result(folder, len(gathered.candidates)) if gathered.ended else None
     return RunRecord(
         folder=folder,
         state=state_of(locked=locked, ended=gathered.ended),
@@ -51,14 +52,14 @@ def read_run(folder: RunFolder) -> RunRecord:
         modules=gathered.modules,
         texts=gathered.texts,
         pareto_ids=gathered.pareto_ids,
-        candidates=tuple(gathered.candidates),
+        candidates=tuple(_at_the_end(gathered.candidates, folder, result)),
         rejections=tuple(gathered.rejections),
         merges=tuple(gathered.merges),
         waits=tuple(gathered.waits),
         steps=gathered.steps,
         rollouts=gathered.rollouts,
         leader=gathered.leader,
-        result=_result(folder, len(gathered.candidates)) if gathered.ended else None,
+        result=result,
     )
 
 
@@ -74,6 +75,24 @@ def _result(folder: RunFolder, candidates: int) -> Mapping[str, Json] | None:
             f"best: expected one of the run's {candidates} candidates, found {best}",
         )
     return result
+
+
+def _at_the_end(
+    candidates: Sequence[CandidateRecord], folder: RunFolder, result: Mapping[str, Json] | None
+) -> Iterator[CandidateRecord]:
+    """Yield the candidates with their means as the end has them.
+
+    What a line says is an estimate by what was known then: the baseline may have been tried on
+    more since.
+    """
+    if result is None:
+        yield from candidates
+        return
+    means = Fields(result, str(folder.result)).scores("means")
+    if len(means) != len(candidates):
+        _refuse(str(folder.result), f"means: expected {len(candidates)}, found {len(means)}")
+    for one, mean in zip(candidates, means, strict=True):
+        yield one if one.mean == mean else attrs.evolve(one, mean=mean)
 
 
 @attrs.define

@@ -10,6 +10,7 @@ from enum import StrEnum
 import attrs
 
 from promptgraft.notebook import Card, Shown
+from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.runs.folder import RunFolder
 from promptgraft.serde import Json
 from promptgraft.text import change
@@ -44,6 +45,7 @@ class RunSummary:
         budget: rollouts that may be used; None when no line near the end says.
         baseline_mean: mean of the baseline on D_pareto; None when it is not known.
         best_mean: mean of the best candidate on D_pareto.
+        estimated: whether these two are estimates, because some examples have no score.
         held_out: means of baseline and winner on the held-out examples; None without them.
         improved: whether the best beats the baseline; None before the end.
         stop_reason: why the run ended; empty before the end.
@@ -61,6 +63,7 @@ class RunSummary:
     budget: int | None = None
     baseline_mean: float | None = None
     best_mean: float | None = None
+    estimated: tuple[bool, bool] = (False, False)
     held_out: tuple[float | None, float | None] | None = None
     improved: bool | None = None
     stop_reason: str = ""
@@ -73,7 +76,7 @@ class RunSummary:
         return self.folder.id
 
     def __repr__(self) -> str:
-        means = change(self.baseline_mean, self.best_mean)
+        means = change(self.baseline_mean, self.best_mean, estimated=self.estimated)
         return f"<RunSummary {self.id} {self.state}: {self.prompt}, {means} on D_pareto>"
 
 
@@ -92,7 +95,7 @@ class CandidateRecord:
         scores: its scores, in the order of ``RunRecord.pareto_ids``; None for unscored. Empty
             when the run was stopped while it was evaluated.
         objectives: its mean in each objective.
-        mean: its mean over the scored examples; None when nothing was scored.
+        mean: its mean on D_pareto; None when nothing was scored.
         rollouts: how many the run had used when it joined.
         reflections: how many the run had used then.
         cost: US dollars that the run had used then; None when a price is not known.
@@ -114,6 +117,11 @@ class CandidateRecord:
     cost: Decimal | None
     tokens: int
     time: datetime
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the mean is an estimate, because some examples have no score."""
+        return is_estimate(self.mean, self.scores)
 
     @property
     def changed(self) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from promptgraft.optimizers.gepa.scores import Score, is_estimate, mean_score
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
@@ -40,18 +39,17 @@ def _scores(result: GepaResult) -> Iterator[str]:
         before, after = found.baseline_mean, found.winner_mean
         yield table_row([label, score(before), score(after), difference(before, after)])
     label = f"{len(result.pareto_ids)} of D_pareto, which the search compares on"
-    before, after = result.baseline_pareto_mean, result.best_pareto_mean
-    marked = (
-        _mean(before, result.scores_matrix[0]),
-        _mean(after, result.scores_matrix[result.best_index]),
+    sides = 0, result.best_index
+    gain = difference(
+        *(result.means[side] for side in sides), estimated=any(map(result.is_estimated, sides))
     )
-    yield table_row([label, *marked, difference(before, after)])
+    yield table_row([label, *(_mean(result, side) for side in sides), gain])
     if found is not None and found.why_not:
         yield f"\nNot measured on held-out examples: {plain_line(found.why_not)}."
 
 
-def _mean(mean: Score, scores: Sequence[Score]) -> str:
-    return score(mean, estimated=is_estimate(mean, scores))
+def _mean(result: GepaResult, position: int) -> str:
+    return score(result.means[position], estimated=result.is_estimated(position))
 
 
 def _used(result: GepaResult, budget: int) -> Iterator[str]:
@@ -76,7 +74,7 @@ def _candidates(result: GepaResult) -> Iterator[str]:
     yield "## Candidates\n"
     yield table_row(["candidate", "parents", "changes", "mean on D_pareto"])
     yield "| --- | --- | --- | --- |"
-    means = [_mean(mean_score(row), row) for row in result.scores_matrix]
+    means = [_mean(result, position) for position in range(len(result.means))]
     for position, candidate in enumerate(result.candidates[:_MOST_CANDIDATES]):
         parents = ", ".join(map(str, candidate.parents))
         marked = f"{position} (winner)" if position == result.best_index and position else position

@@ -15,13 +15,14 @@ from promptgraft.cli.figures import (
     print_next,
     print_scores,
     print_verdict,
+    told,
 )
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import relative
 from promptgraft.cli.running import MODEL
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.overrides.diff import parts_json
-from promptgraft.runs.documents import figures_json, means_json
+from promptgraft.runs.documents import figures_json, means_json, pareto_means_json
 from promptgraft.text import counted
 
 
@@ -36,7 +37,7 @@ def print_report(screen: Screen, outcome: DemoOutcome) -> None:
     print_scores(
         screen,
         [
-            ("held out", _held_out(outcome), unseen),
+            ("held out", told(_held_out(outcome)), unseen),
             ("D_pareto", pareto_scores(result), searched),
         ],
     )
@@ -95,7 +96,7 @@ def report_json(outcome: DemoOutcome) -> object:
         "seed": outcome.settings.seed,
         **figures_json(result, outcome.config.rollout_budget),
         "scores": {
-            "pareto": means_json(*pareto_scores(result), len(result.pareto_ids)),
+            "pareto": pareto_means_json(result),
             "held_out": means_json(*_held_out(outcome), len(outcome.example.held_out)),
         },
         "winner": [entry_json(shown) for shown in _winner(outcome)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.optimizers.gepa.plan import RunPlan
-from promptgraft.optimizers.gepa.scores import mean_score
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.overrides.readable import in_order, show_entry
 from promptgraft.text import change, counted, dollars, score
@@ -12,10 +11,9 @@ from promptgraft.text import change, counted, dollars, score
 
 def result_line(result: GepaResult) -> str:
     """Return the outcome of a run in one line."""
-    means = change(result.baseline_pareto_mean, result.best_pareto_mean)
     verdict = "improved" if result.improved else "not improved"
     return (
-        f"{_name(result)}: {verdict}, {means} on D_pareto, "
+        f"{_name(result)}: {verdict}, {_change(result)} on D_pareto, "
         f"{counted(result.total_rollouts, 'rollout')}, stopped by {result.stop_reason}"
     )
 
@@ -61,8 +59,15 @@ def _name(result: GepaResult) -> str:
 
 
 def _on_examples(result: GepaResult) -> str:
-    means = change(result.baseline_pareto_mean, result.best_pareto_mean)
-    return f"{means} on {counted(len(result.pareto_ids), 'example')}"
+    return f"{_change(result)} on {counted(len(result.pareto_ids), 'example')}"
+
+
+def _change(result: GepaResult) -> str:
+    return change(
+        result.baseline_pareto_mean,
+        result.best_pareto_mean,
+        estimated=(result.is_estimated(0), result.is_estimated(result.best_index)),
+    )
 
 
 def _held_out(result: GepaResult) -> tuple[tuple[str, str], ...]:
@@ -81,12 +86,19 @@ def _rejected(result: GepaResult) -> str:
 
 
 def _pool(result: GepaResult) -> Table:
-    means = [mean_score(scores) for scores in result.scores_matrix]
+    means = result.means
     ranked = sorted(
         range(len(means)), key=lambda place: (means[place] is None, -(means[place] or 0.0))
     )
     return first_rows(
-        ((f"{place}", score(means[place]), *_of_candidate(result, place)) for place in ranked),
+        (
+            (
+                f"{place}",
+                score(means[place], estimated=result.is_estimated(place)),
+                *_of_candidate(result, place),
+            )
+            for place in ranked
+        ),
         ("candidate", "D_pareto", "from", "", "changed"),
     )
 

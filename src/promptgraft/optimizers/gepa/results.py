@@ -51,6 +51,7 @@ def build_result(
         confirmation=confirmation,
         held_out=loop.held_out,
         pareto_ids=tuple(example.id for example in pareto),
+        means=tuple(pool.estimate(position) for position in range(len(pool))),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),
         gains=_gains(pool, best),

@@ -15,7 +15,7 @@ from promptgraft.optimizers.gepa.confirming import Confirmation
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
 from promptgraft.optimizers.gepa.held_out import HeldOut
 from promptgraft.optimizers.gepa.objectives import pick
-from promptgraft.optimizers.gepa.scores import Score
+from promptgraft.optimizers.gepa.scores import Score, is_estimate
 from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.optimizers.stopping import StopReason
 from promptgraft.optimizers.types import Candidate
@@ -77,6 +77,8 @@ class GepaResult(Shown):
         held_out: what both did on the held-out examples; None when there are none.
         scores_matrix: candidates times examples of D_pareto; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
+        means: for each candidate its mean on D_pareto, or what it seems to be: see
+            ``is_estimated``; None when nothing was scored.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
         parents: for each candidate the positions of its parents; two for a merge.
         gains: what each kind of change along the winner's line did to the mean on D_pareto.
@@ -114,6 +116,7 @@ class GepaResult(Shown):
     confirmation: Confirmation | None
     held_out: HeldOut | None
     pareto_ids: tuple[str, ...]
+    means: tuple[Score, ...]
     ancestry: tuple[int | None, ...]
     parents: tuple[tuple[int, ...], ...]
     gains: Mapping[str, float]
@@ -148,6 +151,10 @@ class GepaResult(Shown):
                     f"has {', '.join(sorted(known)) or 'none'}"
                 )
         return pick(self.objectives, wanted)
+
+    def is_estimated(self, position: int) -> bool:
+        """Tell whether the mean of a candidate is an estimate: some examples have no score."""
+        return is_estimate(self.means[position], self.scores_matrix[position])
 
     @property
     def rejected_by_reason(self) -> Mapping[str, int]:
