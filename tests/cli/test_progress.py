@@ -294,6 +294,56 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+def raced(number: int, scores: list[float | None], mean: float, *, best: int) -> Line:
+    fields: dict[str, Any] = {"scores": scores, "estimated": None in scores}
+    return {**candidate(number, mean, best=best), **fields}
+
+
+RACE = [
+    *begun(),
+    raced(0, [0.5, 0.5, None, None, None], 0.5, best=0),
+    raced(1, [1.0, None, None, None, None], 1.0, best=1),
+    {**accepted(mean=1.0), "estimated": True},
+]
+
+
+def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole: Line = {**raced(1, [1.0, 1.0, 1.0, 0.0, 0.0], 0.6, best=1), "event": "scored"}
+    merge: dict[str, Any] = {"step": 5, "parents": [1, 2], "mean": 0.5, "estimated": True}
+    ended: Line = {**ENDED, "baseline_estimated": True, "best_estimated": False}
+    tell(
+        PlainProgress(RunState(title=TITLE)),
+        [*RACE, whole, {**accepted(mean=0.6), "step": 4}, line("merge_accepted", **merge), ended],
+    )
+
+    told = capsys.readouterr().err.splitlines()[3:]
+    assert told[:-1] == [
+        "baseline ~0.500 on 2 of the 5 examples of D_pareto, 4 of 1000 rollouts",
+        "~ is estimated: some examples have no score",
+        "step 3: accepted section rules with ~1.000, best ~1.000 (~+0.500), 4 of 1000 rollouts",
+        "step 4: accepted section rules with 0.600, best 0.600 (~+0.100), 4 of 1000 rollouts",
+        "step 5: merged 1 and 2 with ~0.500, best 0.600 (~+0.100), 4 of 1000 rollouts",
+    ]
+    assert told[-1].startswith("ended: improved, ~0.500 -> 0.625 (~+0.125) on D_pareto, 0.250 ->")
+
+
+def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
+    drawn, clock = Drawn(width=80), FakeClock()
+    with PanelProgress(
+        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
+    ) as progress:
+        for one in RACE:
+            clock.advance(1)
+            progress.on_line(one)
+    text = "\n".join(drawn.frames[-1])
+
+    assert "~0.500 -> ~1.000 (~+0.500)  ~ from 1 of 5 examples" in text
+    assert "the baseline has ~0.500" in text
+    assert "step 3: accepted ~1.000, best so far" in text
+
+
 def test_long_reasons_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     tell(PlainProgress(RunState(title=TITLE)), [*begun(), rejected(detail="why " * 500)])
 

@@ -43,6 +43,7 @@ from promptgraft.optimizers.gepa import (
     GepaConfig,
     GepaExample,
     GepaMutationAccepted,
+    GepaMutationRejected,
     GepaRolloutCompleted,
     RolloutFeedback,
 )
@@ -347,6 +348,36 @@ def test_modules_are_blamed_by_their_names_as_words() -> None:
         urgency.name: 1,
     }
     assert blamed(modules, [record("wrong")]) == {}
+
+
+def test_what_perfect_rollouts_name_as_often_is_not_blamed() -> None:
+    answer, refunds, search = (
+        SectionModule(("answer",)),
+        SectionModule(("policies", "refunds")),
+        ToolModule("search"),
+    )
+    modules = (answer, refunds, search)
+    failed = [
+        record("the answer breaks a rule of refunds", "search({})"),
+        record("wrong answer; search was asked for nothing", "search({})"),
+    ]
+    right = record("the answer is right", "search({})")
+
+    assert blamed(modules, failed, [right]) == {refunds.name: 1, search.name: 2}
+    assert blamed(modules, failed) == {answer.name: 2, refunds.name: 1, search.name: 2}
+
+
+def test_a_part_with_a_common_name_does_not_have_every_step() -> None:
+    def say(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        right = int(str(example.label).lstrip("w")) % 2 == 0
+        return RolloutFeedback(score=float(right), feedback=f"by the notes: {right}")
+
+    session = Session()
+    optimize(lean(feedback_fn=say, minibatch_size=8), session=session)
+    asked_for = Counter(event.module for event in session.select_all(GepaMutationRejected))
+    assert asked_for["section rules"] > asked_for["section notes"] / 2 > 0
 
 
 def turns(

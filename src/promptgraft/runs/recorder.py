@@ -123,24 +123,25 @@ class Recorder:
     def _write_candidate(
         self, started: GepaOptimizationStarted, event: GepaCandidateAdded, *, known: bool
     ) -> None:
-        parents = tuple(self._pool[position] for position in event.value.parents)
         self._pool.append(event)
         path = self._folder.candidate(event.candidate)
-        self._write_page(path, lambda: candidate_page(started, event, parents), known=known)
+        self._write_page(path, lambda: self._page_of(started, event.candidate), known=known)
 
     def _write_scores(
         self, started: GepaOptimizationStarted, event: GepaCandidateScored, *, known: bool
     ) -> None:
-        added = attrs.evolve(
+        self._pool[event.candidate] = attrs.evolve(
             self._pool[event.candidate],
             scores=event.scores,
             objectives=event.objectives,
             mean=event.mean,
         )
-        self._pool[event.candidate] = added
-        parents = tuple(self._pool[position] for position in added.value.parents)
         path = self._folder.candidate(event.candidate)
-        self._write_page(path, lambda: candidate_page(started, added, parents), known=known)
+        self._write_page(path, lambda: self._page_of(started, event.candidate), known=known)
+
+    def _page_of(self, started: GepaOptimizationStarted, position: int) -> str:
+        added = self._pool[position]
+        return candidate_page(started, added, tuple(self._pool[at] for at in added.value.parents))
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
         """Write a page; one that is there already is left when its event is ``known``.
@@ -162,7 +163,19 @@ class Recorder:
         write_document(folder.frontier, frontier_document(result))
         write_document(folder.ledger, ledger_document(result))
         write_text(folder.summary, summary_page(folder, result, self._prompt, budget))
+        self._write_means(started, result)
         self._remove_pages_of_others()
+
+    def _write_means(self, started: GepaOptimizationStarted, result: GepaResult) -> None:
+        """Write the pages again of those whose estimates have changed with the baseline's mean."""
+        told = [one.mean for one in self._pool]
+        self._pool = [
+            attrs.evolve(one, mean=mean) for one, mean in zip(self._pool, result.means, strict=True)
+        ]
+        for position, mean in enumerate(result.means):
+            if mean != told[position]:
+                path = self._folder.candidate(position)
+                write_text(path, self._page_of(started, position))
 
     def _remove_pages_of_others(self) -> None:
         """Remove what a run with a larger budget has left behind."""

@@ -159,33 +159,51 @@ class Lessons:
 
 
 def blame_of(
-    choice: ModuleChoice, modules: Sequence[Module], records: Sequence[RolloutRecord]
+    choice: ModuleChoice,
+    modules: Sequence[Module],
+    imperfect: Sequence[RolloutRecord],
+    perfect: Sequence[RolloutRecord],
 ) -> Mapping[str, int]:
     """Return how often modules are blamed, by name, where that is asked for."""
-    return {} if choice is ModuleChoice.TURNS else blamed(modules, records)
+    return {} if choice is ModuleChoice.TURNS else blamed(modules, imperfect, perfect)
 
 
-def blamed(modules: Sequence[Module], records: Sequence[RolloutRecord]) -> Mapping[str, int]:
-    """Return in how many rollouts feedback and traces name modules, by name; only if they do.
+def blamed(
+    modules: Sequence[Module],
+    imperfect: Sequence[RolloutRecord],
+    perfect: Sequence[RolloutRecord] = (),
+) -> Mapping[str, int]:
+    """Return in how many imperfect rollouts feedback and traces name modules, by name.
 
     A module is named by the last part of its name as a word: ``refunds`` for ``section
-    policies/refunds``.
+    policies/refunds``. What feedback and traces of perfect rollouts name as often is not blamed:
+    a section ``answer`` has a name that nearly every feedback has in it.
 
     Args:
         modules: what may be changed.
-        records: the rollouts that something can be learned from.
+        imperfect: the rollouts that something can be learned from.
+        perfect: the others of the same minibatch that have a score.
     """
-    texts = [_said(record).casefold() for record in records]
-    counts = {
-        module.name: sum(_word(module).search(text) is not None for text in texts)
-        for module in modules
-    }
-    return {name: count for name, count in counts.items() if count}
+    failed, right = ([_said(record) for record in records] for records in (imperfect, perfect))
+    counts = {}
+    for module in modules:
+        word = _word(module)
+        if _share(word, failed) > _share(word, right):
+            counts[module.name] = sum(any(map(word.search, said)) for said in failed)
+    return counts
 
 
-def _said(record: RolloutRecord) -> str:
+def _share(word: re.Pattern[str], rollouts: Sequence[tuple[str, str]]) -> float:
+    """Return the share of the texts of rollouts that have a word; 0 without rollouts."""
+    texts = [text for said in rollouts for text in said]
+    return sum(map(bool, map(word.search, texts))) / len(texts) if texts else 0.0
+
+
+def _said(record: RolloutRecord) -> tuple[str, str]:
+    """Return feedback and trace: a tool that every trace names may be blamed in feedback."""
     feedback = record.feedback
-    return "" if feedback is None else f"{feedback.feedback}\n{record.tool_trace_repr}"
+    said = ("", "") if feedback is None else (feedback.feedback, record.tool_trace_repr)
+    return said[0].casefold(), said[1].casefold()
 
 
 def _word(module: Module) -> re.Pattern[str]:

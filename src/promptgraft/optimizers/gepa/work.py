@@ -144,7 +144,8 @@ class Work:
         if not imperfect:
             return
         rules = self.rules
-        blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect)
+        perfect = [record for record in self.records if self._is_perfect(record)]
+        blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect, perfect)
         self.blaming = bool(blame)
         for turn, module in enumerate(self.known.turn.modules(self._is_worth, blame)):
             yield self._step(turn, module)
@@ -165,6 +166,9 @@ class Work:
     def _is_imperfect(self, record: RolloutRecord) -> bool:
         score = self.rules.scorer.score(record)
         return score is not None and score < self.rules.config.perfect_score
+
+    def _is_perfect(self, record: RolloutRecord) -> bool:
+        return self.rules.scorer.score(record) is not None and not self._is_imperfect(record)
 
     def _is_worth(self, module: Module) -> bool:
         """Tell whether the model was shown a module, and whether there is room for more of it."""
