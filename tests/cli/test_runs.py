@@ -16,7 +16,7 @@ import pytest
 from cli.console import Console
 from cli.jobs import write_jobs
 from promptgraft.cli.main import run
-from promptgraft.runs import RunFolder, find_run, read_run
+from promptgraft.runs import RunFolder, find_run, list_runs, read_run
 from servers.behaviour import Answer, Asked
 from servers.loopback import MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -218,8 +218,9 @@ def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, 
     lines = console("show", "latest", "--case", case).out.splitlines()
     assert lines[0] == f"case {case}"
     assert lines[1].startswith(f"held out, never seen by the search: {before:.3f} -> {after:.3f} (")
-    assert f"candidate 0, held-out/0/0: {before:.3f}" in lines
-    assert f"candidate {result['best']}, held-out/{result['best']}/0: {after:.3f}" in lines
+    for number, score in ((0, before), (result["best"], after)):
+        told = rf"candidate {number}, held-out/{number}/[0-9a-f]{{12}}: {score:.3f}"
+        assert any(re.fullmatch(told, line) for line in lines)
     document = json.loads(console("show", "latest", "--case", case, "--json").out)
     assert document["held_out"] == {"baseline": before, "winner": after, "why_not": ""}
     seen = read_run(folder).pareto_ids[0]
@@ -322,6 +323,47 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     ]
     assert json.loads(told[-1])["event"] == "summary"
     assert {path: path.stat().st_mtime_ns for path in folder.path.rglob("*")} == before
+
+
+def test_watch_refuses_to_be_quiet_about_lines_that_it_was_asked_for(
+    console: Console, demo: Path
+) -> None:
+    ended = console("watch", "--json", "--quiet")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "--quiet: with --json there is no progress beside the lines; leave it out" in ended.err
+
+
+def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
+    console: Console, demo: Path
+) -> None:
+    settings, folder = demo / "promptgraft.yaml", latest(demo)
+    settings.write_text(settings.read_text().replace("preset: paper", "preset: lean"))
+    shutil.rmtree(folder.path)
+    assert run(["optimize", "--budget", str(BUDGET), "-q"]) in (0, 1)
+    folder = latest(demo)
+    # As a process leaves it that is killed after its first step.
+    lines = folder.events.read_text().splitlines(keepends=True)
+    joined = [at for at, one in enumerate(lines) if '"event":"accepted"' in one]
+    folder.events.write_text("".join(lines[: joined[0] + 1]))
+
+    marked, means = "~ is estimated: some examples have no score\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
+    told = console("watch").out
+    assert re.search(r"(?m)^baseline ~0\.\d{3} on 4 of the \d+ examples of D_pareto, ", told)
+    assert told.count(marked) == 1
+    assert re.search(rf"{folder.id} was interrupted: {means}\(~", told)
+    assert re.search(rf"D_pareto +{means}\(~", console("show", "latest").out)
+    assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)
+    assert marked in console("runs").out
+    assert re.search(r"(?m)^best +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out)
+    [listed] = json.loads(console("runs", "--json").out)["runs"]
+    assert (listed["baseline_estimated"], listed["best_estimated"]) == (True, True)
+    assert "0 -> ~" in repr(list_runs(demo / "runs")[0])
+    events = [json.loads(one) for one in console("watch", "--json").out.splitlines()]
+    for one in events:
+        for name in ("mean", "best_mean", "baseline_mean"):
+            if one.get(name) is not None:
+                assert one[name.replace("mean", "estimated")] is True, one
 
 
 def test_a_run_that_was_interrupted_is_watched_to_its_last_line_with_3(

@@ -145,6 +145,40 @@ def test_other_held_out_examples_are_another_question_only_where_they_were_asked
     assert later == optimize(config(held_out_examples=UNSEEN))
 
 
+ANOTHER = attrs.evolve(examples(1, first=95)[0], id="unseen-95")
+
+
+@pytest.mark.parametrize(
+    ("others", "calls"),
+    [
+        ((attrs.evolve(UNSEEN[0], label="another"), *UNSEEN[1:]), 2),
+        ((attrs.evolve(UNSEEN[0], id="unseen-x"), *UNSEEN[1:]), 2),
+        ((ANOTHER, *UNSEEN), 2),
+        (UNSEEN[1:], 0),
+        (UNSEEN[::-1], 0),
+        ((), 0),
+    ],
+    ids=["changed", "renamed", "added", "removed", "reordered", "none"],
+)
+def test_other_held_out_examples_are_tried_when_a_run_is_resumed_and_no_other_ones(
+    others: tuple[GepaExample, ...], calls: int
+) -> None:
+    journal = MemoryJournal()
+    optimize(config(held_out_examples=UNSEEN), journal=journal)
+    again = Run(config(held_out_examples=others), journal=journal)
+
+    assert again.start() == optimize(config(held_out_examples=others))
+    assert again.task.calls == calls
+
+
+def test_two_held_out_examples_of_one_content_are_two() -> None:
+    journal, pair = MemoryJournal(), (UNSEEN[0], attrs.evolve(UNSEEN[0], id="unseen-twin"))
+    found = optimize(config(held_out_examples=pair), journal=journal).held_out
+    assert found is not None
+    assert found.winner_scores == (1.0, 1.0)
+    assert len([key for key in answers(journal) if key.startswith("held-out/")]) == 4
+
+
 def test_an_example_cannot_be_in_the_search_and_held_out() -> None:
     with pytest.raises(ConfigError, match="held_out_examples: the id `e0` occurs twice"):
         config(held_out_examples=twins(2))

@@ -28,6 +28,7 @@ from runs.toy_runs import (
     after,
     carry_out,
     files_of,
+    held_out,
     kept_run,
     make_job,
     new_folder,
@@ -113,6 +114,38 @@ def test_scores_that_come_later_are_in_the_record_and_on_the_page(tmp_path: Path
     files = files_of(folder)
     carry_out(folder, job)
     assert files_of(folder) == files
+
+
+def test_every_file_of_a_race_has_the_same_means_at_its_end(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    job = make_job(preset="lean", rollout_budget=200, **sizes)
+    folder = new_folder(tmp_path, job)
+    result = carry_out(folder, job)
+
+    assert any(map(result.is_estimated, range(len(result.means))))
+    assert [one.mean for one in read_run(folder).candidates] == list(result.means)
+    assert document(folder.result)["means"] == list(result.means)
+    summary = folder.summary.read_text("utf-8")
+    for position, mean in enumerate(result.means):
+        assert mean is not None
+        mark = "~" if result.is_estimated(position) else ""
+        assert re.search(rf"(?m)^\| {position}( \(winner\))? \|.*\| {mark}{mean:.3f} \|$", summary)
+        page = folder.candidate(position).read_text("utf-8")
+        assert f"- mean on D_pareto: {mean:.3f} {'estimated from' if mark else 'over'} " in page
+    means = {one["candidate"]: one["mean"] for one in document(folder.frontier)["frontier"]}
+    assert means == {position: result.means[position] for position in result.frontier}
+
+
+def test_other_held_out_examples_of_a_resumed_run_are_measured_and_kept(tmp_path: Path) -> None:
+    job = make_job()
+    folder = kept_run(tmp_path, job)
+    others = attrs.evolve(job, config=attrs.evolve(job.config, held_out_examples=held_out(4)[1:]))
+    carry_out(folder, others)
+
+    assert document(folder.result)["held_out"]["ids"] == ["unseen-1", "unseen-2", "unseen-3"]
+    again = kept_run(tmp_path / "anew", others)
+    assert folder.summary.read_text("utf-8").count("3 held out") == 1
+    assert files_of(folder)["events.jsonl"] == files_of(again)["events.jsonl"]
 
 
 def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tried(

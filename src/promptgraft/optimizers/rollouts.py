@@ -80,9 +80,17 @@ class RolloutRunner:
         self._overlap = overlap or InTurn()
 
     def run(
-        self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
+        self,
+        position: str,
+        candidate: Candidate,
+        examples: Sequence[GepaExample],
+        *,
+        by_example: bool = False,
     ) -> tuple[RolloutRecord, ...]:
         """Return one record for each example, in their order.
+
+        Recorded under ``POSITION/I``, I is the place of an example; ``by_example`` it is a digest
+        of its id and content instead, for examples that may be others when a run is resumed.
 
         When a rollout raises, what others have answered by then is recorded, nothing new is
         begun, and the error of the first example in order is raised. When the deadline passes
@@ -97,7 +105,10 @@ class RolloutRunner:
             position=position,
             candidate=candidate,
             examples=examples,
-            keys=tuple(f"{position}/{index}" for index in range(len(examples))),
+            keys=tuple(
+                f"{position}/{self._name(example) if by_example else index}"
+                for index, example in enumerate(examples)
+            ),
             digests=tuple(
                 digest_text(f"{candidate.digest}:{self._example_digests[example.id]}")
                 for example in examples
@@ -112,6 +123,9 @@ class RolloutRunner:
         elif missing:
             self._run_side_by_side(self._executor, batch, missing)
         return batch.complete()
+
+    def _name(self, example: GepaExample) -> str:
+        return digest_text(f"{self._example_digests[example.id]}:{example.id}")[:12]
 
     def _recall(self, batch: _Batch, index: int) -> bool:
         key, digest = batch.keys[index], batch.digests[index]

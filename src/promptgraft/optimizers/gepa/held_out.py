@@ -51,13 +51,17 @@ def measure(
 ) -> HeldOut:
     """Try baseline and winner once on each held-out example.
 
+    Examples that a resumed run does not have any more are not counted, others are tried then.
+
     Raises:
         RunStoppedError, LimitReachedError: the run ends before that.
     """
     before, after = (
         tuple(
             scorer.score(record)
-            for record in trials.make(f"held-out/{position}", pool.candidate(position), examples)
+            for record in trials.make(
+                f"held-out/{position}", pool.candidate(position), examples, by_example=True
+            )
         )
         for position in (0, winner)
     )

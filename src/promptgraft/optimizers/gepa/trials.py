@@ -118,14 +118,25 @@ class Trials:
         return self.before + self._ledger.rollouts
 
     def make(
-        self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
+        self,
+        position: str,
+        candidate: Candidate,
+        examples: Sequence[GepaExample],
+        *,
+        by_example: bool = False,
     ) -> tuple[RolloutRecord, ...]:
         """Return one record for each example, in their order.
+
+        Args:
+            position: where in the run.
+            candidate: who is tried.
+            examples: what on.
+            by_example: whether other examples may be tried there when the run is resumed.
 
         Raises:
             RunStoppedError: too many of the latest rollouts stayed unscored.
         """
-        records = self._runner.run(position, candidate, examples)
+        records = self._runner.run(position, candidate, examples, by_example=by_example)
         used = self.used - len(records)
         for index, record in enumerate(records):
             self._emit(
