@@ -280,7 +280,7 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     assert captured.out == ""
     ended = (
         "ended: improved, 0.500 -> 0.625 (+0.125) on D_pareto, 0.250 -> 0.750 (+0.500) on held-out "
-        "examples, 990 rollouts; budget: 10 of 1000 rollouts are left"
+        "examples, 990 rollouts; stopped by budget: 10 of 1000 rollouts are left"
     )
     assert captured.err.splitlines() == [
         TITLE,
@@ -321,7 +321,7 @@ def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
     told = capsys.readouterr().err.splitlines()[3:]
     assert told[:-1] == [
         "baseline ~0.500 on 2 of the 5 examples of D_pareto, 4 of 1000 rollouts",
-        "~ is estimated: some examples have no score",
+        "~ is estimated, from some of the examples",
         "step 3: accepted section rules with ~1.000, best ~1.000 (~+0.500), 4 of 1000 rollouts",
         "step 4: accepted section rules with 0.600, best 0.600 (~+0.100), 4 of 1000 rollouts",
         "step 5: merged 1 and 2 with ~0.500, best 0.600 (~+0.100), 4 of 1000 rollouts",
@@ -342,6 +342,20 @@ def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
     assert "~0.500 -> ~1.000 (~+0.500)  ~ from 1 of 5 examples" in text
     assert "the baseline has ~0.500" in text
     assert "step 3: accepted ~1.000, best so far" in text
+
+
+def test_a_run_that_has_ended_waits_for_nothing() -> None:
+    drawn = Drawn()
+    with PanelProgress(
+        RunState(title=TITLE), console=drawn.console, clock=FakeClock(), tick=None
+    ) as progress:
+        for one in [*begun(), working("step/3/parent", 10), ENDED]:
+            progress.on_line(one)
+        progress.say("done")
+        text = "\n".join(drawn.frames[-1])
+
+    assert "ended" in text
+    assert "for answers" not in text
 
 
 def test_long_reasons_are_cut(capsys: pytest.CaptureFixture[str]) -> None:

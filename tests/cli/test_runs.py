@@ -347,7 +347,7 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
     joined = [at for at, one in enumerate(lines) if '"event":"accepted"' in one]
     folder.events.write_text("".join(lines[: joined[0] + 1]))
 
-    marked, means = "~ is estimated: some examples have no score\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
+    marked, means = "~ is estimated, from some of the examples\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
     told = console("watch").out
     assert re.search(r"(?m)^baseline ~0\.\d{3} on 4 of the \d+ examples of D_pareto, ", told)
     assert told.count(marked) == 1

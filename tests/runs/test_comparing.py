@@ -102,7 +102,7 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     ended = console("compare", estimated.id, whole.id, "--runs", str(tmp_path))
     assert re.search(rf"(?m)^baseline +~{mean:.3f} +0\.000 ", ended.out)
     assert f"\n  ~{mean:.3f}  candidate 0, baseline\n" in ended.out
-    assert "\n~ is estimated: some examples have no score\n" in ended.out
+    assert "\n~ is estimated, from some of the examples\n" in ended.out
     assert "~" not in console("compare", whole.id, whole.id, "--runs", str(tmp_path)).out
 
     page = estimated.summary.read_text("utf-8")

@@ -56,15 +56,17 @@ def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Inc
         screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
     screen.table([("", "A", "B", "B - A"), *_rows(first, second, differing)])
-    if any(estimated for side in (first, second) for *_, estimated in side.path):
-        screen.line(ESTIMATED)
     for name, side in (("A", first), ("B", second)):
         screen.line()
         ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"
         screen.fields([(f"{name} stopped", ended)])
         screen.line(f"{name}, from the baseline to the best:", bold=True)
         for number, changed, mean, estimated in side.path:
-            screen.line(f"  {score(mean, estimated=estimated)}  candidate {number}, {changed}")
+            told = score(mean, estimated=estimated)
+            screen.line(f"  {told:>6}  candidate {number}, {changed}")
+    if any(estimated for side in (first, second) for *_, estimated in side.path):
+        screen.line()
+        screen.line(ESTIMATED)
 
 
 def _rows(first: RunFigures, second: RunFigures, differing: Incomparable) -> list[tuple[str, ...]]:

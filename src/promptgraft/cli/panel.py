@@ -189,7 +189,8 @@ class PanelProgress(Progress):
     def _waiting(self) -> Text:
         wait, now = self._state.wait, self._clock.now()
         if wait is None or not wait.lasts(now):
-            return _text("for answers" if self._state.position else "", "dim")
+            asking = self._state.position and not self._state.ended
+            return _text("for answers" if asking else "", "dim")
         seconds = wait.seconds
         if seconds is not None:
             seconds -= (now - wait.since).total_seconds()

@@ -8,7 +8,7 @@ from promptgraft.cli.run_state import RunState, number, whole
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, score
 
-ESTIMATED = "~ is estimated: some examples have no score"
+ESTIMATED = "~ is estimated, from some of the examples"
 """What the mark means, said where it is seen for the first time."""
 
 _LONGEST_DETAIL = 160
@@ -135,7 +135,7 @@ def _mean(line: Mapping[str, Json]) -> str:
 
 
 def _tried(state: RunState) -> str:
-    """Return on how many examples the baseline was tried, where that were not all."""
+    """Return how many examples the baseline has a score for, where that is not all of them."""
     return f"{state.scored} of the {state.examples} examples of " if state.estimated[0] else ""
 
 
@@ -158,7 +158,7 @@ def _ended(line: Mapping[str, Json]) -> str:
     if isinstance(held_out, dict) and held_out.get("winner_mean") is not None:
         told += f", {_change(held_out, 'winner')} on held-out examples"
     rollouts = counted(whole(line.get("rollouts")), "rollout")
-    why = f"; {stop['reason']}: {stop['detail']}" if isinstance(stop, dict) else ""
+    why = f"; stopped by {stop['reason']}: {stop['detail']}" if isinstance(stop, dict) else ""
     return f"{told}, {rollouts}{why}"
 
 

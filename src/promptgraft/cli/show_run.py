@@ -24,13 +24,14 @@ _MOST_CANDIDATES = 20
 def show_overview(screen: Screen, record: RunRecord, runs: Runs) -> None:
     """Print where a run stands, its candidates, and how to see more."""
     figures = figures_of(record)
+    estimated = figures.baseline_estimated, figures.best_estimated
     ended = f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""
     cost = None if figures.cost is None else Decimal(figures.cost)
     rows = [
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
         ("made", moment(record.created)),
-        ("D_pareto", change(figures.baseline, figures.best, estimated=figures.estimated)),
+        ("D_pareto", change(figures.baseline, figures.best, estimated=estimated)),
         *_held_out(figures.held_out),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
         *([("stopped", ended)] if ended else []),

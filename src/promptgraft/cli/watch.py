@@ -100,7 +100,7 @@ def _print(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     told = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
         verdict = "improved" if summary.improved else "not improved"
-        screen.line(f"{summary.id} has ended: {verdict}, {told}; {summary.stop_reason}")
+        screen.line(f"{summary.id} has ended: {verdict}, {told}; stopped by {summary.stop_reason}")
         next_ = runs.command("apply" if summary.improved else "show", summary.folder)
     else:
         screen.line(f"{summary.id} was {summary.state}: {told}")

@@ -21,8 +21,9 @@ class RunFigures:
         prompt: the prompt.
         seed: its seed.
         baseline: mean of the baseline on D_pareto.
+        baseline_estimated: whether that is an estimate, because some examples have no score.
         best: mean of the best candidate.
-        estimated: whether these two are estimates, because some examples have no score.
+        best_estimated: the same of that.
         held_out: means of baseline and winner on the held-out examples; None without them.
         improved: whether the best beats the baseline; None before the end.
         stop_reason: why it ended; empty before the end.
@@ -41,8 +42,9 @@ class RunFigures:
     prompt: str
     seed: int | None
     baseline: float | None
+    baseline_estimated: bool
     best: float | None
-    estimated: tuple[bool, bool]
+    best_estimated: bool
     held_out: tuple[float | None, float | None] | None
     improved: bool | None
     stop_reason: str
@@ -73,8 +75,9 @@ def figures_of(record: RunRecord) -> RunFigures:
         prompt=record.prompt,
         seed=record.seed,
         baseline=pool[0].mean if pool else None,
+        baseline_estimated=path[0][3] if path else False,
         best=pool[best].mean if best < len(pool) else None,
-        estimated=(path[0][3], path[-1][3]) if path else (False, False),
+        best_estimated=path[-1][3] if path else False,
         held_out=held_out_means(record),
         improved=None if fields is None else fields.flag("improved"),
         stop_reason="" if stop is None else stop.text("reason"),
