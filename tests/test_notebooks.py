@@ -159,6 +159,7 @@ RUN = RunRecord(
     waits=(),
     steps=2,
     rollouts=40,
+    leader=2,
     result=None,
 )
 
@@ -247,6 +248,12 @@ def test_figures_have_a_short_repr() -> None:
     assert repr(RUN) == (
         "<RunRecord 20260101-000000-words interrupted: toy/words, 0.250 -> 0.500 (+0.250) on "
         "D_pareto, 3 candidates, 40 rollouts>"
+    )
+    # In a race the one with the highest mean may have been tried on little.
+    assert "0.250 -> 0.250 (+0.000) on" in repr(attrs.evolve(RUN, leader=0))
+    guess = attrs.evolve(RUN.candidates[2], scores=(0.5, None))
+    assert "0.250 -> ~0.500 (~+0.250) on" in repr(
+        attrs.evolve(RUN, candidates=(*RUN.candidates[:2], guess))
     )
     listed = RunSummary(
         folder=RUN.folder, state=State.RUNNING, created=MOMENT, prompt="toy/words", best_mean=0.5

@@ -195,6 +195,14 @@ def test_a_winner_that_the_run_does_not_have_is_damage(folder: RunFolder, best: 
         read_run(folder)
 
 
+def test_means_of_other_candidates_are_damage(folder: RunFolder) -> None:
+    result = json.loads(folder.result.read_text())
+    wrong = result["means"][1:]
+    folder.result.write_text(json.dumps({**result, "means": wrong}))
+    with pytest.raises(DataFormatError, match=rf"means: expected {len(wrong) + 1}, found "):
+        read_run(folder)
+
+
 def test_a_directory_of_another_version_is_refused_with_the_mend(folder: RunFolder) -> None:
     config = json.loads(folder.config.read_text())
     folder.config.write_text(json.dumps({**config, "version": 2}))
