@@ -23,7 +23,8 @@ class Claims:
         final: lean's median final score is no less than gepa's with its defaults, and with its
             best settings.
         early: lean's median score after a third of the budget is no less than those.
-        paper: paper's final scores beside those of gepa's defaults, seed by seed.
+        paper: paper's final scores beside those of gepa's defaults, seed by seed; they should
+            do the same.
         within_budget: no search of ours made more calls than it had.
     """
 
@@ -72,8 +73,9 @@ def check(result: Result) -> Claims:
 def summary(results: Sequence[Result]) -> list[str]:
     """Return the claims as a table, a row for each family and one that counts."""
     checked = [check(result) for result in results]
+    same = [one.paper.verdict is Outcome.NO_IMPROVEMENT for one in checked]
     columns = list(zip(*((*one.final, *one.early) for one in checked), strict=True))
-    counted = "  ".join(f"{f'{sum(column)} of {len(checked)}':<8}" for column in columns)
+    counted = "  ".join(f"{f'{sum(column)} of {len(checked)}':<8}" for column in (*columns, same))
     heads = (
         f"  {'':<10} {'defaults':<8}  {'best':<8}  {'defaults':<8}  {'best':<8}  "
         f"{'mean (95 % interval)':<28} {'':<7} (d) calls"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
-from promptgraft.optimizers.gepa import GepaMutationProposed
+from promptgraft.optimizers.gepa import GepaMutationProposed, GepaRolloutCompleted
 from promptgraft.optimizers.gepa.frontier import dominates
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, mean_score
@@ -238,6 +238,45 @@ def test_minibatches_reach_every_example() -> None:
     seen = Counter(example.id for _ in range(900) for example in choices.minibatch(data, 3))
     assert set(seen) == {example.id for example in data}
     assert all(abs(count - 300) < 60 for count in seen.values())
+
+
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 12), size=st.integers(1, 12))
+@settings(max_examples=100, deadline=None)
+def test_epochs_take_every_example_once_before_any_again(seed: int, count: int, size: int) -> None:
+    size, data = min(size, count), examples(count)
+    choices = Choices(seed, MODULES, example_rate=0.3)
+    drawn: list[str] = []
+    for _ in range(2 * count):
+        minibatch = [example.id for example in choices.epochs(data, size)]
+        assert len(set(minibatch)) == len(minibatch) == size
+        drawn += minibatch
+        # However many there were, nobody is more than an epoch ahead.
+        counts = Counter(drawn)
+        assert max(counts.values()) - min(counts[example.id] for example in data) <= 1
+
+
+def test_every_epoch_has_an_order_of_its_own() -> None:
+    choices, data = Choices(7, MODULES, example_rate=0.3), examples(9)
+    epochs = [
+        tuple(example.id for _ in range(3) for example in choices.epochs(data, 3)) for _ in range(5)
+    ]
+    assert all(set(epoch) == {example.id for example in data} for epoch in epochs)
+    assert len(set(epochs)) == 5
+
+
+@pytest.mark.parametrize("choice", ["random", "epochs"])
+def test_a_run_takes_the_minibatches_that_it_is_told_to(choice: str) -> None:
+    session = Session()
+    optimize(config(minibatches=choice, rollout_budget=60), session=session)
+    tried = [
+        event.record.example_id
+        for event in session.select_all(GepaRolloutCompleted)
+        if "/parent/" in event.position
+    ]
+    pairs = [set(tried[start : start + 6]) for start in range(0, len(tried) - 5, 6)]
+    assert len(pairs) > 1
+    # Two minibatches of 3 are all 6 examples to learn from.
+    assert all(len(pair) == 6 for pair in pairs) == (choice == "epochs")
 
 
 def test_choices_of_one_kind_do_not_disturb_those_of_another() -> None:

@@ -44,11 +44,13 @@ from promptgraft.evals.metrics import Contains, Exact, Python
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.optimizers import RejectionReason, RequiredObjectives, StopReason
 from promptgraft.optimizers.gepa import (
+    FrontierPruning,
     FrontierType,
     GepaConfig,
     GepaMergeAttempted,
     GepaResult,
     MinGain,
+    MinibatchChoice,
     Paired,
     Strict,
 )
@@ -169,6 +171,8 @@ def some_settings(chance: random.Random) -> dict[str, Any]:
         "weights": chance.choice(({}, "knows=1", "score=3,knows=1,tokens=1")),
         "max_prompt_chars": chance.choice((None, 600)),
         "on_error": chance.choice(("unscored", "zero")),
+        "minibatches": chance.choice(list(MinibatchChoice)),
+        "frontier_pruning": chance.choice(list(FrontierPruning)),
         "seed": chance.randrange(1_000),
     }
 

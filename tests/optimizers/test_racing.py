@@ -89,7 +89,7 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert attrs.fields(GepaConfig).preset.default is Preset.LEAN
     assert (paper.validation, paper.exploration, paper.reuse_rollouts) == (Full(), 1.0, False)
     assert (paper.minibatches, paper.module_choice) == (
-        MinibatchChoice.RANDOM,
+        MinibatchChoice.EPOCHS,
         ModuleChoice.TURNS,
     )
     assert (quick.validation, quick.exploration, quick.reuse_rollouts) == (Racing(), 0.5, True)
@@ -440,7 +440,10 @@ def test_examples_are_changed_one_at_a_time() -> None:
         ({"validation": Racing}, r"validation: expected Full\(\) or Racing\(\), found <class"),
         ({"exploration": 1.5}, "exploration: expected a number from 0 to 1, found 1.5"),
         ({"exploration": "x"}, "exploration: expected a finite number, found 'x'"),
-        ({"minibatches": "x"}, "minibatches: expected 'random' or 'teaching', found 'x'"),
+        (
+            {"minibatches": "x"},
+            "minibatches: expected 'random', 'epochs' or 'teaching', found 'x'",
+        ),
         ({"module_choice": "x"}, "module_choice: expected 'turns' or 'blamed', found 'x'"),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected True or False, found 1"),
         (

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizers import worlds
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import (
     OVERLOADED,
@@ -30,7 +32,6 @@ from optimizers.worlds import (
     Run,
     about,
     answer,
-    config,
     failing,
     instruction,
     judge,
@@ -67,6 +68,9 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.optimizers.gepa import GepaConfig, GepaStopFileRemoved
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
+
+# Minibatches that are drawn anew each time may teach nothing twice in a row.
+config = partial(worlds.config, minibatches="random")
 
 # The run of `config()` without stoppers takes 8 steps. After each of them (0 is the baseline):
 #   step             0   1   2   3   4   5   6   7   8
@@ -218,7 +222,8 @@ def test_a_run_that_a_signal_kills_ends_with_the_same_reason(folder: Path) -> No
             return answer(rendered)
 
         with FileJournal("journal.jsonl") as journal:
-            Run(config(stoppers=(TargetScore(0.5),)), task=numbered(reply), journal=journal).start()
+            settings = config(minibatches="random", stoppers=(TargetScore(0.5),))
+            Run(settings, task=numbered(reply), journal=journal).start()
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     died = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
@@ -490,7 +495,7 @@ def test_a_run_whose_stopper_failed_goes_on_without_it() -> None:
     journal = MemoryJournal()
     with pytest.raises(StopperError, match="division by zero"):
         optimize(config(stoppers=(late,)), journal=journal)
-    run = Run(journal=journal)
+    run = Run(config(), journal=journal)
     assert run.start() == WHOLE
     assert run.task.calls == 84 - 42
 
@@ -602,7 +607,7 @@ def test_a_stop_file_ends_the_run_before_the_next_rollout(answers: int) -> None:
         "the stop file `STOP` is there",
     )
     assert run.task.calls == answers
-    rest = Run(journal=journal)
+    rest = Run(config(), journal=journal)
     assert rest.start() == WHOLE
     assert rest.task.calls == 84 - answers  # nothing that was answered is asked again
 

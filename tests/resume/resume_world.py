@@ -274,7 +274,9 @@ def run(
             event_bus=bus,
         )
         config = GepaConfig(
-            preset="paper",  # its frontier is wide enough for merges
+            preset="paper",
+            frontier_pruning="dominated",  # leaves a frontier that is wide enough for merges
+            minibatches="random",
             rollout_budget=budget,
             minibatch_size=2,
             pareto_set_size=6,

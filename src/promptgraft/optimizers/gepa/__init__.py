@@ -26,6 +26,7 @@ from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.optimizers.gepa.optimizer import GepaOptimizer
 from promptgraft.optimizers.gepa.plan import RolePlan, RunPlan
 from promptgraft.optimizers.gepa.policies import (
+    FrontierPruning,
     Full,
     MinibatchChoice,
     ModuleChoice,
@@ -49,6 +50,7 @@ __all__ = [
     "Confirmation",
     "ExampleFormatter",
     "FeedbackFn",
+    "FrontierPruning",
     "FrontierType",
     "Full",
     "GeneratedTaskExample",

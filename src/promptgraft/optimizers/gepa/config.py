@@ -26,6 +26,7 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_names,
     as_pick,
     as_preset,
+    as_pruning,
     as_rollout_cost,
     as_sections,
     as_stoppers,
@@ -34,10 +35,12 @@ from promptgraft.optimizers.gepa.config_fields import (
     as_thresholds,
     as_weights,
     by_preset,
+    pruning_by_preset,
     validation_by_preset,
 )
 from promptgraft.optimizers.gepa.frontier import FrontierType
 from promptgraft.optimizers.gepa.policies import (
+    FrontierPruning,
     MinibatchChoice,
     ModuleChoice,
     Preset,
@@ -84,15 +87,18 @@ class GepaConfig:
             ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
             ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
             words or None.
-        preset: the strategy that the next five settings are taken from where they are not given:
+        preset: the strategy that the next six settings are taken from where they are not given:
             ``"lean"`` is what wins, ``"paper"`` what was published.
         validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
             drops those that do not keep up with the best one. ``Full()`` where ``pick`` or
             ``frontier_type`` need the means of all candidates.
+        frontier_pruning: ``"dominated"``: a candidate that leads somewhere is no parent when
+            another one dominates it; or ``"redundant"``: when others lead wherever it does, those
+            with the lowest means first. ``"dominated"`` with ``Racing()``.
         exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
             others it is the best candidate.
-        minibatches: ``"random"``, or ``"teaching"``: mostly examples on which the parent has
-            failed before.
+        minibatches: ``"random"``; ``"epochs"``: every example before any is chosen again; or
+            ``"teaching"``: mostly examples on which the parent has failed before.
         reuse_rollouts: a parent's rollouts on D_feedback are not made again, except for one
             example of each minibatch.
         module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name,
@@ -177,6 +183,9 @@ class GepaConfig:
     frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
     pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
     validation: Validation = attrs.field(default=validation_by_preset())
+    frontier_pruning: FrontierPruning = attrs.field(
+        default=pruning_by_preset(), converter=as_pruning
+    )
     exploration: float = attrs.field(default=by_preset("exploration"))
     minibatches: MinibatchChoice = attrs.field(
         default=by_preset("minibatches"), converter=as_minibatches

@@ -12,7 +12,7 @@ from promptgraft.optimizers.gepa.acceptance import Paired
 from promptgraft.optimizers.gepa.budgets import auto_budget
 from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
 from promptgraft.optimizers.gepa.frontier import EXAMPLE_CELLS
-from promptgraft.optimizers.gepa.policies import Full, Racing
+from promptgraft.optimizers.gepa.policies import FrontierPruning, Full, Racing
 from promptgraft.optimizers.types import GepaExample, is_finite
 from promptgraft.overrides.entries import show_path
 from promptgraft.overrides.validation import MAX_BODY_CHARS
@@ -59,6 +59,7 @@ def check_config(config: GepaConfig) -> None:
     _check_objectives(config)
     _check_power(config)
     _check_choices(config)
+    _check_validation(config)
     _check_targets(config)
     _check_budget(config)
 
@@ -156,20 +157,6 @@ def _check_choices(config: GepaConfig) -> None:
         raise ConfigError(
             f"on_error: expected 'unscored' or 'zero', found {shown(config.on_error)}"
         )
-    if not isinstance(config.validation, Full | Racing):
-        raise ConfigError(
-            f"validation: expected Full() or Racing(), found {shown(config.validation)}"
-        )
-    if isinstance(config.validation, Racing) and config.pick:
-        raise ConfigError(
-            "pick: expected none with validation=Racing(), which tries few candidates on "
-            "everything; give the same weights as `weights` instead, or preset='paper'"
-        )
-    if isinstance(config.validation, Racing) and config.frontier_type not in EXAMPLE_CELLS:
-        raise ConfigError(
-            "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
-            f"'{config.frontier_type}'; give preset='paper' to use it"
-        )
     for name in (
         "shuffle_examples",
         "persist",
@@ -183,6 +170,32 @@ def _check_choices(config: GepaConfig) -> None:
     if not isinstance(config.persist_scope, PersistenceScope):
         raise ConfigError(
             f"persist_scope: expected a PersistenceScope, found {shown(config.persist_scope)}"
+        )
+
+
+def _check_validation(config: GepaConfig) -> None:
+    """Refuse races together with what needs the means of all candidates."""
+    if not isinstance(config.validation, Full | Racing):
+        raise ConfigError(
+            f"validation: expected Full() or Racing(), found {shown(config.validation)}"
+        )
+    if isinstance(config.validation, Full):
+        return
+    if config.pick:
+        raise ConfigError(
+            "pick: expected none with validation=Racing(), which tries few candidates on "
+            "everything; give the same weights as `weights` instead, or preset='paper'"
+        )
+    if config.frontier_type not in EXAMPLE_CELLS:
+        raise ConfigError(
+            "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
+            f"'{config.frontier_type}'; give preset='paper' to use it"
+        )
+    if config.frontier_pruning is not FrontierPruning.DOMINATED:
+        raise ConfigError(
+            "frontier_pruning: expected 'dominated' with validation=Racing(), which tries "
+            f"candidates on different examples, found '{config.frontier_pruning}'; give "
+            "validation=Full() to use it"
         )
 
 

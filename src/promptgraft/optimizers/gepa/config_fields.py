@@ -16,6 +16,7 @@ from promptgraft.optimizers.gepa.budgets import Auto
 from promptgraft.optimizers.gepa.frontier import EXAMPLE_CELLS, FrontierType
 from promptgraft.optimizers.gepa.policies import (
     STRATEGIES,
+    FrontierPruning,
     Full,
     MinibatchChoice,
     ModuleChoice,
@@ -123,6 +124,17 @@ def validation_by_preset() -> Any:
     return attrs.Factory(found, takes_self=True)
 
 
+def pruning_by_preset() -> Any:
+    """Return the default of ``frontier_pruning``: by means only where all are exact."""
+
+    def found(config: Any) -> FrontierPruning:
+        if not isinstance(config.validation, Full):
+            return FrontierPruning.DOMINATED
+        return STRATEGIES[config.preset].frontier_pruning
+
+    return attrs.Factory(found, takes_self=True)
+
+
 def as_preset(name: object) -> Preset:
     """Return a strategy by its name."""
     return _one_of(Preset, "preset", name)
@@ -131,6 +143,11 @@ def as_preset(name: object) -> Preset:
 def as_minibatches(choice: object) -> MinibatchChoice:
     """Return how minibatches are chosen, by name."""
     return _one_of(MinibatchChoice, "minibatches", choice)
+
+
+def as_pruning(rule: object) -> FrontierPruning:
+    """Return which leaders are dropped, by name."""
+    return _one_of(FrontierPruning, "frontier_pruning", rule)
 
 
 def as_module_choice(choice: object) -> ModuleChoice:
@@ -142,8 +159,9 @@ def _one_of(kind: type[ChoiceT], field: str, name: object) -> ChoiceT:
     for known in kind:
         if name == known.value:
             return known
-    names = " or ".join(repr(known.value) for known in kind)
-    raise ConfigError(f"{field}: expected {names}, found {shown(name)}")
+    *names, last = (repr(known.value) for known in kind)
+    expected = f"{', '.join(names)} or {last}"
+    raise ConfigError(f"{field}: expected {expected}, found {shown(name)}")
 
 
 def as_weights(weights: Mapping[str, float] | str) -> Mapping[str, float]:

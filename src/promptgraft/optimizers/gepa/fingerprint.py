@@ -63,6 +63,7 @@ def fingerprint_of(
         "on_error": config.on_error,
         "acceptance": _ADDRESS.sub("", repr(config.acceptance)),
         "frontier_type": config.frontier_type,
+        "frontier_pruning": config.frontier_pruning,
         "weights": dict(config.weights),
         "required_objectives": dict(config.required_objectives),
         "max_prompt_chars": config.max_prompt_chars,

@@ -38,7 +38,11 @@ class Members:
         self._telling = telling
         self._eligible = [0]
         self._share = config.max_unscored_share
-        self.pool = Pool(config.frontier_type, ranks=config.validation.ranks)
+        self.pool = Pool(
+            config.frontier_type,
+            pruning=config.frontier_pruning,
+            ranks=config.validation.ranks,
+        )
 
     def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
         """Return the score of each rollout; None also for those that were not made."""

@@ -13,13 +13,27 @@ from promptgraft.serde import shown
 class MinibatchChoice(StrEnum):
     """How the examples of a minibatch are chosen.
 
-    ``RANDOM``: at random. ``TEACHING``: seven of ten places go to examples on which the parent
-    has failed before, those first that were chosen least often for that; the last place and the
-    others take D_feedback in epochs.
+    ``RANDOM``: at random. ``EPOCHS``: all of D_feedback in random order, again and again in
+    another one, so that every example is chosen before any is chosen again. ``TEACHING``: seven
+    of ten places go to examples on which the parent has failed before, those first that were
+    chosen least often for that; the last place and the others take D_feedback in epochs.
     """
 
     RANDOM = "random"
+    EPOCHS = "epochs"
     TEACHING = "teaching"
+
+
+class FrontierPruning(StrEnum):
+    """Which leaders are dropped before a parent is chosen.
+
+    ``DOMINATED``: those that another candidate dominates on all examples. ``REDUNDANT``: in
+    ascending order of their means, those that lead only where somebody else leads who is left,
+    so that few are left where many lead together.
+    """
+
+    DOMINATED = "dominated"
+    REDUNDANT = "redundant"
 
 
 class ModuleChoice(StrEnum):
@@ -141,6 +155,7 @@ class Strategy:
     """How a search spends its rollouts; each part is a setting of ``GepaConfig`` too."""
 
     validation: Validation
+    frontier_pruning: FrontierPruning
     exploration: float
     minibatches: MinibatchChoice
     reuse_rollouts: bool
@@ -150,13 +165,15 @@ class Strategy:
 STRATEGIES = {
     Preset.PAPER: Strategy(
         validation=Full(),
+        frontier_pruning=FrontierPruning.REDUNDANT,
         exploration=1.0,
-        minibatches=MinibatchChoice.RANDOM,
+        minibatches=MinibatchChoice.EPOCHS,
         reuse_rollouts=False,
         module_choice=ModuleChoice.TURNS,
     ),
     Preset.LEAN: Strategy(
         validation=Racing(),
+        frontier_pruning=FrontierPruning.DOMINATED,
         exploration=0.1,
         minibatches=MinibatchChoice.TEACHING,
         reuse_rollouts=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.optimizers.gepa.covering import Cover
 from promptgraft.optimizers.gepa.frontier import (
     Frontier,
     FrontierType,
@@ -12,6 +13,7 @@ from promptgraft.optimizers.gepa.frontier import (
     cells_of,
     means_of,
 )
+from promptgraft.optimizers.gepa.policies import FrontierPruning
 from promptgraft.optimizers.gepa.scores import (
     Score,
     Scores,
@@ -28,11 +30,16 @@ class Pool:
 
     Args:
         frontier: in what candidates are compared when a parent is chosen.
+        pruning: which leaders are dropped before.
         ranks: whether the best one is whoever has the highest mean; else somebody is crowned.
     """
 
     def __init__(
-        self, frontier: FrontierType = FrontierType.INSTANCE, *, ranks: bool = True
+        self,
+        frontier: FrontierType = FrontierType.INSTANCE,
+        *,
+        pruning: FrontierPruning = FrontierPruning.DOMINATED,
+        ranks: bool = True,
     ) -> None:
         self._kind = frontier
         self._ranks = ranks
@@ -44,6 +51,7 @@ class Pool:
         self._objectives: list[Mapping[str, float]] = []
         self._best = 0
         self._frontier = Frontier()
+        self._cover = Cover() if pruning is FrontierPruning.REDUNDANT else None
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -129,7 +137,11 @@ class Pool:
         self._objectives.append(self.means_of(objectives))
         if None in scores:
             self._gaps[index] = list(objectives)
-        self._frontier.add(self._cells(index, objectives))
+        cells = self._cells(index, objectives)
+        if self._cover is None:
+            self._frontier.add(cells)
+        else:
+            self._cover.add(cells, self._means[index])
         above = higher(self._means[index], self._means[self._best])
         if self._ranks and eligible and above and beats(scores, self.scores_of(0)):
             self._best = index
@@ -138,8 +150,8 @@ class Pool:
     def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
         """Take in what a candidate has on examples that it had no score for.
 
-        Only where the cells of the frontier are examples, or objectives on examples: a mean
-        that changes would have to be taken back.
+        Only where the cells of the frontier are examples, or objectives on examples, and nobody
+        is dropped by its mean: a mean that changes would have to be taken back.
         """
         scores, objectives = list(self.scores_of(index)), self._gaps[index]
         for place, (score, has) in found.items():
@@ -162,7 +174,8 @@ class Pool:
 
     def frontier(self) -> Mapping[int, int]:
         """Return the candidates that a parent is chosen from, in order, with their weights."""
-        return self._frontier.members()
+        frontier = self._frontier if self._cover is None else self._cover
+        return frontier.members()
 
     def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:
         return cells_of(self._kind, self._scores[index], objectives, self._names)

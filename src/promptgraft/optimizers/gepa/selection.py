@@ -91,10 +91,20 @@ class Choices:
             failed: those that failed before, by id, each with how often it was chosen already;
                 the last place never goes to one of them for that.
         """
-        by_id = {example.id: example for example in examples}
         places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
         mixed = self._minibatches.sample(list(failed), len(failed))
         chosen = sorted(mixed, key=lambda one: failed[one] // _TURNS_IN_A_ROW)[:places]
+        return self._completed(chosen, examples, size)
+
+    def epochs(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
+        """Choose ``size`` different examples, none again before all others were chosen."""
+        return self._completed([], examples, size)
+
+    def _completed(
+        self, chosen: list[str], examples: Sequence[GepaExample], size: int
+    ) -> tuple[GepaExample, ...]:
+        """Return a minibatch with those that are chosen, by id, and the next of the epoch."""
+        by_id = {example.id: example for example in examples}
         while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(by_id)

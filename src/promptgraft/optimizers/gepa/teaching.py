@@ -139,8 +139,11 @@ class Lessons:
     def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
         """Return the examples that a child of ``parent`` is tried on."""
         size = self._config.batch_size
-        if self._config.minibatches is MinibatchChoice.RANDOM:
-            return self._choices.minibatch(self._feedback, size)
+        match self._config.minibatches:
+            case MinibatchChoice.RANDOM:
+                return self._choices.minibatch(self._feedback, size)
+            case MinibatchChoice.EPOCHS:
+                return self._choices.epochs(self._feedback, size)
         failed = self._known.failed(parent)
         chosen = self._choices.teaching(self._feedback, size, failed=failed)
         self._known.choose(parent, chosen)

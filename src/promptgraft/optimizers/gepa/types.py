@@ -71,7 +71,8 @@ class GepaResult(Shown):
         persisted: whether the winner was written to the override store.
         candidates: every member of the pool, the baseline first.
         objectives: for each candidate its mean in each objective, the more the better.
-        frontier: positions of the candidates that lead in a cell and that nobody dominates.
+        frontier: positions of the candidates that parents come from: they lead in a cell, and
+            ``frontier_pruning`` has not dropped them.
         confirmation: what baseline and best candidate did on fresh answers, where the policy
             asks for that; without it ``improved`` is false then. None when nothing was confirmed.
         held_out: what both did on the held-out examples; None when there are none.
