@@ -13,6 +13,7 @@ from promptgraft.journal.base import Answer
 from promptgraft.journal.fingerprint import differences, short_digest
 from promptgraft.journal.records import (
     Record,
+    answer_text,
     decode_header,
     decode_record,
     encode_header,
@@ -59,13 +60,31 @@ class KeyedJournal(ABC):
         if line is None:
             return None
         record = self._decode(key, line)
-        if record.digest != digest:
+        self._check_question(key, recorded=record.digest, asked=digest)
+        return Answer(record.answer, record.kind)
+
+    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
+        with self._lock:
+            self._check_begun()
+            line = self._line(key)
+        if line is None:
+            return None
+        try:
+            found, recorded, text = answer_text(line)
+        except JournalCorruptError as error:
+            raise self._changed(key, str(error)) from None
+        if found != key:
+            raise self._changed(key, f"found the record of `{found}`")
+        self._check_question(key, recorded=recorded, asked=digest)
+        return text
+
+    def _check_question(self, key: str, *, recorded: HexDigest, asked: HexDigest) -> None:
+        if recorded != asked:
             raise JournalMismatchError(
                 f"{self._name} holds the answer to another question under `{key}`: digest "
-                f"{short_digest(record.digest)} in the journal, {short_digest(digest)} here; "
+                f"{short_digest(recorded)} in the journal, {short_digest(asked)} here; "
                 "start a new run or restore the code and the data that it was made with"
             )
-        return Answer(record.answer, record.kind)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         line = encode_record(Record(key, digest, kind, answer))

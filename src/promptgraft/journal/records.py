@@ -113,6 +113,16 @@ def record_key(line: bytes) -> str:
     return _loads_string(_split(line)[0])
 
 
+def answer_text(line: bytes) -> tuple[str, HexDigest, bytes]:
+    """Return key and digest of the record in ``line``, and its answer as JSON.
+
+    Raises:
+        JournalCorruptError: as ``record_key`` does.
+    """
+    key, digest, _, start = _split(line)
+    return _loads_string(key), HexDigest(digest.decode()), line[start:-_SEAL_LENGTH]
+
+
 def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
     """Return the first line of the journal of the run that ``fingerprint`` identifies.
 

@@ -40,6 +40,14 @@ class Answers:
         found = self._journal.find(key, digest) if self._journal is not None else None
         return None if found is None else found.value
 
+    def recall_text(self, key: str, digest: HexDigest) -> bytes | None:
+        """Return what was recorded for the question as JSON, or None.
+
+        Raises:
+            JournalMismatchError: the journal holds the answer to another question there.
+        """
+        return self._journal.find_text(key, digest) if self._journal is not None else None
+
     def record(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record an answer before anybody uses it."""
         if self._journal is not None:

@@ -8,17 +8,11 @@ from concurrent.futures import Executor, Future
 import attrs
 import msgspec
 
-from promptgraft.errors import JournalCorruptError, PromptgraftError
+from promptgraft.errors import FeedbackError, JournalCorruptError, PromptgraftError
 from promptgraft.optimizers.answers import Answers, Working, untold
-from promptgraft.optimizers.ledger import (
-    KeptSpending,
-    Ledger,
-    Spending,
-    spent_from_json,
-    spent_to_json,
-)
+from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
 from promptgraft.optimizers.overlap import InTurn, Overlap
-from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_text
 
@@ -93,18 +87,16 @@ class RolloutRunner:
         """
         self._overlap.check()
         self._answers.accept_faults()
+        digests = self._example_digests
         batch = _Batch(
             position=position,
             candidate=candidate,
             examples=examples,
-            keys=tuple(f"{position}/{index}" for index in range(len(examples))),
-            digests=tuple(
-                digest_text(f"{candidate.digest}:{self._example_digests[example.id]}")
-                for example in examples
-            ),
+            keys=[f"{position}/{index}" for index in range(len(examples))],
+            digests=[digest_text(f"{candidate.digest}:{digests[one.id]}") for one in examples],
             records=[None] * len(examples),
         )
-        missing = [index for index in range(len(examples)) if not self._recall(batch, index)]
+        missing = self._recall(batch)
         if missing:
             self._tell(batch)
         if self._executor is None:
@@ -113,18 +105,29 @@ class RolloutRunner:
             self._run_side_by_side(self._executor, batch, missing)
         return batch.complete()
 
-    def _recall(self, batch: _Batch, index: int) -> bool:
-        key, digest = batch.keys[index], batch.digests[index]
-        for spent in self._answers.spent(key, digest):
-            self._ledger.replay(spent_from_json(spent, key))
-        answer = self._answers.recall(key, digest)
-        if answer is None:
-            return False
-        record = record_from_json(answer, key)
-        self._ledger.count_rollout(scored=record.feedback is not None)
-        self._ledger.replay(record.spent)
-        batch.put(index, record)
-        return True
+    def _recall(self, batch: _Batch) -> list[int]:
+        """Take what is recorded of a batch; return the places of what is not."""
+        missing = []
+        spent: list[Spending] = []
+        for index, key in enumerate(batch.keys):
+            digest = batch.digests[index]
+            for paid in self._answers.spent(key, digest):
+                spent += spent_from_json(paid, key)
+            record = self._recorded(key, digest)
+            if record is None:
+                missing.append(index)
+            else:
+                spent += record.spent
+                batch.put(index, record)
+        self._ledger.replay(spent)
+        self._ledger.count_rollouts(batch.done, unscored=batch.unscored)
+        return missing
+
+    def _recorded(self, key: str, digest: HexDigest) -> RolloutRecord | None:
+        text = self._answers.recall_text(key, digest)
+        if text is None:
+            return None
+        return _record_from_text(text) or record_from_json(self._answers.recall(key, digest), key)
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
         key, digest = batch.keys[index], batch.digests[index]
@@ -135,7 +138,7 @@ class RolloutRunner:
         else:
             self._answers.record(key, digest, "rollout", record_to_json(record))
             self._ledger.count(record.spent)
-        self._ledger.count_rollout(scored=record.feedback is not None)
+        self._ledger.count_rollouts(1, unscored=record.feedback is None)
         batch.put(index, record)
         self._tell(batch)
 
@@ -202,8 +205,8 @@ class _Batch:
     position: str
     candidate: Candidate
     examples: Sequence[GepaExample]
-    keys: tuple[str, ...]
-    digests: tuple[HexDigest, ...]
+    keys: Sequence[str]
+    digests: Sequence[HexDigest]
     records: list[RolloutRecord | None]
     done: int = 0
 
@@ -212,45 +215,41 @@ class _Batch:
         self.done += 1
 
     def complete(self) -> tuple[RolloutRecord, ...]:
-        return tuple(record for record in self.records if record is not None)
+        return tuple([record for record in self.records if record is not None])
+
+    @property
+    def unscored(self) -> int:
+        """How many of those that are there the provider failed."""
+        return sum(record is not None and record.feedback is None for record in self.records)
 
     @property
     def is_complete(self) -> bool:
         return self.done == len(self.records)
 
 
+_READER = msgspec.json.Decoder(RolloutRecord)
+
+
 def record_to_json(record: RolloutRecord) -> Json:
-    """Return what the journal keeps of a rollout."""
+    """Return what the journal keeps of a rollout: its fields by name."""
     feedback = record.feedback
     return {
-        "example": record.example_id,
-        "inputs": record.inputs_repr,
-        "output": record.output_repr,
-        "trace": record.tool_trace_repr,
-        "score": None if feedback is None else feedback.score,
-        "feedback": "" if feedback is None else feedback.feedback,
-        "eval_trace": None if feedback is None else feedback.eval_trace,
-        "objectives": {} if feedback is None else dict(feedback.objectives),
+        "example_id": record.example_id,
+        "inputs_repr": record.inputs_repr,
+        "output_repr": record.output_repr,
+        "tool_trace_repr": record.tool_trace_repr,
+        "feedback": None
+        if feedback is None
+        else {
+            "score": feedback.score,
+            "feedback": feedback.feedback,
+            "eval_trace": feedback.eval_trace,
+            "objectives": dict(feedback.objectives),
+        },
         "fault": record.fault,
         "hidden": list(record.hidden),
         "spent": spent_to_json(record.spent),
     }
-
-
-class _KeptRollout(msgspec.Struct, frozen=True):
-    """What :func:`record_to_json` makes of a rollout."""
-
-    example: str
-    inputs: str
-    output: str
-    trace: str
-    score: float | None
-    feedback: str
-    eval_trace: str | None
-    objectives: dict[str, float]
-    fault: str
-    hidden: list[str]
-    spent: list[KeptSpending]
 
 
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
@@ -260,26 +259,16 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
         JournalCorruptError: it is no rollout.
     """
     try:
-        kept = msgspec.convert(answer, _KeptRollout)
-        spent = tuple([one.spending() for one in kept.spent])
-    except (msgspec.ValidationError, ArithmeticError):
+        return msgspec.convert(answer, RolloutRecord)
+    except (msgspec.ValidationError, FeedbackError):
         raise JournalCorruptError(
             f"the journal's record `{key}` is no rollout; restore the journal"
         ) from None
-    return RolloutRecord(
-        example_id=kept.example,
-        inputs_repr=kept.inputs,
-        output_repr=kept.output,
-        tool_trace_repr=kept.trace,
-        feedback=None
-        if kept.score is None
-        else RolloutFeedback(
-            score=kept.score,
-            feedback=kept.feedback,
-            eval_trace=kept.eval_trace,
-            objectives=kept.objectives,
-        ),
-        fault=kept.fault,
-        hidden=tuple(kept.hidden),
-        spent=spent,
-    )
+
+
+def _record_from_text(answer: bytes) -> RolloutRecord | None:
+    """Return the rollout in the JSON of an answer; None when that has to be looked at closely."""
+    try:
+        return _READER.decode(answer)
+    except (msgspec.MsgspecError, FeedbackError):
+        return None

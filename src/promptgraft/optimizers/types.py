@@ -63,7 +63,7 @@ _NONE: Mapping[str, float] = FrozenMap()
 
 
 def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
-    if objectives is _NONE or objectives == {}:
+    if objectives == {}:
         return _NONE
     fault = named_numbers_fault(objectives)
     if fault:
@@ -103,7 +103,7 @@ class RolloutFeedback:
     score: float
     feedback: str
     eval_trace: str | None = None
-    objectives: Mapping[str, float] = attrs.field(default=_NONE, converter=_as_objectives)
+    objectives: Mapping[str, float] = _NONE
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):
@@ -121,6 +121,8 @@ class RolloutFeedback:
             object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:
             object.__setattr__(self, "eval_trace", joined(self.eval_trace))
+        if self.objectives is not _NONE:
+            object.__setattr__(self, "objectives", _as_objectives(self.objectives))
 
 
 class FeedbackFn(Protocol):
