@@ -22,7 +22,7 @@ class Answer:
 class Journal(Protocol):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
-    Safe to share between threads. Every method but ``close`` and ``len()`` raises
+    Safe to share between threads. Every method but ``close``, ``len()`` and ``in`` raises
     ``JournalError`` once the journal is closed.
     """
 
@@ -88,6 +88,10 @@ class Journal(Protocol):
         Raises:
             JournalWriteError: the last sync failed; the journal is closed all the same.
         """
+        ...
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether an answer is recorded under ``key``."""
         ...
 
     def __len__(self) -> int:

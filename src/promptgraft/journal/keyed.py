@@ -18,6 +18,7 @@ from promptgraft.journal.records import (
     decode_record,
     encode_header,
     encode_record,
+    record_text,
 )
 from promptgraft.serde import HexDigest, Json
 
@@ -57,11 +58,7 @@ class KeyedJournal(ABC):
         with self._lock:
             self._check_begun()
             line = self._line(key)
-        if line is None:
-            return None
-        record = self._decode(key, line)
-        self._check_question(key, recorded=record.digest, asked=digest)
-        return Answer(record.answer, record.kind)
+        return None if line is None else self._answer(key, digest, line)
 
     def find_text(self, key: str, digest: HexDigest) -> bytes | None:
         with self._lock:
@@ -70,21 +67,24 @@ class KeyedJournal(ABC):
         if line is None:
             return None
         try:
-            found, recorded, text = answer_text(line)
+            text = answer_text(line, key, digest)
         except JournalCorruptError as error:
             raise self._changed(key, str(error)) from None
-        if found != key:
-            raise self._changed(key, f"found the record of `{found}`")
-        self._check_question(key, recorded=recorded, asked=digest)
+        if text is None:
+            # What cannot be told at once: a key with escapes, another question, damage.
+            self._answer(key, digest, line)
+            text = record_text(line)
         return text
 
-    def _check_question(self, key: str, *, recorded: HexDigest, asked: HexDigest) -> None:
-        if recorded != asked:
+    def _answer(self, key: str, digest: HexDigest, line: bytes) -> Answer:
+        record = self._decode(key, line)
+        if record.digest != digest:
             raise JournalMismatchError(
                 f"{self._name} holds the answer to another question under `{key}`: digest "
-                f"{short_digest(recorded)} in the journal, {short_digest(asked)} here; "
+                f"{short_digest(record.digest)} in the journal, {short_digest(digest)} here; "
                 "start a new run or restore the code and the data that it was made with"
             )
+        return Answer(record.answer, record.kind)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         line = encode_record(Record(key, digest, kind, answer))
@@ -117,6 +117,9 @@ class KeyedJournal(ABC):
             self._check_open()
             keys = tuple(self._keys())
         return map(self._recorded, keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys()
 
     def __len__(self) -> int:
         return len(self._keys())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from promptgraft.journal.base import Journal
 from promptgraft.serde import HexDigest, Json
@@ -56,15 +56,16 @@ class Answers:
     def spend(self, key: str, digest: HexDigest, spent: Json) -> None:
         """Record calls that were made for an answer which did not come of them."""
         if self._journal is not None:
-            number = sum(1 for _ in self.spent(key, digest))
+            number = len(self.spent(key, digest))
             self._journal.append(_spent_key(key, number), digest, _SPENT, spent)
 
-    def spent(self, key: str, digest: HexDigest) -> Iterator[Json]:
+    def spent(self, key: str, digest: HexDigest) -> list[Json]:
         """Return the calls that were made for an answer before it came, attempt by attempt."""
-        number = 0
-        while (found := self.recall(_spent_key(key, number), digest)) is not None:
-            yield found
-            number += 1
+        attempts: list[Json] = []
+        # Nearly always there are none, and a replay asks this for every answer.
+        while self._journal is not None and _spent_key(key, len(attempts)) in self._journal:
+            attempts.append(self.recall(_spent_key(key, len(attempts)), digest))
+        return attempts
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Keep a fault until the run goes on without the answer."""

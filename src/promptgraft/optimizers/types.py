@@ -106,7 +106,9 @@ class RolloutFeedback:
     objectives: Mapping[str, float] = _NONE
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):
+        if type(self.score) is not float and (
+            isinstance(self.score, bool) or not isinstance(self.score, (int, float))
+        ):
             raise FeedbackError(f"score: expected a number, found {shown(self.score)}")
         if not is_finite(self.score):
             raise FeedbackError(f"score: expected a finite number, found {shown(self.score)}")

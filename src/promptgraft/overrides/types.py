@@ -46,43 +46,43 @@ class PromptLike(Protocol):
 def _sections(
     entries: Mapping[SectionPath, SectionOverride],
 ) -> Mapping[SectionPath, SectionOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _tools(
     entries: Mapping[str, ToolOverride],
 ) -> Mapping[str, ToolOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _tool_examples(
     entries: Mapping[tuple[str, int], ToolExampleOverride],
 ) -> Mapping[tuple[str, int], ToolExampleOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _task_examples(
     entries: Mapping[SectionPath, TaskExampleOverride],
 ) -> Mapping[SectionPath, TaskExampleOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _added(
     entries: Mapping[SectionPath, AddedTaskExample],
 ) -> Mapping[SectionPath, AddedTaskExample]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _removed(
     entries: Mapping[SectionPath, RemovedTaskExample],
 ) -> Mapping[SectionPath, RemovedTaskExample]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _fields(
     entries: Mapping[str, OutputFieldOverride],
 ) -> Mapping[str, OutputFieldOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 @attrs.frozen(kw_only=True)
@@ -140,6 +140,10 @@ class PromptOverride:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
+    @property
+    def _address(self) -> tuple[str, str, str]:
+        return self.ns, self.prompt_key, self.tag
+
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry: kind by kind, in their order."""
         return self._entries
@@ -151,9 +155,9 @@ class PromptOverride:
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds just ``entries``."""
-        kinds: dict[str, Any] = {kind: {} for kind in KINDS}
+        kinds: dict[str, Any] = {}
         for entry in entries:
-            kinds[KIND_OF[type(entry)]][entry.key] = entry
+            kinds.setdefault(KIND_OF[type(entry)], {})[entry.key] = entry
         return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
@@ -162,6 +166,10 @@ class PromptOverride:
         What is said of a tool is merged by field as long as both were written for the same
         source.
         """
+        if not newer:
+            return self
+        if not self and self._address == newer._address:
+            return newer
         merged = {(type(entry), entry.key): entry for entry in self.entries()}
         for entry in newer.entries():
             key = (type(entry), entry.key)
