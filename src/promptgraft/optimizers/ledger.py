@@ -257,12 +257,13 @@ class Ledger:
 
     def count(self, spent: Iterable[Spending]) -> None:
         """Add calls that were made now."""
-        self._count(_summed(spent))
+        self.add(_summed(spent))
 
-    def _count(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
+    def add(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
+        """Add calls, by role and model."""
         self._take(sums)
         if self._whole is not None:
-            self._whole._count(sums)
+            self._whole.add(sums)
 
     def take(self, part: Ledger) -> None:
         """Add what another part of the same whole has counted."""
@@ -281,7 +282,7 @@ class Ledger:
     def replay(self, spent: Iterable[Spending]) -> None:
         """Add calls that an earlier process made, and pay for them."""
         sums = _summed(spent)
-        self._count(sums)
+        self.add(sums)
         for found in sums.values():
             self._budget.pay(found.charge)
 

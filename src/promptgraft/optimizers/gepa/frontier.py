@@ -181,10 +181,21 @@ class Frontier:
         found = self._leading & (1 << self._settled) - 1
         if len(led) < len(cells) // 2:
             found = reduce(or_, [self._leaders[place] for place in led])
+            if found.bit_count() * len(led) < len(cells):
+                return self._only_in(led, found)
         for place in compress(range(len(cells)), map(ne, cells, self._heights)):
             found &= ~self._leaders[place]
             if not found:
                 break
+        return found
+
+    def _only_in(self, led: Sequence[int], some: int) -> int:
+        """Return who of some leads in cells of ``led`` only; quick when both are few."""
+        found = 0
+        for other in _bits(some):
+            bit = 1 << other
+            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[other]:
+                found |= bit
         return found
 
     def _including(self, led: Sequence[int]) -> int:

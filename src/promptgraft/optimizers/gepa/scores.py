@@ -27,10 +27,7 @@ class Scores(Sequence[Score]):
     __slots__ = ("row",)
 
     def __init__(self, scores: Iterable[Score]) -> None:
-        given = scores if isinstance(scores, Sequence) else tuple(scores)
-        if None in given:
-            given = [UNSCORED if score is None else score for score in given]
-        self.row: Row = array("d", given)
+        self.row: Row = array("d", [UNSCORED if score is None else score for score in scores])
 
     def __len__(self) -> int:
         return len(self.row)
@@ -74,7 +71,7 @@ def packed(scores: Sequence[Score]) -> Row:
 
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of the scores that there are; None when there are none."""
-    scored = [score for score in scores if score is not None] if None in scores else scores
+    scored = [score for score in scores if score is not None]
     return sum(scored) / len(scored) if scored else None
 
 
