@@ -111,7 +111,11 @@ def record_key(line: bytes) -> str:
     Raises:
         JournalCorruptError: as ``decode_record`` does.
     """
-    return _loads_string(_split(line)[0])
+    _check_seal(line)
+    head = _HEAD.match(line)
+    if head is None:
+        raise JournalCorruptError("the line is not a record")
+    return _loads_string(head[1])
 
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:

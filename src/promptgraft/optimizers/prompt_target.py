@@ -22,7 +22,6 @@ from promptgraft.optimizers.types import Candidate, GepaExample, ModuleDescripti
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import Entry, show_path
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest
@@ -30,11 +29,18 @@ from promptgraft.serde import digest
 _KEPT_VIEWS = 64
 
 
+@attrs.frozen
+class _Recent:
+    override: PromptOverride
+    view: View
+    described: dict[Module, ModuleDescription] = attrs.field(factory=dict)
+
+
 class _RecentViews:
     """Views of the latest overrides: steps look at parents and children again and again."""
 
     def __init__(self) -> None:
-        self._recent: OrderedDict[int, tuple[PromptOverride, View]] = OrderedDict()
+        self._recent: OrderedDict[int, _Recent] = OrderedDict()
 
     def of(self, override: PromptOverride, make: Callable[[PromptOverride], View]) -> View:
         # By identity, which is quick to compare; an override that is kept here keeps its own.
@@ -42,12 +48,16 @@ class _RecentViews:
         found = recent.get(id(override))
         if found is not None:
             recent.move_to_end(id(override))
-            return found[1]
+            return found.view
         view = make(override)
-        recent[id(override)] = (override, view)
+        recent[id(override)] = _Recent(override, view)
         if len(recent) > _KEPT_VIEWS:
             recent.popitem(last=False)
         return view
+
+    def described(self, override: PromptOverride) -> dict[Module, ModuleDescription]:
+        """Return what was said of the modules of an override whose view was just looked at."""
+        return self._recent[id(override)].described
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +125,12 @@ class PromptTarget:
         return merged
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        return describe_module(self._view(candidate.override), module)
+        view = self._view(candidate.override)
+        described = self._views.described(candidate.override)
+        found = described.get(module)
+        if found is None:
+            found = described[module] = describe_module(view, module)
+        return found
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         if not isinstance(module, GenerationModule):
@@ -186,7 +201,8 @@ class PromptTarget:
         merged = self.rollout.base.merged_with(override)
         return View(
             template=self.rollout.prompt.template,
-            fresh=resolve_override(self.descriptor, merged).fresh,
+            # What rendering makes of it, too, so that it is resolved once.
+            fresh=self.rollout.prompt.template.settled(merged).resolution.fresh,
             max_part_chars=self.max_part_chars,
             max_shown_chars=self.rollout.scoring.max_example_chars,
             max_task_examples=self.max_task_examples,

@@ -43,6 +43,10 @@ class PromptLike(Protocol):
         ...
 
 
+# Most kinds are empty in most overrides, and a search makes many thousands of these.
+_NOTHING: FrozenMap[Any, Any] = FrozenMap()
+
+
 def _sections(
     entries: Mapping[SectionPath, SectionOverride],
 ) -> Mapping[SectionPath, SectionOverride]:
@@ -108,22 +112,22 @@ class PromptOverride:
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = attrs.field(factory=dict, converter=_sections)
-    tool_overrides: Mapping[str, ToolOverride] = attrs.field(factory=dict, converter=_tools)
+    sections: Mapping[SectionPath, SectionOverride] = attrs.field(default=_NOTHING, converter=_sections)
+    tool_overrides: Mapping[str, ToolOverride] = attrs.field(default=_NOTHING, converter=_tools)
     tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = attrs.field(
-        factory=dict, converter=_tool_examples
+        default=_NOTHING, converter=_tool_examples
     )
     task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = attrs.field(
-        factory=dict, converter=_task_examples
+        default=_NOTHING, converter=_task_examples
     )
     added_task_examples: Mapping[SectionPath, AddedTaskExample] = attrs.field(
-        factory=dict, converter=_added
+        default=_NOTHING, converter=_added
     )
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = attrs.field(
-        factory=dict, converter=_removed
+        default=_NOTHING, converter=_removed
     )
     output_overrides: Mapping[str, OutputFieldOverride] = attrs.field(
-        factory=dict, converter=_fields
+        default=_NOTHING, converter=_fields
     )
     _entries: tuple[Entry, ...] = attrs.field(init=False, repr=False, eq=False)
 
