@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -349,13 +350,9 @@ class Sum:
 
 
 def _summed(spent: Iterable[Spending]) -> dict[tuple[Role, str], Sum]:
-    sums: dict[tuple[Role, str], Sum] = {}
+    sums: dict[tuple[Role, str], Sum] = defaultdict(Sum)
     for one in spent:
-        key = (one.role, one.model)
-        found = sums.get(key)
-        if found is None:
-            found = sums[key] = Sum()
-        found.add(one)
+        sums[one.role, one.model].add(one)
     return sums
 
 

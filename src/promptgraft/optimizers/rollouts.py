@@ -107,27 +107,24 @@ class RolloutRunner:
 
     def _recall(self, batch: _Batch) -> list[int]:
         """Take what is recorded of a batch; return the places of what is not."""
-        missing = []
+        answers, records = self._answers, batch.records
         spent: list[Spending] = []
-        for index, key in enumerate(batch.keys):
-            digest = batch.digests[index]
-            for paid in self._answers.spent(key, digest):
+        for index, (key, digest) in enumerate(zip(batch.keys, batch.digests, strict=True)):
+            for paid in answers.spent(key, digest):
                 spent += spent_from_json(paid, key)
-            record = self._recorded(key, digest)
-            if record is None:
-                missing.append(index)
-            else:
+            text = answers.recall_text(key, digest)
+            if text is not None:
+                record = _record_from_text(text) or self._looked_at(key, digest)
                 spent += record.spent
-                batch.put(index, record)
+                records[index] = record
+        missing = [index for index, record in enumerate(records) if record is None]
+        batch.done = len(records) - len(missing)
         self._ledger.replay(spent)
         self._ledger.count_rollouts(batch.done, unscored=batch.unscored)
         return missing
 
-    def _recorded(self, key: str, digest: HexDigest) -> RolloutRecord | None:
-        text = self._answers.recall_text(key, digest)
-        if text is None:
-            return None
-        return _record_from_text(text) or record_from_json(self._answers.recall(key, digest), key)
+    def _looked_at(self, key: str, digest: HexDigest) -> RolloutRecord:
+        return record_from_json(self._answers.recall(key, digest), key)
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
         key, digest = batch.keys[index], batch.digests[index]

@@ -112,7 +112,9 @@ class PromptOverride:
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = attrs.field(default=_NOTHING, converter=_sections)
+    sections: Mapping[SectionPath, SectionOverride] = attrs.field(
+        default=_NOTHING, converter=_sections
+    )
     tool_overrides: Mapping[str, ToolOverride] = attrs.field(default=_NOTHING, converter=_tools)
     tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = attrs.field(
         default=_NOTHING, converter=_tool_examples
