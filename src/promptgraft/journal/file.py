@@ -14,7 +14,6 @@ from promptgraft.journal.keyed import KeyedJournal
 from promptgraft.journal.lock import locked
 from promptgraft.journal.scan import scan
 
-
 _AHEAD_BYTES = 1 << 16
 
 

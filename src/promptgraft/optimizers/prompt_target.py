@@ -22,6 +22,7 @@ from promptgraft.optimizers.types import Candidate, GepaExample, ModuleDescripti
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import Entry, show_path
 from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest
@@ -201,8 +202,7 @@ class PromptTarget:
         merged = self.rollout.base.merged_with(override)
         return View(
             template=self.rollout.prompt.template,
-            # What rendering makes of it, too, so that it is resolved once.
-            fresh=self.rollout.prompt.template.settled(merged).resolution.fresh,
+            fresh=resolve_override(self.descriptor, merged).fresh,
             max_part_chars=self.max_part_chars,
             max_shown_chars=self.rollout.scoring.max_example_chars,
             max_task_examples=self.max_task_examples,
