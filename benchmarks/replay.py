@@ -57,7 +57,7 @@ def measure(folder: Path, answers: int = ANSWERS) -> list[Figure]:
         Figure("journal", journal.stat().st_size / 1e6, "MB", None),
         Figure("replay, an answer, processor", worked / made * 1e6, "µs", None),
         Figure("replay, an answer, clock", passed / made * 1e6, "µs", None),
-        Figure("the same in units", worked / made / unit_seconds(time.process_time), "x", 10),
+        Figure("the same in units", worked / made / unit_seconds(time.process_time), "x", 6),
         Figure("replay, memory", memory, "MB", None),
         Figure("1,000,000 answers at this pace, clock", passed * million, "s", MOST_SECONDS),
     ]

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from promptgraft.errors import DataFormatError, JournalError, JournalMismatchError
 from promptgraft.journal import Answer, FileJournal, Journal, MemoryJournal, Record
-from promptgraft.serde import Json, digest_text
+from promptgraft.serde import Json, digest_text, parse_json
 
 ASKED = digest_text("what is asked")
 OTHER = digest_text("something else")
@@ -90,6 +90,24 @@ def test_another_question_under_the_same_key_names_both_digests(journal: Journal
     assert f"{ASKED[:12]}… in the journal, {OTHER[:12]}… here" in message
     assert "start a new run or restore" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "key", ["step/1", 'a"b', "caf\u00e9", "\ud800", "a\\", 'x","digest":"', ""]
+)
+@pytest.mark.parametrize("kind", ["rollout", '","answer":', 'a","', "\\", "caf\u00e9"])
+def test_the_json_of_an_answer_is_that_of_its_value(journal: Journal, key: str, kind: str) -> None:
+    value: Json = {"text": '","answer":', "scores": [0.5, None], "caf\u00e9": 1}
+    assert key not in journal
+    assert journal.find_text(key, ASKED) is None
+    journal.append(key, ASKED, kind, value)
+
+    found = journal.find_text(key, ASKED)
+    assert found is not None
+    assert parse_json(found, where="it") == value
+    assert key in journal
+    with pytest.raises(JournalMismatchError, match="holds the answer to another question"):
+        journal.find_text(key, OTHER)
 
 
 def test_nobody_can_change_an_answer_that_was_recorded(journal: Journal) -> None:

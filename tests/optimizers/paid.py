@@ -32,7 +32,9 @@ spendings = st.builds(
     model=st.text(st.characters(exclude_categories=["Cs"])),
     calls=counts,
     requests=counts,
-    usage=st.builds(Usage, input_tokens=counts, output_tokens=counts, cached_tokens=counts),
+    input_tokens=counts,
+    output_tokens=counts,
+    cached_tokens=counts,
     cost=st.none() | amounts,
     microseconds=counts,
 )

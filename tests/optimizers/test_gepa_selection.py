@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.optimizers.gepa import GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.optimizers.gepa.frontier import dominates
+from promptgraft.optimizers.gepa.frontier import dominates, drawn
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, mean_score
 from promptgraft.optimizers.gepa.selection import Choices, split_examples
@@ -88,7 +88,7 @@ matrices = st.integers(1, 6).flatmap(
     lambda width: (
         st.lists(st.tuples(*[scores] * width), min_size=1, max_size=14)
         # Enough for the frontier to keep some apart from the others.
-        | st.lists(st.tuples(*[scores] * width), min_size=9, max_size=20)
+        | st.lists(st.tuples(*[scores] * width), min_size=17, max_size=26)
     )
 )
 
@@ -115,6 +115,14 @@ def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_tie
     assert means == [mean_score(row) for row in rows]
     known = [mean for mean in means if mean is not None]
     assert pool.best == known.index(max(known))
+
+
+def test_everybody_in_a_large_frontier_is_drawn_as_its_weight_says() -> None:
+    members = {number: 1 + number % 3 for number in range(300)}
+    places = [number for number, weight in members.items() for _ in range(weight)]
+    total = len(places)
+    assert [drawn(members, (at + 0.5) / total) for at in range(total)] == places
+    assert drawn(members, 0.0) == 0
 
 
 def always(_: Module) -> bool:

@@ -30,10 +30,12 @@ SPENT = Spending(
     role=Role.TASK,
     model="m",
     requests=3,
-    usage=Usage(input_tokens=10, output_tokens=2),
+    input_tokens=10,
+    output_tokens=2,
     cost=Decimal("0.25"),
     microseconds=1_500_000,
 )
+FEEDBACK: dict[str, Json] = {"score": 0.5, "feedback": "so so", "eval_trace": None}
 BASELINE = target_of(PROMPT, RULES).baseline()
 Made = Callable[[GepaExample], RolloutRecord]
 
@@ -127,7 +129,7 @@ def test_objectives_that_are_no_numbers_are_a_damaged_journal(damaged: Json) -> 
     plain = record_to_json(record(DATA[0]))
     assert isinstance(plain, dict)
     with pytest.raises(JournalCorruptError, match="record `b/0` is no rollout"):
-        record_from_json({**plain, "objectives": damaged}, "b/0")
+        record_from_json({**plain, "feedback": {**FEEDBACK, "objectives": damaged}}, "b/0")
 
 
 def test_without_a_journal_nothing_is_remembered() -> None:

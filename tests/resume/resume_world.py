@@ -230,6 +230,9 @@ class AcknowledgingJournal:
     def find(self, key: str, digest: HexDigest) -> Recorded | None:
         return self._journal.find(key, digest)
 
+    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
+        return self._journal.find_text(key, digest)
+
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         self._journal.append(key, digest, kind, answer)
         with self._acknowledged.open("a") as log:
@@ -244,6 +247,9 @@ class AcknowledgingJournal:
 
     def records(self) -> Iterator[Record]:
         return self._journal.records()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._journal
 
     def __len__(self) -> int:
         return len(self._journal)

@@ -293,11 +293,13 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
     for candidate in record.candidates:
         scores = {
             one.case: one.record.score
-            for one in transcripts(whole, candidate=candidate.n)
+            for one in transcripts(whole, candidates={candidate.n})
             if one.phase in ("baseline", "pareto")
         }
         assert tuple(scores[case] for case in record.pareto_ids) == candidate.scores
-    [asked] = [one for one in transcripts(whole, candidate=0, case="e3") if one.phase == "baseline"]
+    [asked] = [
+        one for one in transcripts(whole, candidates={0}, case="e3") if one.phase == "baseline"
+    ]
     assert (asked.record.output_repr, asked.position) == ("no", "baseline/3")
     assert list(transcripts(RunFolder(tmp_path))) == []
 
@@ -323,7 +325,7 @@ def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
     for candidate in record.candidates:
         scores = {
             one.case: one.record.score
-            for one in transcripts(folder, candidate=candidate.n)
+            for one in transcripts(folder, candidates={candidate.n})
             if one.phase in ("baseline", "pareto", "merge", "final")
         }
         assert tuple(scores.get(case) for case in record.pareto_ids) == candidate.scores

@@ -54,7 +54,8 @@ def case_of(record: RunRecord, case: str, *, candidate: int | None) -> ShownCase
         ConfigError: the run has tried nothing on such a case.
         PromptgraftError: a file of the run is not what a run writes.
     """
-    found = list(transcripts(record.folder, candidate=candidate, case=case))
+    only = None if candidate is None else {candidate}
+    found = list(transcripts(record.folder, candidates=only, case=case))
     held_out = _held_out(record)
     shown = ShownCase(run=record.id, case=case, found=found, held_out=held_out.get(case))
     if found:

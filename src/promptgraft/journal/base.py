@@ -22,7 +22,7 @@ class Answer:
 class Journal(Protocol):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
-    Safe to share between threads. Every method but ``close`` and ``len()`` raises
+    Safe to share between threads. Every method but ``close``, ``len()`` and ``in`` raises
     ``JournalError`` once the journal is closed.
     """
 
@@ -48,6 +48,16 @@ class Journal(Protocol):
             JournalMismatchError: another question was recorded under ``key``.
             JournalCorruptError: the record has changed since the journal was opened.
             JournalError: ``begin`` was not called.
+        """
+        ...
+
+    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
+        """Return the JSON of what ``find`` returns, which is many times as fast to get; or None.
+
+        It is as it was written: what the checksum does not find, nobody has looked for.
+
+        Raises:
+            As ``find`` does.
         """
         ...
 
@@ -78,6 +88,10 @@ class Journal(Protocol):
         Raises:
             JournalWriteError: the last sync failed; the journal is closed all the same.
         """
+        ...
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether an answer is recorded under ``key``."""
         ...
 
     def __len__(self) -> int:

@@ -14,6 +14,8 @@ from promptgraft.journal.keyed import KeyedJournal
 from promptgraft.journal.lock import locked
 from promptgraft.journal.scan import scan
 
+_AHEAD_BYTES = 1 << 16
+
 
 class FileJournal(KeyedJournal):
     """The journal in the file ``path``, made if it does not exist; a context manager.
@@ -36,6 +38,7 @@ class FileJournal(KeyedJournal):
         self._process = os.getpid()
         self._failure: str | None = None
         self._unsynced = False
+        self._ahead_at, self._ahead = 0, b""
         with contextlib.ExitStack() as held:
             held.enter_context(locked(self._path))
             self._descriptor = self._open()
@@ -62,8 +65,17 @@ class FileJournal(KeyedJournal):
         span = self._spans.get(key)
         if span is None:
             return None
+        start, length = span
+        # A replay asks for one line after the other, nearly in the order of the file.
+        at = start - self._ahead_at
+        if at < 0 or at + length > len(self._ahead):
+            self._ahead_at, self._ahead = start, self._read(start, max(length, _AHEAD_BYTES))
+            at = 0
+        return self._ahead[at : at + length]
+
+    def _read(self, start: int, length: int) -> bytes:
         try:
-            return os.pread(self._descriptor, span[1], span[0])
+            return os.pread(self._descriptor, length, start)
         except OSError as error:
             raise JournalError(
                 f"{self._name} cannot be read: {error.strerror}; restore the file from a copy"

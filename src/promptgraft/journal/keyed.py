@@ -13,10 +13,12 @@ from promptgraft.journal.base import Answer
 from promptgraft.journal.fingerprint import differences, short_digest
 from promptgraft.journal.records import (
     Record,
+    answer_text,
     decode_header,
     decode_record,
     encode_header,
     encode_record,
+    record_text,
 )
 from promptgraft.serde import HexDigest, Json
 
@@ -56,8 +58,25 @@ class KeyedJournal(ABC):
         with self._lock:
             self._check_begun()
             line = self._line(key)
+        return None if line is None else self._answer(key, digest, line)
+
+    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
+        with self._lock:
+            self._check_begun()
+            line = self._line(key)
         if line is None:
             return None
+        try:
+            text = answer_text(line, key, digest)
+        except JournalCorruptError as error:
+            raise self._changed(key, str(error)) from None
+        if text is None:
+            # What cannot be told at once: a key with escapes, another question, damage.
+            self._answer(key, digest, line)
+            text = record_text(line)
+        return text
+
+    def _answer(self, key: str, digest: HexDigest, line: bytes) -> Answer:
         record = self._decode(key, line)
         if record.digest != digest:
             raise JournalMismatchError(
@@ -98,6 +117,9 @@ class KeyedJournal(ABC):
             self._check_open()
             keys = tuple(self._keys())
         return map(self._recorded, keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys()
 
     def __len__(self) -> int:
         return len(self._keys())

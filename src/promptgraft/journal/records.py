@@ -27,6 +27,7 @@ HEADER_START = b'{"kind":"header","version":'
 _THIS_HEADER_START = b'%b%d,"fingerprint":{' % (HEADER_START, FORMAT_VERSION)
 _SEAL_LENGTH = len(b',"sum":"00000000"}\n')
 _SEAL = re.compile(rb',"sum":"([0-9a-f]{8})"\}')
+_ANSWER_START = b'","answer":'
 _STRING = rb'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
 _HEAD = re.compile(
     rb'\{"key":(%b),"digest":"([0-9a-f]{64})","kind":(%b),"answer":' % (_STRING, _STRING)
@@ -110,7 +111,32 @@ def record_key(line: bytes) -> str:
     Raises:
         JournalCorruptError: as ``decode_record`` does.
     """
-    return _loads_string(_split(line)[0])
+    _check_seal(line)
+    head = _HEAD.match(line)
+    if head is None:
+        raise JournalCorruptError("the line is not a record")
+    return _loads_string(head[1])
+
+
+def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
+    """Return the answer in ``line`` as JSON; None when key or digest are not plainly these.
+
+    Raises:
+        JournalCorruptError: the checksum does not fit.
+    """
+    _check_seal(line)
+    head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
+    start = line.find(_ANSWER_START, len(head)) if line.startswith(head) else -1
+    return None if start < 0 else line[start + len(_ANSWER_START) : -_SEAL_LENGTH]
+
+
+def record_text(line: bytes) -> bytes:
+    """Return the answer in ``line`` as JSON.
+
+    Raises:
+        JournalCorruptError: as ``record_key`` does.
+    """
+    return line[_split(line)[3] : -_SEAL_LENGTH]
 
 
 def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
@@ -217,7 +243,7 @@ def _seal(body: bytes) -> bytes:
 
 
 def _check_seal(line: bytes) -> None:
-    checksum = zlib.crc32(memoryview(line)[:-_SEAL_LENGTH])
+    checksum = zlib.crc32(line[:-_SEAL_LENGTH])
     if line[-_SEAL_LENGTH:] != b',"sum":"%08x"}\n' % checksum:
         raise JournalCorruptError("the bytes of the line do not fit its checksum")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from promptgraft.journal.base import Journal
 from promptgraft.serde import HexDigest, Json
@@ -40,6 +40,14 @@ class Answers:
         found = self._journal.find(key, digest) if self._journal is not None else None
         return None if found is None else found.value
 
+    def recall_text(self, key: str, digest: HexDigest) -> bytes | None:
+        """Return what was recorded for the question as JSON, or None.
+
+        Raises:
+            JournalMismatchError: the journal holds the answer to another question there.
+        """
+        return self._journal.find_text(key, digest) if self._journal is not None else None
+
     def record(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record an answer before anybody uses it."""
         if self._journal is not None:
@@ -48,15 +56,16 @@ class Answers:
     def spend(self, key: str, digest: HexDigest, spent: Json) -> None:
         """Record calls that were made for an answer which did not come of them."""
         if self._journal is not None:
-            number = sum(1 for _ in self.spent(key, digest))
+            number = len(self.spent(key, digest))
             self._journal.append(_spent_key(key, number), digest, _SPENT, spent)
 
-    def spent(self, key: str, digest: HexDigest) -> Iterator[Json]:
+    def spent(self, key: str, digest: HexDigest) -> list[Json]:
         """Return the calls that were made for an answer before it came, attempt by attempt."""
-        number = 0
-        while (found := self.recall(_spent_key(key, number), digest)) is not None:
-            yield found
-            number += 1
+        attempts: list[Json] = []
+        # Nearly always there are none, and a replay asks this for every answer.
+        while self._journal is not None and _spent_key(key, len(attempts)) in self._journal:
+            attempts.append(self.recall(_spent_key(key, len(attempts)), digest))
+        return attempts
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Keep a fault until the run goes on without the answer."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import NO_USAGE, ModelCalled, PromptExecuted, Usage
+from promptgraft.adapters.base import ModelCalled, PromptExecuted, Usage
 from promptgraft.errors import BudgetExhaustedError, JournalCorruptError
 from promptgraft.runtime.budget import ZERO, Budget, Charge
 from promptgraft.serde import Json
@@ -25,16 +26,20 @@ class Role(StrEnum):
     REFLECTION = "reflection"
 
 
-@attrs.frozen(kw_only=True)
-class Spending:
+class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     """What the calls of one model took that were made for one answer.
+
+    The journal keeps one as the list of its fields: replaying a long run reads one for every
+    answer.
 
     Attributes:
         role: what they were for.
         model: the model, in its provider's word.
         calls: how many there were.
         requests: requests that were sent for them, retries included.
-        usage: tokens.
+        input_tokens: tokens sent, cached ones included.
+        output_tokens: tokens received.
+        cached_tokens: those of the sent tokens that the provider read from its cache.
         cost: US dollars; None when the price is not known.
         microseconds: wall time, waits included. An integer, so that a sum does not depend on
             the order in which answers arrive.
@@ -44,15 +49,16 @@ class Spending:
     model: str
     calls: int = 1
     requests: int = 1
-    usage: Usage = NO_USAGE
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
     cost: Decimal | None
     microseconds: int = 0
 
     @property
-    def charge(self) -> Charge:
-        """Money and tokens; an unknown cost counts as none."""
-        tokens = self.usage.input_tokens + self.usage.output_tokens
-        return Charge(cost=self.cost or ZERO, tokens=tokens)
+    def tokens(self) -> int:
+        """Tokens sent and received."""
+        return self.input_tokens + self.output_tokens
 
 
 @attrs.frozen(kw_only=True)
@@ -97,18 +103,39 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
         elif isinstance(event, PromptExecuted):
             usage = event.response.usage
     if not spent and usage is not None:
-        spent = [Spending(role=role, model=adapter, usage=usage, cost=None)]
+        spent = [_spending(role, adapter, usage, cost=None)]
     return tuple(spent)
 
 
 def _spending_of(role: Role, call: ModelCalled) -> Spending:
+    return _spending(
+        role,
+        call.model,
+        call.usage,
+        cost=call.cost,
+        requests=call.requests,
+        microseconds=round(call.seconds * _MICROSECONDS),
+    )
+
+
+def _spending(
+    role: Role,
+    model: str,
+    usage: Usage,
+    *,
+    cost: Decimal | None,
+    requests: int = 1,
+    microseconds: int = 0,
+) -> Spending:
     return Spending(
         role=role,
-        model=call.model,
-        requests=call.requests,
-        usage=call.usage,
-        cost=call.cost,
-        microseconds=round(call.seconds * _MICROSECONDS),
+        model=model,
+        requests=requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost=cost,
+        microseconds=microseconds,
     )
 
 
@@ -164,10 +191,10 @@ class Ledger:
     @property
     def charge(self) -> Charge:
         """Money and tokens of all roles together."""
-        return Charge(
-            cost=sum((found.cost for found in self.sums.values()), ZERO),
-            tokens=sum(found.sent + found.received for found in self.sums.values()),
-        )
+        charge = Charge()
+        for found in self.sums.values():
+            charge = charge.plus(found.charge)
+        return charge
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -216,12 +243,12 @@ class Ledger:
                 limit="max_reflections",
             )
 
-    def count_rollout(self, *, scored: bool) -> None:
-        """Count a rollout."""
-        self.rollouts += 1
-        self.unscored += not scored
+    def count_rollouts(self, made: int, *, unscored: int) -> None:
+        """Count rollouts, and those of them that the provider failed."""
+        self.rollouts += made
+        self.unscored += unscored
         if self._whole is not None:
-            self._whole.count_rollout(scored=scored)
+            self._whole.count_rollouts(made, unscored=unscored)
 
     def count_reflection(self) -> None:
         """Count a reflection."""
@@ -229,39 +256,40 @@ class Ledger:
         if self._whole is not None:
             self._whole.count_reflection()
 
-    def count(self, spent: Sequence[Spending]) -> None:
+    def count(self, spent: Iterable[Spending]) -> None:
         """Add calls that were made now."""
-        for one in spent:
-            self._sum(one.role, one.model).add(one)
+        self.add(_summed(spent))
+
+    def add(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
+        """Add calls, by role and model."""
+        self._take(sums)
         if self._whole is not None:
-            self._whole.count(spent)
+            self._whole.add(sums)
 
     def take(self, part: Ledger) -> None:
         """Add what another part of the same whole has counted."""
         self.rollouts += part.rollouts
         self.unscored += part.unscored
         self.reflections += part.reflections
-        for (role, model), found in part.sums.items():
-            self._sum(role, model).take(found)
+        self._take(part.sums)
 
-    def _sum(self, role: Role, model: str) -> Sum:
-        found = self.sums.get((role, model))
-        if found is None:
-            found = self.sums[role, model] = Sum()
-        return found
+    def _take(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
+        for key, found in sums.items():
+            known = self.sums.get(key)
+            if known is None:
+                known = self.sums[key] = Sum()
+            known.take(found)
 
-    def replay(self, spent: Sequence[Spending]) -> None:
+    def replay(self, spent: Iterable[Spending]) -> None:
         """Add calls that an earlier process made, and pay for them."""
-        self.count(spent)
-        for one in spent:
-            self._budget.pay(one.charge)
+        sums = _summed(spent)
+        self.add(sums)
+        for found in sums.values():
+            self._budget.pay(found.charge)
 
 
 class Sum:
-    """Calls of one model for one role.
-
-    Added up in place: replaying a long run does it for every answer.
-    """
+    """Calls of one model for one role, added up in place."""
 
     __slots__ = (
         "cached",
@@ -279,13 +307,18 @@ class Sum:
         self.sent = self.received = self.cached = 0
         self.cost = ZERO
 
+    @property
+    def charge(self) -> Charge:
+        """Money and tokens; an unknown cost counts as none."""
+        return Charge(cost=self.cost, tokens=self.sent + self.received)
+
     def add(self, spent: Spending) -> None:
         self.calls += spent.calls
         self.requests += spent.requests
         self.microseconds += spent.microseconds
-        self.sent += spent.usage.input_tokens
-        self.received += spent.usage.output_tokens
-        self.cached += spent.usage.cached_tokens
+        self.sent += spent.input_tokens
+        self.received += spent.output_tokens
+        self.cached += spent.cached_tokens
         if spent.cost is None:
             self.unpriced += spent.calls
         elif spent.cost:
@@ -316,61 +349,21 @@ class Sum:
         )
 
 
+def _summed(spent: Iterable[Spending]) -> dict[tuple[Role, str], Sum]:
+    sums: dict[tuple[Role, str], Sum] = defaultdict(Sum)
+    for one in spent:
+        sums[one.role, one.model].add(one)
+    return sums
+
+
 def money(amount: Decimal | None) -> str | None:
     """Return US dollars as documents have them: a decimal number as text."""
     return None if amount is None else f"{amount:f}"
 
 
-def spent_to_json(spent: Iterable[Spending]) -> Json:
+def spent_to_json(spent: Sequence[Spending]) -> Json:
     """Return what the journal keeps of calls."""
-    return [
-        [
-            one.role,
-            one.model,
-            one.calls,
-            one.requests,
-            one.usage.input_tokens,
-            one.usage.output_tokens,
-            one.usage.cached_tokens,
-            None if one.cost is None else str(one.cost),
-            one.microseconds,
-        ]
-        for one in spent
-    ]
-
-
-class KeptSpending(msgspec.Struct, array_like=True, frozen=True):
-    """What the journal keeps of :class:`Spending`."""
-
-    role: Role
-    model: str
-    calls: int
-    requests: int
-    sent: int
-    received: int
-    cached: int
-    cost: str | None
-    microseconds: int
-
-    def spending(self) -> Spending:
-        """Return it as the ledger counts it.
-
-        Raises:
-            ArithmeticError: the cost is no number.
-        """
-        return Spending(
-            role=self.role,
-            model=self.model,
-            calls=self.calls,
-            requests=self.requests,
-            usage=NO_USAGE
-            if self.sent == self.received == self.cached == 0
-            else Usage(
-                input_tokens=self.sent, output_tokens=self.received, cached_tokens=self.cached
-            ),
-            cost=None if self.cost is None else ZERO if self.cost == "0" else Decimal(self.cost),
-            microseconds=self.microseconds,
-        )
+    return [msgspec.to_builtins(one) for one in spent]
 
 
 def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
@@ -380,8 +373,12 @@ def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
         JournalCorruptError: it keeps something else.
     """
     try:
-        return tuple([one.spending() for one in msgspec.convert(plain, list[KeptSpending])])
-    except (msgspec.ValidationError, ArithmeticError):
-        raise JournalCorruptError(
-            f"the journal's record `{key}` holds no calls where they should be; restore the journal"
-        ) from None
+        spent = msgspec.convert(plain, tuple[Spending, ...])
+        # So that nothing but what was written is read: no number for a text, no other length.
+        if spent_to_json(spent) == plain:
+            return spent
+    except msgspec.ValidationError:
+        pass
+    raise JournalCorruptError(
+        f"the journal's record `{key}` holds no calls where they should be; restore the journal"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -26,26 +27,38 @@ from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest
 
-_KEPT_VIEWS = 4
+_KEPT_VIEWS = 64
+
+
+@attrs.frozen
+class _Recent:
+    override: PromptOverride
+    view: View
+    described: dict[Module, ModuleDescription] = attrs.field(factory=dict)
 
 
 class _RecentViews:
-    """Views of the latest overrides: a step looks at its parent and its child again and again.
-
-    Neither changes, and the tuple is replaced whole, so that threads need no lock.
-    """
+    """Views of the latest overrides: steps look at parents and children again and again."""
 
     def __init__(self) -> None:
-        self._recent: tuple[tuple[PromptOverride, View], ...] = ()
+        self._recent: OrderedDict[int, _Recent] = OrderedDict()
 
     def of(self, override: PromptOverride, make: Callable[[PromptOverride], View]) -> View:
+        # By identity, which is quick to compare; an override that is kept here keeps its own.
         recent = self._recent
-        for known, view in recent:
-            if known is override:
-                return view
+        found = recent.get(id(override))
+        if found is not None:
+            recent.move_to_end(id(override))
+            return found.view
         view = make(override)
-        self._recent = ((override, view), *recent[: _KEPT_VIEWS - 1])
+        recent[id(override)] = _Recent(override, view)
+        if len(recent) > _KEPT_VIEWS:
+            recent.popitem(last=False)
         return view
+
+    def described(self, override: PromptOverride) -> dict[Module, ModuleDescription]:
+        """Return what was said of the modules of an override whose view was just looked at."""
+        return self._recent[id(override)].described
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +86,7 @@ class PromptTarget:
     store: PromptOverridesStore | None
     _base_view: View = attrs.field(init=False, repr=False, eq=False)
     _views: _RecentViews = attrs.field(factory=_RecentViews, init=False, repr=False, eq=False)
+    _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         view = self._view(self.rollout.base)
@@ -92,12 +106,12 @@ class PromptTarget:
         return self.rollout.prompt.descriptor
 
     def baseline(self) -> Candidate:
-        return self._candidate((), parents=())
+        return self._candidate(self.rollout.base.holding(()), parents=())
 
     def combine(
         self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
     ) -> Candidate:
-        merged = self._candidate(entries, parents=parents)
+        merged = self._candidate(self.rollout.base.holding(entries), parents=parents)
         view = self._view(merged.override)
         for container in self.descriptor.containers:
             held = len(view.task_examples(container.path))
@@ -112,7 +126,12 @@ class PromptTarget:
         return merged
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        return describe_module(self._view(candidate.override), module)
+        view = self._view(candidate.override)
+        described = self._views.described(candidate.override)
+        found = described.get(module)
+        if found is None:
+            found = described[module] = describe_module(view, module)
+        return found
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         if not isinstance(module, GenerationModule):
@@ -140,7 +159,7 @@ class PromptTarget:
                 )
             if text == _text(self._base_view, module):
                 override = override.without(entry)  # back where the run began
-        child = self._candidate(override.entries(), parents=parents, modules=(module,))
+        child = self._candidate(override, parents=parents, modules=(module,))
         self._check_renders(child, examples)
         return child
 
@@ -164,12 +183,11 @@ class PromptTarget:
 
     def _candidate(
         self,
-        entries: Sequence[Entry],
+        override: PromptOverride,
         *,
         parents: tuple[int, ...],
         modules: tuple[Module, ...] = (),
     ) -> Candidate:
-        override = self.rollout.base.holding(entries)
         return Candidate(
             override=override,
             parents=parents,
@@ -192,7 +210,7 @@ class PromptTarget:
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
         prompt = self.rollout.prompt_of(candidate)
-        for example in examples:
+        for example in self._telling(examples):
             try:
                 rendered = prompt.bind(*example.params).render()
             except PromptgraftError as error:
@@ -206,6 +224,19 @@ class PromptTarget:
                     f"with example `{example.id}` the whole prompt has {length} characters; at "
                     f"most {longest} are allowed, so shorten it by {length - longest}",
                 )
+            self._rendered.add(example.id)
+
+    def _telling(self, examples: Sequence[GepaExample]) -> Sequence[GepaExample]:
+        """Return the examples that say something new when a candidate is rendered with them.
+
+        An override only places what the slots of the source become. So whatever fails because of
+        the override fails with any example, and an example that has rendered with one candidate
+        renders with all. Only lengths have to be looked at one by one.
+        """
+        if self.max_prompt_chars is not None:
+            return examples
+        new = [example for example in examples if example.id not in self._rendered]
+        return new or examples[:1]
 
 
 def _text(view: View, module: Module) -> str:

@@ -8,17 +8,11 @@ from concurrent.futures import Executor, Future
 import attrs
 import msgspec
 
-from promptgraft.errors import JournalCorruptError, PromptgraftError
+from promptgraft.errors import FeedbackError, JournalCorruptError, PromptgraftError
 from promptgraft.optimizers.answers import Answers, Working, untold
-from promptgraft.optimizers.ledger import (
-    KeptSpending,
-    Ledger,
-    Spending,
-    spent_from_json,
-    spent_to_json,
-)
+from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spent_to_json
 from promptgraft.optimizers.overlap import InTurn, Overlap
-from promptgraft.optimizers.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_text
 
@@ -101,21 +95,19 @@ class RolloutRunner:
         """
         self._overlap.check()
         self._answers.accept_faults()
+        digests = self._example_digests
         batch = _Batch(
             position=position,
             candidate=candidate,
             examples=examples,
-            keys=tuple(
+            keys=[
                 f"{position}/{self._name(example) if by_example else index}"
                 for index, example in enumerate(examples)
-            ),
-            digests=tuple(
-                digest_text(f"{candidate.digest}:{self._example_digests[example.id]}")
-                for example in examples
-            ),
+            ],
+            digests=[digest_text(f"{candidate.digest}:{digests[one.id]}") for one in examples],
             records=[None] * len(examples),
         )
-        missing = [index for index in range(len(examples)) if not self._recall(batch, index)]
+        missing = self._recall(batch)
         if missing:
             self._tell(batch)
         if self._executor is None:
@@ -127,18 +119,26 @@ class RolloutRunner:
     def _name(self, example: GepaExample) -> str:
         return digest_text(f"{self._example_digests[example.id]}:{example.id}")[:12]
 
-    def _recall(self, batch: _Batch, index: int) -> bool:
-        key, digest = batch.keys[index], batch.digests[index]
-        for spent in self._answers.spent(key, digest):
-            self._ledger.replay(spent_from_json(spent, key))
-        answer = self._answers.recall(key, digest)
-        if answer is None:
-            return False
-        record = record_from_json(answer, key)
-        self._ledger.count_rollout(scored=record.feedback is not None)
-        self._ledger.replay(record.spent)
-        batch.put(index, record)
-        return True
+    def _recall(self, batch: _Batch) -> list[int]:
+        """Take what is recorded of a batch; return the places of what is not."""
+        answers, records = self._answers, batch.records
+        spent: list[Spending] = []
+        for index, (key, digest) in enumerate(zip(batch.keys, batch.digests, strict=True)):
+            for paid in answers.spent(key, digest):
+                spent += spent_from_json(paid, key)
+            text = answers.recall_text(key, digest)
+            if text is not None:
+                record = _record_from_text(text) or self._looked_at(key, digest)
+                spent += record.spent
+                records[index] = record
+        missing = [index for index, record in enumerate(records) if record is None]
+        batch.done = len(records) - len(missing)
+        self._ledger.replay(spent)
+        self._ledger.count_rollouts(batch.done, unscored=batch.unscored)
+        return missing
+
+    def _looked_at(self, key: str, digest: HexDigest) -> RolloutRecord:
+        return record_from_json(self._answers.recall(key, digest), key)
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
         key, digest = batch.keys[index], batch.digests[index]
@@ -149,7 +149,7 @@ class RolloutRunner:
         else:
             self._answers.record(key, digest, "rollout", record_to_json(record))
             self._ledger.count(record.spent)
-        self._ledger.count_rollout(scored=record.feedback is not None)
+        self._ledger.count_rollouts(1, unscored=record.feedback is None)
         batch.put(index, record)
         self._tell(batch)
 
@@ -216,8 +216,8 @@ class _Batch:
     position: str
     candidate: Candidate
     examples: Sequence[GepaExample]
-    keys: tuple[str, ...]
-    digests: tuple[HexDigest, ...]
+    keys: Sequence[str]
+    digests: Sequence[HexDigest]
     records: list[RolloutRecord | None]
     done: int = 0
 
@@ -226,45 +226,41 @@ class _Batch:
         self.done += 1
 
     def complete(self) -> tuple[RolloutRecord, ...]:
-        return tuple(record for record in self.records if record is not None)
+        return tuple([record for record in self.records if record is not None])
+
+    @property
+    def unscored(self) -> int:
+        """How many of those that are there the provider failed."""
+        return sum(record is not None and record.feedback is None for record in self.records)
 
     @property
     def is_complete(self) -> bool:
         return self.done == len(self.records)
 
 
+_READER = msgspec.json.Decoder(RolloutRecord)
+
+
 def record_to_json(record: RolloutRecord) -> Json:
-    """Return what the journal keeps of a rollout."""
+    """Return what the journal keeps of a rollout: its fields by name."""
     feedback = record.feedback
     return {
-        "example": record.example_id,
-        "inputs": record.inputs_repr,
-        "output": record.output_repr,
-        "trace": record.tool_trace_repr,
-        "score": None if feedback is None else feedback.score,
-        "feedback": "" if feedback is None else feedback.feedback,
-        "eval_trace": None if feedback is None else feedback.eval_trace,
-        "objectives": {} if feedback is None else dict(feedback.objectives),
+        "example_id": record.example_id,
+        "inputs_repr": record.inputs_repr,
+        "output_repr": record.output_repr,
+        "tool_trace_repr": record.tool_trace_repr,
+        "feedback": None
+        if feedback is None
+        else {
+            "score": feedback.score,
+            "feedback": feedback.feedback,
+            "eval_trace": feedback.eval_trace,
+            "objectives": dict(feedback.objectives),
+        },
         "fault": record.fault,
         "hidden": list(record.hidden),
         "spent": spent_to_json(record.spent),
     }
-
-
-class _KeptRollout(msgspec.Struct, frozen=True):
-    """What :func:`record_to_json` makes of a rollout."""
-
-    example: str
-    inputs: str
-    output: str
-    trace: str
-    score: float | None
-    feedback: str
-    eval_trace: str | None
-    objectives: dict[str, float]
-    fault: str
-    hidden: list[str]
-    spent: list[KeptSpending]
 
 
 def record_from_json(answer: Json, key: str) -> RolloutRecord:
@@ -274,26 +270,16 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
         JournalCorruptError: it is no rollout.
     """
     try:
-        kept = msgspec.convert(answer, _KeptRollout)
-        spent = tuple([one.spending() for one in kept.spent])
-    except (msgspec.ValidationError, ArithmeticError):
+        return msgspec.convert(answer, RolloutRecord)
+    except (msgspec.ValidationError, FeedbackError):
         raise JournalCorruptError(
             f"the journal's record `{key}` is no rollout; restore the journal"
         ) from None
-    return RolloutRecord(
-        example_id=kept.example,
-        inputs_repr=kept.inputs,
-        output_repr=kept.output,
-        tool_trace_repr=kept.trace,
-        feedback=None
-        if kept.score is None
-        else RolloutFeedback(
-            score=kept.score,
-            feedback=kept.feedback,
-            eval_trace=kept.eval_trace,
-            objectives=kept.objectives,
-        ),
-        fault=kept.fault,
-        hidden=tuple(kept.hidden),
-        spent=spent,
-    )
+
+
+def _record_from_text(answer: bytes) -> RolloutRecord | None:
+    """Return the rollout in the JSON of an answer; None when that has to be looked at closely."""
+    try:
+        return _READER.decode(answer)
+    except (msgspec.MsgspecError, FeedbackError):
+        return None

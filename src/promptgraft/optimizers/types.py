@@ -29,9 +29,12 @@ def _as_params(params: Iterable[object]) -> tuple[object, ...]:
     )
 
 
+_LARGEST = sys.float_info.max
+
+
 def is_finite(number: float) -> bool:
     """Tell whether a float can hold ``number``; integers may be too large for one."""
-    return abs(number) <= sys.float_info.max
+    return -_LARGEST <= number <= _LARGEST
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +66,7 @@ _NONE: Mapping[str, float] = FrozenMap()
 
 
 def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
-    if objectives is _NONE or objectives == {}:
+    if objectives == {}:
         return _NONE
     fault = named_numbers_fault(objectives)
     if fault:
@@ -103,24 +106,28 @@ class RolloutFeedback:
     score: float
     feedback: str
     eval_trace: str | None = None
-    objectives: Mapping[str, float] = attrs.field(default=_NONE, converter=_as_objectives)
+    objectives: Mapping[str, float] = _NONE
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.score, bool) or not isinstance(self.score, (int, float)):
+        # Quickly past what is right: replaying a long run builds one of these for every answer.
+        if type(self.score) is not float and (
+            isinstance(self.score, bool) or not isinstance(self.score, (int, float))
+        ):
             raise FeedbackError(f"score: expected a number, found {shown(self.score)}")
-        if not is_finite(self.score):
+        if not -_LARGEST <= self.score <= _LARGEST:
             raise FeedbackError(f"score: expected a finite number, found {shown(self.score)}")
         if not isinstance(self.feedback, str):
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
             raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
-        # Only what differs: replaying a long run builds one of these for every answer.
         if type(self.score) is not float:
             object.__setattr__(self, "score", float(self.score))
         if not self.feedback.isascii():
             object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:
             object.__setattr__(self, "eval_trace", joined(self.eval_trace))
+        if self.objectives is not _NONE:
+            object.__setattr__(self, "objectives", _as_objectives(self.objectives))
 
 
 class FeedbackFn(Protocol):

@@ -51,6 +51,8 @@ def overlaid(
     descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
 ) -> PromptOverride:
     """Return what is seen of ``below`` through ``above``."""
+    if not below:
+        return below.merged_with(above)
     winning = [entry for entry in above.entries() if _wins(descriptor, entry, below.find(entry))]
     return below.merged_with(above.holding(winning))
 

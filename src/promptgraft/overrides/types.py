@@ -43,46 +43,50 @@ class PromptLike(Protocol):
         ...
 
 
+# Most kinds are empty in most overrides, and a search makes many thousands of these.
+_NOTHING: FrozenMap[Any, Any] = FrozenMap()
+
+
 def _sections(
     entries: Mapping[SectionPath, SectionOverride],
 ) -> Mapping[SectionPath, SectionOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _tools(
     entries: Mapping[str, ToolOverride],
 ) -> Mapping[str, ToolOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _tool_examples(
     entries: Mapping[tuple[str, int], ToolExampleOverride],
 ) -> Mapping[tuple[str, int], ToolExampleOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _task_examples(
     entries: Mapping[SectionPath, TaskExampleOverride],
 ) -> Mapping[SectionPath, TaskExampleOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _added(
     entries: Mapping[SectionPath, AddedTaskExample],
 ) -> Mapping[SectionPath, AddedTaskExample]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _removed(
     entries: Mapping[SectionPath, RemovedTaskExample],
 ) -> Mapping[SectionPath, RemovedTaskExample]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 def _fields(
     entries: Mapping[str, OutputFieldOverride],
 ) -> Mapping[str, OutputFieldOverride]:
-    return FrozenMap(entries)
+    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 @attrs.frozen(kw_only=True)
@@ -108,22 +112,24 @@ class PromptOverride:
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = attrs.field(factory=dict, converter=_sections)
-    tool_overrides: Mapping[str, ToolOverride] = attrs.field(factory=dict, converter=_tools)
+    sections: Mapping[SectionPath, SectionOverride] = attrs.field(
+        default=_NOTHING, converter=_sections
+    )
+    tool_overrides: Mapping[str, ToolOverride] = attrs.field(default=_NOTHING, converter=_tools)
     tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = attrs.field(
-        factory=dict, converter=_tool_examples
+        default=_NOTHING, converter=_tool_examples
     )
     task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = attrs.field(
-        factory=dict, converter=_task_examples
+        default=_NOTHING, converter=_task_examples
     )
     added_task_examples: Mapping[SectionPath, AddedTaskExample] = attrs.field(
-        factory=dict, converter=_added
+        default=_NOTHING, converter=_added
     )
     removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = attrs.field(
-        factory=dict, converter=_removed
+        default=_NOTHING, converter=_removed
     )
     output_overrides: Mapping[str, OutputFieldOverride] = attrs.field(
-        factory=dict, converter=_fields
+        default=_NOTHING, converter=_fields
     )
     _entries: tuple[Entry, ...] = attrs.field(init=False, repr=False, eq=False)
 
@@ -140,6 +146,10 @@ class PromptOverride:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
+    @property
+    def _address(self) -> tuple[str, str, str]:
+        return self.ns, self.prompt_key, self.tag
+
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry: kind by kind, in their order."""
         return self._entries
@@ -151,9 +161,9 @@ class PromptOverride:
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds just ``entries``."""
-        kinds: dict[str, Any] = {kind: {} for kind in KINDS}
+        kinds: dict[str, Any] = {}
         for entry in entries:
-            kinds[KIND_OF[type(entry)]][entry.key] = entry
+            kinds.setdefault(KIND_OF[type(entry)], {})[entry.key] = entry
         return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
@@ -162,6 +172,10 @@ class PromptOverride:
         What is said of a tool is merged by field as long as both were written for the same
         source.
         """
+        if not newer:
+            return self
+        if not self and self._address == newer._address:
+            return newer
         merged = {(type(entry), entry.key): entry for entry in self.entries()}
         for entry in newer.entries():
             key = (type(entry), entry.key)

@@ -7,6 +7,6 @@ import re
 
 def fenced(text: str) -> str:
     """Return ``text`` between fences that are longer than any run of backticks in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

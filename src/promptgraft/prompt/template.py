@@ -180,7 +180,12 @@ class Prompt(Shown, Generic[OutputT_co]):
         for param in params:
             values_of(param)
             bound[type(param)] = param
-        return attrs.evolve(self, params=tuple(bound.values()))
+        return Prompt(
+            self.template,
+            overrides_store=self.overrides_store,
+            overrides_tag=self.overrides_tag,
+            params=tuple(bound.values()),
+        )
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[OutputT_co]:
         """Render source and overrides with the bound parameters.

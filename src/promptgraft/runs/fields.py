@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
@@ -14,6 +14,7 @@ from promptgraft.optimizers.gepa.scores import Scores
 from promptgraft.serde import Json, shown
 
 _MISSING = object()
+_SCORES = frozenset((int, float, type(None)))
 
 
 class Fields:
@@ -114,15 +115,9 @@ class Fields:
     def scores(self, name: str) -> Scores:
         """Return a list of numbers and nulls."""
         value = self._plain.get(name)
-        if isinstance(value, list):
-            found = [
-                item
-                for item in value
-                if item is None or (isinstance(item, (int, float)) and not isinstance(item, bool))
-            ]
-            if len(found) == len(value):
-                with suppress(OverflowError):  # an integer that no float can hold
-                    return Scores(found)
+        if isinstance(value, list) and _are_scores(value):
+            with suppress(OverflowError):  # an integer that no float can hold
+                return Scores(value)
         return self._refuse(name, "a list of numbers")
 
     def texts(self, name: str) -> Mapping[str, str]:
@@ -145,3 +140,8 @@ class Fields:
         value: object = self._plain.get(name, _MISSING)
         found = "nothing" if value is _MISSING else shown(value)
         raise DataFormatError(f"{self._where}: {name}: expected {expected}, found {found}")
+
+
+def _are_scores(value: list[Json]) -> TypeGuard[list[float | None]]:
+    # By their types, which are few: a large run has millions of scores.
+    return _SCORES.issuperset(map(type, value))

@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from promptgraft.errors import DataFormatError
 from promptgraft.runs.event_lines import Line
-from promptgraft.serde import parse_json
+from promptgraft.serde import Json, parse_json
 
+_READER = msgspec.json.Decoder()
 _FIRST_TAIL_BYTES = 8_192
 _LONGEST_TAIL_BYTES = 262_144
 
@@ -28,9 +31,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line]]:
     except FileNotFoundError:
         return
     with file:
+        name = str(path)
         for number, text in enumerate(file, 1):
             if text.endswith(b"\n"):
-                yield number, parse_line(text, f"{path}:{number}")
+                yield number, parse_line(text, f"{name}:{number}")
 
 
 def parse_line(text: bytes, where: str) -> Line:
@@ -40,13 +44,28 @@ def parse_line(text: bytes, where: str) -> Line:
         DataFormatError: it is none.
     """
     mend = "`promptgraft resume` writes the file again"
-    try:
-        line = parse_json(text, where=where)
-    except DataFormatError as error:
-        raise DataFormatError(f"{error}; {mend}") from None
+    line = _quickly_parsed(text)
+    if line is None:
+        try:
+            line = parse_json(text, where=where)
+        except DataFormatError as error:
+            raise DataFormatError(f"{error}; {mend}") from None
     if isinstance(line, dict) and isinstance(line.get("event"), str):
         return line
     raise DataFormatError(f"{where}: expected an object with `event`; {mend}")
+
+
+def _quickly_parsed(text: bytes) -> Json:
+    """Return a line; None when it has to be looked at closely.
+
+    A large run has thousands of lines with thousands of scores. Of a key that is there twice,
+    which no run writes, the last one counts.
+    """
+    try:
+        line: Json = _READER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return line
 
 
 def tail_of(path: Path) -> list[Line]:

@@ -35,8 +35,9 @@ def read_run(folder: RunFolder) -> RunRecord:
     config = read_document(folder.config)
     locked = folder.is_locked
     gathered = _Gathered()
+    events = str(folder.events)
     for number, line in read_lines(folder.events):
-        gathered.add(line, f"{folder.events}:{number}")
+        gathered.add(line, f"{events}:{number}")
     settings = Fields(config, str(folder.config))
     result = _result(folder, len(gathered.candidates)) if gathered.ended else None
     return RunRecord(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
@@ -44,7 +44,7 @@ class Transcript:
 
 
 def transcripts(
-    folder: RunFolder, *, candidate: int | None = None, case: str | None = None
+    folder: RunFolder, *, candidates: Collection[int] | None = None, case: str | None = None
 ) -> Iterator[Transcript]:
     """Yield the rollouts of a run in the order in which they were recorded.
 
@@ -53,7 +53,7 @@ def transcripts(
 
     Args:
         folder: the run.
-        candidate: only those of this candidate.
+        candidates: only those of these candidates.
         case: only those on this example.
 
     Raises:
@@ -72,7 +72,7 @@ def transcripts(
             if not line.endswith(b"\n"):
                 return
             found = _place(record_key(line), steps)
-            if found is None or (candidate is not None and found[2] != candidate):
+            if found is None or (candidates is not None and found[2] not in candidates):
                 continue
             transcript = _transcript(decode_record(line), found)
             if case in (None, transcript.case):
@@ -112,9 +112,10 @@ class _Step:
 
 def _steps(folder: RunFolder) -> Mapping[int, _Step]:
     steps: dict[int, _Step] = {}
+    events = str(folder.events)
     for number, line in read_lines(folder.events):
         if line["event"] in ("proposed", "rejected", "scored", "candidate"):
-            fields = Fields(line, f"{folder.events}:{number}")
+            fields = Fields(line, f"{events}:{number}")
             steps.setdefault(fields.integer("step"), _Step()).add(line["event"], fields)
     return steps
 

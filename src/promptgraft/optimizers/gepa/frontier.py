@@ -69,11 +69,13 @@ def cells_of(
 
 def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Score, ...]:
     """Return the mean of each objective over the examples that are scored."""
+    if not names:
+        return ()
     scored = [found for found in objectives if found is not None]
     return tuple(mean_score([found.get(name) for found in scored]) for name in names)
 
 
-_LATEST = 8
+_LATEST = 16
 """Candidates whose bits are kept apart."""
 
 
@@ -87,7 +89,7 @@ class Frontier:
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
-        self._heights: Row = packed(())
+        self._heights: list[float] = []
         self._leaders: list[int] = []
         self._latest: list[int] = []
         self._settled = 0
@@ -99,7 +101,7 @@ class Frontier:
         """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
         row = packed(cells)
         if not self._rows:
-            self._heights = packed([_BELOW_SCORES] * len(row))
+            self._heights = [_BELOW_SCORES] * len(row)
             self._leaders = [0] * len(row)
             self._latest = [0] * len(row)
         if len(self._rows) == self._settled + _LATEST:
@@ -136,7 +138,8 @@ class Frontier:
             group, bit = self._leaders, 1 << index
         else:
             group, bit = self._latest, 1 << index - self._settled
-        row, heights = self._rows[index], self._heights
+        # A list, because an array makes its numbers anew each time that they are looked at.
+        row, heights = self._rows[index].tolist(), self._heights
         for place in _where(gt, row, heights):
             heights[place] = row[place]
             for leader in _bits(self._leaders[place] | self._latest[place] << self._settled):
@@ -148,7 +151,7 @@ class Frontier:
         if led:
             self._leading |= 1 << index
             self._wins[index] = self._open[index] = len(led)
-            self._update_dominance(index, led)
+            self._update_dominance(index, row, led)
 
     def _lose(self, leader: int) -> None:
         self._wins[leader] -= 1
@@ -160,9 +163,9 @@ class Frontier:
             del self._wins[leader]
             self._open.pop(leader, None)
 
-    def _update_dominance(self, index: int, led: Sequence[int]) -> None:
+    def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
         row, latest = self._rows[index], range(self._settled, len(self._rows))
-        for other in (*_bits(self._included(row, led)), *latest):
+        for other in (*_bits(self._included(cells, led)), *latest):
             if other in self._open and dominates(row, self._rows[other]):
                 del self._open[other]
         if any(
@@ -173,15 +176,26 @@ class Frontier:
     # Whoever dominates a leader leads wherever it does, so of those who are settled only leaders
     # are asked.
 
-    def _included(self, row: Row, led: Sequence[int]) -> int:
+    def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
         """Return who of those who are settled leads in cells of ``led`` only."""
         found = self._leading & (1 << self._settled) - 1
-        if len(led) < len(row) // 2:
+        if len(led) < len(cells) // 2:
             found = reduce(or_, [self._leaders[place] for place in led])
-        for place in _where(ne, row, self._heights):
+            if found.bit_count() * len(led) < len(cells):
+                return self._only_in(led, found)
+        for place in compress(range(len(cells)), map(ne, cells, self._heights)):
             found &= ~self._leaders[place]
             if not found:
                 break
+        return found
+
+    def _only_in(self, led: Sequence[int], some: int) -> int:
+        """Return who of some leads in cells of ``led`` only; quick when both are few."""
+        found = 0
+        for other in _bits(some):
+            bit = 1 << other
+            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[other]:
+                found |= bit
         return found
 
     def _including(self, led: Sequence[int]) -> int:
@@ -200,10 +214,21 @@ def _where(
     return list(compress(range(len(one)), map(holds, one, other)))
 
 
+_STRETCH = 128
+"""Members whose weights are added up at once."""
+
+
 def drawn(members: Mapping[int, int], share: float) -> int:
     """Return the member at a share, from 0 up to 1, of the weight of all."""
-    bounds = list(accumulate(members.values()))
-    return next(islice(members, bisect_right(bounds, share * bounds[-1]), None))
+    weights = list(members.values())
+    # A large frontier has thousands of members, so whole stretches of them are looked at first.
+    starts = range(0, len(weights), _STRETCH)
+    ends = list(accumulate(sum(weights[start : start + _STRETCH]) for start in starts))
+    aim = share * ends[-1]
+    stretch = bisect_right(ends, aim)
+    start, before = starts[stretch], ends[stretch - 1] if stretch else 0
+    bounds = list(accumulate(weights[start : start + _STRETCH]))
+    return next(islice(members, start + bisect_right(bounds, aim - before), None))
 
 
 def _bits(mask: int) -> Iterator[int]:

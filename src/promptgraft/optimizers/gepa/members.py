@@ -76,7 +76,10 @@ class Members:
             return self.pool.add(candidate, nothing, nothing)
         scores = self.scores(records)
         objectives = [self._objectives(record) for record in records]
-        eligible = not len(self.pool) or self.may_join_as_best(records)
+        tried = sum(record is not None for record in records)
+        eligible = not len(self.pool) or self._is_eligible(
+            tried, scores, self.pool.means_of(objectives)
+        )
         position = self.pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
+from operator import itemgetter
 
 import attrs
 
@@ -48,8 +49,8 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
     Neither of a pair descends from the other. Of a large frontier, the members with the
     greatest weights take part, the elder first.
     """
-    heaviest = sorted(frontier, key=frontier.__getitem__, reverse=True)[:_MAX_PARTNERS]
-    lines = {position: ancestors_of(candidates, position) for position in heaviest}
+    heaviest = sorted(frontier.items(), key=itemgetter(1), reverse=True)[:_MAX_PARTNERS]
+    lines = {position: ancestors_of(candidates, position) for position, _ in heaviest}
     for first, second in combinations(sorted(lines), 2):
         common = lines[first] & lines[second]
         if common and first not in lines[second]:

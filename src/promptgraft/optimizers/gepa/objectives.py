@@ -16,7 +16,7 @@ SCORE = "score"
 
 
 def _tokens(record: RolloutRecord) -> float:
-    return sum(spent.charge.tokens for spent in record.spent if spent.role is Role.TASK)
+    return sum(spent.tokens for spent in record.spent if spent.role is Role.TASK)
 
 
 def _dollars(record: RolloutRecord) -> float | None:

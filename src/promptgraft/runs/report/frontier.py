@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
+from itertools import compress
+from operator import eq
 
 import attrs
 
+from promptgraft.optimizers.gepa.scores import UNSCORED, packed
 from promptgraft.runs.report.allowance import short_name
 from promptgraft.runs.report.data import ReportData, Score
 
@@ -40,25 +42,32 @@ class FrontierRow:
 
 def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
     """Return the frontier, the highest means first; at most ``MOST_ROWS``."""
-    tops = [_top(column) for column in zip_longest(*(one.scores for one in data.candidates))]
-    rows = [_row(data, number, tops, objectives) for number in data.frontier]
-    ranked = sorted(rows, key=lambda row: (row.mean is None, -(row.mean or 0.0), row.number))
-    return tuple(ranked[:MOST_ROWS])
+    means = {number: data.candidates[number].mean for number in data.frontier}
+    ranked = sorted(means, key=lambda number: (-(means[number] or 0.0), number))
+    # Without a mean last, whatever the others have.
+    ranked.sort(key=lambda number: means[number] is None)
+    tops = _tops([one.scores for one in data.candidates])
+    return tuple(_row(data, number, tops, objectives) for number in ranked[:MOST_ROWS])
 
 
-def _top(column: Iterable[Score]) -> tuple[Score, int]:
-    """Return the highest score on a case, and how many candidates have it."""
-    scores = [score for score in column if score is not None]
-    if not scores:
-        return None, 0
-    highest = max(scores)
-    return highest, scores.count(highest)
+def _tops(scores: Sequence[Sequence[Score]]) -> Sequence[tuple[float, int]]:
+    """Return the highest score on each case, and how many candidates have it."""
+    cases = max(map(len, scores), default=0)
+    # Candidate by candidate, with whole rows: a large run has millions of scores.
+    highest = [UNSCORED] * cases
+    for one in scores:
+        highest[: len(one)] = map(max, packed(one), highest)
+    holders = [0] * cases
+    for one in scores:
+        for case in compress(range(cases), map(eq, packed(one), highest)):
+            holders[case] += 1
+    return list(zip(highest, holders, strict=True))
 
 
 def _row(
     data: ReportData,
     number: int,
-    tops: Sequence[tuple[Score, int]],
+    tops: Sequence[tuple[float, int]],
     objectives: Sequence[str],
 ) -> FrontierRow:
     one = data.candidates[number]

@@ -250,10 +250,9 @@ def _answers(
     """Return the answers of baseline and winner on D_pareto."""
     wanted = set(cases)
     return {
-        (number, found.case): _answer(found)
-        for number in dict.fromkeys((0, winner))
-        for found in transcripts(folder, candidate=number)
-        if found.phase in _ON_PARETO and found.case in wanted
+        (found.candidate, found.case): _answer(found)
+        for found in transcripts(folder, candidates={0, winner})
+        if found.candidate is not None and found.phase in _ON_PARETO and found.case in wanted
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptgraft.optimizers.gepa.scores import is_estimate
+from promptgraft.optimizers.gepa.scores import is_estimate, packed
 from promptgraft.runs.report.allowance import Limits, short_name
 from promptgraft.runs.report.data import CandidateData, ReportData, Score
 from promptgraft.runs.report.png import Color, data_url, palette_png
@@ -99,6 +99,14 @@ class _Scale:
             return UNSCORED
         return round((score - self.low) / (self.high - self.low) * LEVELS)
 
+    def levels(self, scores: Sequence[Score], cases: int) -> list[int]:
+        """Return the level on each case; scores that are not there are unscored."""
+        low, width = self.low, self.high - self.low
+        found = [
+            UNSCORED if score is None else round((score - low) / width * LEVELS) for score in scores
+        ]
+        return found + [UNSCORED] * (cases - len(found))
+
 
 def heat_map(data: ReportData, limits: Limits) -> HeatMap | None:
     """Return the map of a run; None without candidates or cases."""
@@ -123,7 +131,10 @@ def heat_map(data: ReportData, limits: Limits) -> HeatMap | None:
 
 def _scale(scores: Iterable[Sequence[Score]]) -> _Scale:
     # Row by row: all scores of a long run at once are hundreds of megabytes.
-    rows = ([score for score in row if score is not None] for row in scores)
+    rows = (
+        packed(row) if None not in row else [score for score in row if score is not None]
+        for row in scores
+    )
     ends = [(min(row), max(row)) for row in rows if row]
     low = min((least for least, _ in ends), default=0.0)
     high = max((most for _, most in ends), default=1.0)
@@ -160,10 +171,7 @@ def _mean(one: CandidateData) -> str:
 
 
 def _picture(scores: Sequence[Sequence[Score]], cases: int, scale: _Scale) -> HeatPicture:
-    rows = [
-        [scale.level(one[case] if case < len(one) else None) for one in scores]
-        for case in range(cases)
-    ]
+    rows = [list(row) for row in zip(*(scale.levels(one, cases) for one in scores), strict=True)]
     return HeatPicture(
         address=data_url(palette_png(rows, _palette())),
         width=len(scores),
