@@ -54,18 +54,23 @@ def score(value: float | None, *, estimated: bool = False) -> str:
     return "none" if value is None else f"{'~' if estimated else ''}{value:.3f}"
 
 
-def difference(before: float | None, after: float | None, *, estimated: bool = False) -> str:
-    """Return how much a score rose or fell, with ``~`` when that is estimated."""
-    if before is None or after is None:
+def difference(
+    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
+) -> str:
+    """Return how much a score rose or fell, with ``~`` when that is estimated.
+
+    Nothing where only the first score is: that is from a few examples, the other one from all.
+    """
+    if before is None or after is None or estimated == (True, False):
         return ""
-    return f"{'~' if estimated else ''}{after - before:+.3f}"
+    return f"{'~' if any(estimated) else ''}{after - before:+.3f}"
 
 
 def change(
     before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
 ) -> str:
     """Return two scores and their difference, marked as above: ``0.500 -> ~0.750 (~+0.250)``."""
-    gained = difference(before, after, estimated=any(estimated))
+    gained = difference(before, after, estimated=estimated)
     scores = f"{score(before, estimated=estimated[0])} -> {score(after, estimated=estimated[1])}"
     return f"{scores} ({gained})" if gained else scores
 

@@ -540,7 +540,11 @@ def test_who_wins_a_race_must_also_beat_the_best_one_of_by_now() -> None:
 
     session = Session()
     settings = config(
-        preset="lean", proposals_per_step=2, minibatch_size=6, target_section_paths=(("rules",),)
+        preset="lean",
+        proposals_per_step=2,
+        minibatch_size=6,
+        target_section_paths=(("rules",),),
+        reflections_per_module=1,
     )
     optimize(settings, reflection=numbered(reply), session=session)
     added = session.select_all(GepaCandidateAdded)[:3]

@@ -95,7 +95,8 @@ def _means(
     (before, one), (after, other) = (
         side.path[place][2:] if side.path else (None, False) for side in (first, second)
     )
-    gain = difference(before, after, estimated=one or other) if comparable else ""
+    marked = one or other
+    gain = difference(before, after, estimated=(marked, marked)) if comparable else ""
     return score(before, estimated=one), score(after, estimated=other), gain
 
 

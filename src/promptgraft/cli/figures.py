@@ -27,7 +27,7 @@ def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> To
     before, after = (
         score(mean, estimated=mark) for mean, mark in zip(scores, estimated, strict=True)
     )
-    return before, after, difference(*scores, estimated=any(estimated))
+    return before, after, difference(*scores, estimated=estimated)
 
 
 def pareto_scores(result: GepaResult) -> Told:

@@ -57,7 +57,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
         f"{run.state}",
         score(run.baseline_mean, estimated=run.estimated[0]),
         score(run.best_mean, estimated=run.estimated[1]),
-        difference(run.baseline_mean, run.best_mean, estimated=any(run.estimated)),
+        difference(run.baseline_mean, run.best_mean, estimated=run.estimated),
         f"{run.rollouts}{of}",
         "unknown" if run.cost is None else f"{run.cost:.4f}",
         run.id,

@@ -118,7 +118,7 @@ def _phase(position: str) -> str:
 
 def best(state: RunState) -> str:
     """Return the best mean so far, and how far it is above the baseline."""
-    gained = difference(state.baseline, state.best, estimated=any(state.estimated))
+    gained = difference(state.baseline, state.best, estimated=state.estimated)
     told = score(state.best, estimated=state.estimated[1])
     return f"{told} ({gained})" if gained else told
 

@@ -40,9 +40,8 @@ def _scores(result: GepaResult) -> Iterator[str]:
         yield table_row([label, score(before), score(after), difference(before, after)])
     label = f"{len(result.pareto_ids)} of D_pareto, which the search compares on"
     sides = 0, result.best_index
-    gain = difference(
-        *(result.means[side] for side in sides), estimated=any(map(result.is_estimated, sides))
-    )
+    marks = result.is_estimated(sides[0]), result.is_estimated(sides[1])
+    gain = difference(*(result.means[side] for side in sides), estimated=marks)
     yield table_row([label, *(_mean(result, side) for side in sides), gain])
     if found is not None and found.why_not:
         yield f"\nNot measured on held-out examples: {plain_line(found.why_not)}."

@@ -46,8 +46,8 @@ from promptgraft.optimizers.gepa.policies import (
     Preset,
     Validation,
 )
-from promptgraft.optimizers.gepa.selection import MOST_AT_ONCE, split_examples
-from promptgraft.optimizers.gepa.steps import ATTEMPTS
+from promptgraft.optimizers.gepa.selection import split_examples
+from promptgraft.optimizers.gepa.steps import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.optimizers.modules import (
     GenerationModule,
     Module,
@@ -103,6 +103,9 @@ class GepaConfig:
             example of each minibatch.
         module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name,
             often several at once.
+        reflections_per_module: in every other step the failures of a minibatch are shared among
+            so many reflections on a module, at least 1, each shown two or more, if its text is
+            short; what they change is put together line by line and tried as one.
         proposals_per_step: proposals that are under way at the same time, at least 1. With more,
             an executor's workers are busy and a run takes less time; but each proposal knows
             less of the latest ones. The result does not depend on time or workers.
@@ -194,6 +197,7 @@ class GepaConfig:
     module_choice: ModuleChoice = attrs.field(
         default=by_preset("module_choice"), converter=as_module_choice
     )
+    reflections_per_module: int = attrs.field(default=by_preset("reflections_per_module"))
     proposals_per_step: int = 1
     minibatch_size: int
     pareto_set_size: int
@@ -314,6 +318,16 @@ class GepaConfig:
     @property
     def reflections_per_step(self) -> int:
         """Reflections that a step can use, repairs of replies included."""
+        shared = parts_of(self.batch_size, self.reflections_per_module)
+        return shared * self._reflections_if_not_shared
+
+    def reflections_of(self, steps: int) -> int:
+        """Return the reflections that so many steps can use: failures are shared in every other."""
+        alone = steps // 2
+        return (steps - alone) * self.reflections_per_step + alone * self._reflections_if_not_shared
+
+    @property
+    def _reflections_if_not_shared(self) -> int:
         together = len((*self.target_section_paths, *self.target_tools, *self.target_output_fields))
         if self.module_choice is ModuleChoice.TURNS:
             together = 1

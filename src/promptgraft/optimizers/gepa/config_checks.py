@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from promptgraft.optimizers.gepa.config import GepaConfig
 
 _LEAST = {
+    "reflections_per_module": 1,
     "proposals_per_step": 1,
     "minibatch_size": 1,
     "pareto_set_size": 1,

@@ -56,6 +56,7 @@ def fingerprint_of(
         "minibatches": config.minibatches,
         "reuse_rollouts": config.reuse_rollouts,
         "module_choice": config.module_choice,
+        "reflections_per_module": config.reflections_per_module,
         "enable_merge": config.enable_merge,
         "max_merge_invocations": config.max_merge_invocations,
         "max_task_examples_per_section": config.max_task_examples_per_section,

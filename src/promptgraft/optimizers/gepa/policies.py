@@ -160,6 +160,7 @@ class Strategy:
     minibatches: MinibatchChoice
     reuse_rollouts: bool
     module_choice: ModuleChoice
+    reflections_per_module: int
 
 
 STRATEGIES = {
@@ -170,6 +171,7 @@ STRATEGIES = {
         minibatches=MinibatchChoice.EPOCHS,
         reuse_rollouts=False,
         module_choice=ModuleChoice.TURNS,
+        reflections_per_module=1,
     ),
     Preset.LEAN: Strategy(
         validation=Racing(),
@@ -178,5 +180,6 @@ STRATEGIES = {
         minibatches=MinibatchChoice.TEACHING,
         reuse_rollouts=True,
         module_choice=ModuleChoice.BLAMED,
+        reflections_per_module=2,
     ),
 }

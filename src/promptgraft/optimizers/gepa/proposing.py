@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
+
+import attrs
 
 from promptgraft.optimizers.gepa.copying import AnswerGuard
 from promptgraft.optimizers.gepa.events import GepaMutationProposed
@@ -13,6 +15,7 @@ from promptgraft.optimizers.gepa.reflection import Reflector
 from promptgraft.optimizers.gepa.steps import ATTEMPTS, Proposed, Step
 from promptgraft.optimizers.gepa.telling import Rejections
 from promptgraft.optimizers.gepa.trials import Emit
+from promptgraft.optimizers.gepa.weaving import woven
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason, Target
 from promptgraft.optimizers.types import Candidate
 
@@ -49,17 +52,58 @@ class Proposer:
         self._rejections = rejections
         self._emit = emit
 
-    def propose(self, step: Step, onto: Candidate, *, ends: bool) -> Proposed | None:
+    def propose(
+        self, step: Step, onto: Candidate, *, parts: Sequence[Step], ends: bool
+    ) -> Proposed | None:
         """Return a usable child, after one repair if need be; None when there is none.
 
         Args:
             step: what is changed, and why.
             onto: the parent, with what the step has changed before.
+            parts: the same in parts that are reflected on apart; the step itself when there are
+                none.
             ends: whether the step ends when there is none.
 
         Raises:
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
+        found: list[Proposed] = []
+        for part in parts:
+            last = part is parts[-1] and not found
+            proposed = self._propose(part, onto, ends=ends and last)
+            if proposed is not None:
+                found.append(proposed)
+        if not found:
+            return None
+        chosen = attrs.evolve(self._together(step, onto, found), step=step)
+        self._emit(
+            GepaMutationProposed(
+                step=step.number,
+                parent=step.parent,
+                module=step.module.name,
+                before=step.description.text,
+                after=chosen.text,
+            )
+        )
+        return chosen
+
+    def _together(self, step: Step, onto: Candidate, found: Sequence[Proposed]) -> Proposed:
+        """Return the child with all that was proposed, or with as much as goes together."""
+        chosen, *others = found
+        before = step.description.text
+        for other in others:
+            # As the target shows them: a reply may say the same in other words.
+            sides = (self._target.describe(step.module, one.candidate) for one in (chosen, other))
+            text = woven(before, *(side.text for side in sides))
+            if text is None:
+                continue
+            try:
+                chosen = self._graft(step, onto, text)
+            except InvalidProposalError:
+                continue
+        return chosen
+
+    def _propose(self, step: Step, onto: Candidate, *, ends: bool) -> Proposed | None:
         refused: tuple[str, str] | None = None
         for attempt in range(ATTEMPTS):
             text = ""
@@ -100,13 +144,4 @@ class Proposer:
             raise InvalidProposalError(
                 RejectionReason.DUPLICATE, "this text has been tried before; propose another"
             )
-        self._emit(
-            GepaMutationProposed(
-                step=step.number,
-                parent=step.parent,
-                module=step.module.name,
-                before=step.description.text,
-                after=text,
-            )
-        )
         return Proposed(step, child, text)

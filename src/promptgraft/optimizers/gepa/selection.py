@@ -12,13 +12,11 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.optimizers.gepa.frontier import drawn
+from promptgraft.optimizers.gepa.steps import MOST_AT_ONCE
 from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.types import GepaExample
 
 T = TypeVar("T")
-
-MOST_AT_ONCE = 4
-"""Modules that a step can change."""
 
 _TOGETHER_SHARE = 0.5
 _BLAMED_SHARE = 0.75

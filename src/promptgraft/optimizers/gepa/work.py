@@ -22,9 +22,11 @@ from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.teaching import Lesson, blame_of
 from promptgraft.optimizers.gepa.telling import Rejections
 from promptgraft.optimizers.gepa.validation import Entry, placed
-from promptgraft.optimizers.modules import Module, owner_of
+from promptgraft.optimizers.modules import Module, is_example, owner_of
 from promptgraft.optimizers.target import Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+_FEW_LINES = 10
 
 
 @attrs.frozen(kw_only=True)
@@ -190,9 +192,27 @@ class Work:
     def _change(self, step: Step) -> None:
         onto = self.changes[-1].candidate if self.changes else step.candidate
         ends = step is self.steps[-1] and not self.changes
-        found = self._proposer().propose(step, onto, ends=ends)
+        found = self._proposer().propose(step, onto, parts=self._parts(step), ends=ends)
         if found is not None:
             self.changes = (*self.changes, found)
+
+    def _parts(self, step: Step) -> tuple[Step, ...]:
+        """Return the parts that a step is reflected on in: in every other one there may be several.
+
+        A module that is blamed is reflected on with the failures that blame it.
+        """
+        if is_example(step.module):
+            return (step,)
+        config = self.rules.config
+        failures = [record for record in self.records if self._is_imperfect(record)]
+        about_it = [
+            one for one in failures if blame_of(config.module_choice, [step.module], [one], [])
+        ]
+        shares = self.number % 2 and len(step.description.text.splitlines()) <= _FEW_LINES
+        reflections = config.reflections_per_module if shares else 1
+        if reflections == 1 and not about_it:
+            return (step,)
+        return step.shared(about_it or failures, reflections)
 
     def _compare(self, step: Step) -> Compared:
         rules = self.rules
