@@ -194,7 +194,7 @@ def main() -> int:
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     given.add_argument("--seeds", type=int, default=3, help="worlds, an odd number")
     given.add_argument("--calls", type=int, default=1_200, help="calls of a search")
-    given.add_argument("--proposals", type=int, default=4, help="promptgraft's proposals_per_step")
+    given.add_argument("--proposals", type=int, default=2, help="promptgraft's proposals_per_step")
     given.add_argument("--family", choices=list(TASKS), default="modules")
     options = given.parse_args()
     begun = time.perf_counter()
