@@ -69,8 +69,10 @@ class Overheard:
 @pytest.mark.parametrize("preset", ["lean", "paper"])
 def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, preset: str) -> None:
     world = Overheard(family)
-    settings = {"minibatch_size": 6, "reflections_per_module": 1}  # of two replies one text is made
-    curve = ours.search(world, world, budget=CALLS, preset=preset, **settings)
+    # One reflection each: of two replies one text would be made.
+    curve = ours.search(
+        world, world, budget=CALLS, preset=preset, minibatch_size=6, reflections_per_module=1
+    )
     assert len(world.seen) > len(world.first)
     assert world.seen <= world.written
     assert curve.calls == world.calls <= CALLS
