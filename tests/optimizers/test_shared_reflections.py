@@ -11,10 +11,16 @@ import pytest
 
 from optimizers.several_world import NAMES, Rendered, prompt_of, search, several, teach
 from optimizers.worlds import Run, answers, asked, bound, current_text, instruction
+from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.gepa import GepaMutationProposed, GepaMutationRejected
-from promptgraft.runtime import Session
+from promptgraft.optimizers.gepa import (
+    GepaExample,
+    GepaMutationProposed,
+    GepaMutationRejected,
+    RolloutFeedback,
+)
+from promptgraft.runtime import Session, SessionProtocol
 
 ALONE = NAMES[:1]
 
@@ -94,6 +100,42 @@ def test_a_reflection_on_a_blamed_module_sees_only_what_blames_it() -> None:
     assert {part for part, _ in seen} == set(NAMES[:2])
     # One that is blamed by nothing has its turn too, and sees everything.
     assert all(blamed == {part} or part not in blamed for part, blamed in seen)
+
+
+def test_a_name_that_perfect_rollouts_say_too_hides_no_rollout() -> None:
+    """The section is called like a word of every feedback: nothing blames it."""
+    seen: list[str] = []
+
+    def reply(rendered: Rendered) -> str:
+        seen.append(bound(rendered, "examples"))
+        return instruction(f"{current_text(rendered)} {random.Random(rendered.text).random()}")
+
+    def says_its_name(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        right = int(str(example.label)[1:]) % 2
+        return RolloutFeedback(score=float(right), feedback=f"{ALONE[0]}: {'right' * right}")
+
+    settings = several(ALONE, minibatch_size=6, reflections_per_module=1, feedback_fn=says_its_name)
+    Run(settings, task=lambda _: "", reflection=reply, prompt=prompt_of(ALONE)).start()
+    assert any("right" in examples for examples in seen)
+
+
+def test_long_texts_have_one_reflection() -> None:
+    def long(rendered: Rendered) -> str:
+        missing = re.findall(r"missing (\w+)", bound(rendered, "examples"))
+        return instruction(current_text(rendered) + "\nbe brief" * 4 + f"\n{missing[0]}")
+
+    session = Session()
+    shared(long, session=session).start()
+    found = session.select_all(GepaMutationProposed)
+    lengths = [
+        (len(one.before.split("\n")), len(set(added(one)) - {"be brief"}))
+        for one in found
+        if one.step % 2
+    ]
+    assert 2 in {words for lines, words in lengths if lines <= 10}
+    assert {words for lines, words in lengths if lines > 10} == {1}
 
 
 def test_what_cannot_be_put_together_leaves_the_first_proposal() -> None:

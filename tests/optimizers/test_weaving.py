@@ -17,26 +17,26 @@ RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."
     [
         (f"{RULES}\n- one", f"{RULES}\n- two", f"{RULES}\n- one\n- two"),
         (f"{RULES}\n- one", f"{RULES}\n- one\n- two", f"{RULES}\n- one\n- two"),
-        (f"Hello.\n{RULES}", RULES.replace("kind", "polite"), None),
-        (RULES.replace("- be short\n", ""), f"{RULES}\n- two", None),
-        (RULES.replace("kind", "polite"), RULES.replace("kind", "rude"), None),
-        (RULES.replace("kind", "polite"), RULES.replace("kind", "polite"), None),
+        (
+            f"Hello.\n{RULES}",
+            RULES.replace("kind", "polite"),
+            f"Hello.\n{RULES.replace('kind', 'polite')}",
+        ),
+        (
+            RULES.replace("- be short\n", ""),
+            f"{RULES}\n- two",
+            f"{RULES.replace('- be short' + chr(10), '')}\n- two",
+        ),
     ],
 )
-def test_both_sides_have_their_way(first: str, second: str, expected: str | None) -> None:
-    found = woven(RULES, first, second)
-    if "rude" in second:
-        assert found is None
-    elif expected is not None:
-        assert found == expected
-    else:
-        assert found is not None
-        lines = found.split("\n")
-        assert [line for line in first.split("\n") if line not in RULES] == [
-            line for line in lines if line not in RULES and line in first
-        ]
-        for line in RULES.split("\n"):
-            assert (line in lines) == (line in first and line in second)
+def test_both_sides_have_their_way(first: str, second: str, expected: str) -> None:
+    assert woven(RULES, first, second) == expected
+
+
+def test_two_sides_that_change_one_line_in_two_ways_cannot_be_put_together() -> None:
+    polite, rude = (RULES.replace("kind", word) for word in ("polite", "rude"))
+    assert woven(RULES, polite, rude) is None
+    assert woven(RULES, polite, polite) == polite
 
 
 @given(texts, texts)

@@ -21,10 +21,11 @@ from promptgraft.cli.sentences import brief, doing, waiting, warnings
 from promptgraft.clock import Clock
 from promptgraft.runs.event_lines import Line
 from promptgraft.text import (
-    change,
     counted,
+    difference,
     dollars,
     duration,
+    score,
     short_count,
     visible_line,
 )
@@ -165,13 +166,13 @@ class PanelProgress(Progress):
         state = self._state
         if state.baseline is None:
             return _text("not known yet", "dim")
-        scores, _, gained = change(state.baseline, state.best, estimated=state.estimated).partition(
-            " ("
+        before, after = state.estimated
+        text = _text(
+            f"{score(state.baseline, estimated=before)} -> {score(state.best, estimated=after)}"
         )
-        text = _text(scores)
-        if gained:
+        if gained := difference(state.baseline, state.best, estimated=state.estimated):
             better = state.best is not None and state.best > state.baseline
-            text.append(f" ({gained}", "green" if better else "")
+            text.append(f" ({gained})", "green" if better else "")
         if any(state.estimated):
             text.append(f"  ~ from {state.scored} of {state.examples} examples", "dim")
         return text

@@ -87,7 +87,7 @@ class GepaConfig:
             ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
             ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
             words or None.
-        preset: the strategy that the next six settings are taken from where they are not given:
+        preset: the strategy that the next seven settings are taken from where they are not given:
             ``"lean"`` is what wins, ``"paper"`` what was published.
         validation: how much of D_pareto candidates are tried on: ``Full()``, or ``Racing()``, which
             drops those that do not keep up with the best one. ``Full()`` where ``pick`` or

@@ -6,17 +6,13 @@ lead in that are left.
 
 from __future__ import annotations
 
-import sys
 from bisect import insort
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import eq, gt
 from types import MappingProxyType
 
-from promptgraft.optimizers.gepa.scores import UNSCORED, Row, Score, packed
-
-_BELOW_SCORES = -sys.float_info.max
-"""The height of a cell in which nobody is scored: not equal to what stands for unscored."""
+from promptgraft.optimizers.gepa.scores import BELOW_SCORES, UNSCORED, Row, Score, packed
 
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 
@@ -45,7 +41,7 @@ class Cover:
         """
         row, index = packed(cells), self._count
         if not index:
-            self._heights = packed([_BELOW_SCORES] * len(row))
+            self._heights = packed([BELOW_SCORES] * len(row))
         self._count += 1
         risen = bytes(map(gt, row, self._heights))
         for place in compress(range(len(row)), risen):

@@ -6,7 +6,6 @@ A *cell* is whatever candidates are compared in: an example, an objective, or bo
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -15,10 +14,7 @@ from itertools import accumulate, compress, islice
 from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 
-from promptgraft.optimizers.gepa.scores import Row, Score, mean_score, packed
-
-_BELOW_SCORES = -sys.float_info.max
-"""The height of a cell in which nobody is scored: not equal to what stands for unscored."""
+from promptgraft.optimizers.gepa.scores import BELOW_SCORES, Row, Score, mean_score, packed
 
 
 class FrontierType(StrEnum):
@@ -101,7 +97,7 @@ class Frontier:
         """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
         row = packed(cells)
         if not self._rows:
-            self._heights = [_BELOW_SCORES] * len(row)
+            self._heights = [BELOW_SCORES] * len(row)
             self._leaders = [0] * len(row)
             self._latest = [0] * len(row)
         if len(self._rows) == self._settled + _LATEST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, overload
@@ -15,6 +16,9 @@ Row: TypeAlias = "array[float]"
 
 UNSCORED = -math.inf
 """Less than every score."""
+
+BELOW_SCORES = -sys.float_info.max
+"""The height of a cell in which nobody is scored: not equal to what stands for unscored."""
 
 
 class Scores(Sequence[Score]):

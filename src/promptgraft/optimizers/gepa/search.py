@@ -141,7 +141,7 @@ class Search:
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
         modules = [step.module for step in work.steps]
-        self._choices.took(work.known.turn, modules, blaming=work.blaming)
+        self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
         if not work.steps:
             self._patience.idle("no part that may change was shown to the model")
         elif work.compared is None:

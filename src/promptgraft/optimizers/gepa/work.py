@@ -6,7 +6,7 @@ other steps see: so steps may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -19,7 +19,7 @@ from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.proposing import Proposer
 from promptgraft.optimizers.gepa.selection import Turn
 from promptgraft.optimizers.gepa.steps import Proposed, Step
-from promptgraft.optimizers.gepa.teaching import Lesson, blame_of
+from promptgraft.optimizers.gepa.teaching import Lesson, blame_of, blamed
 from promptgraft.optimizers.gepa.telling import Rejections
 from promptgraft.optimizers.gepa.validation import Entry, placed
 from promptgraft.optimizers.modules import Module, is_example, owner_of
@@ -80,7 +80,7 @@ class Work:
         rejections: refused proposals.
         records: the parent's rollouts.
         taught: whether something could be learned from them.
-        blaming: whether they name modules.
+        blame: how often they blame modules, by name.
         steps: what it has settled on, module by module; nothing when there was nothing to change.
         changes: the usable proposals.
         compared: how the child did against its parent; None without a child.
@@ -94,7 +94,7 @@ class Work:
     rejections: Rejections = attrs.field(init=False)
     records: tuple[RolloutRecord, ...] = ()
     taught: bool = False
-    blaming: bool = False
+    blame: Mapping[str, int] = attrs.field(factory=dict)
     steps: tuple[Step, ...] = ()
     changes: tuple[Proposed, ...] = ()
     compared: Compared | None = None
@@ -147,9 +147,8 @@ class Work:
             return
         rules = self.rules
         perfect = [record for record in self.records if self._is_perfect(record)]
-        blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect, perfect)
-        self.blaming = bool(blame)
-        for turn, module in enumerate(self.known.turn.modules(self._is_worth, blame)):
+        self.blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect, perfect)
+        for turn, module in enumerate(self.known.turn.modules(self._is_worth, self.blame)):
             yield self._step(turn, module)
 
     def _step(self, turn: int, module: Module) -> Step:
@@ -203,16 +202,15 @@ class Work:
         """
         if is_example(step.module):
             return (step,)
-        config = self.rules.config
-        failures = [record for record in self.records if self._is_imperfect(record)]
-        about_it = [
-            one for one in failures if blame_of(config.module_choice, [step.module], [one], [])
-        ]
+        is_blamed = step.module.name in self.blame
         shares = self.number % 2 and len(step.description.text.splitlines()) <= _FEW_LINES
-        reflections = config.reflections_per_module if shares else 1
-        if reflections == 1 and not about_it:
+        reflections = self.rules.config.reflections_per_module if shares else 1
+        if reflections == 1 and not is_blamed:
             return (step,)
-        return step.shared(about_it or failures, reflections)
+        failures = [record for record in self.records if self._is_imperfect(record)]
+        if is_blamed:
+            failures = [record for record in failures if blamed([step.module], [record])]
+        return step.shared(failures, reflections)
 
     def _compare(self, step: Step) -> Compared:
         rules = self.rules
