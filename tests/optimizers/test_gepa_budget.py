@@ -208,7 +208,7 @@ def test_calls_never_exceed_the_budget_and_are_counted_exactly(world: World) -> 
 
     assert run.task.calls == result.total_rollouts <= world.budget
     settings, begun = world.settings(), result.steps + world.overlap - 1
-    most = settings.reflections_per_step * begun
+    most = settings.reflections_per_proposal * begun
     assert run.reflection.calls == result.total_reflections <= most
     assert result.total_reflections <= run.plan().reflections
     assert result.accepted_mutations == len(result.candidates) - 1

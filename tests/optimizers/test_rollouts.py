@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from decimal import Decimal
 from typing import ParamSpec, TypeVar
@@ -17,7 +17,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers.answers import Answers
 from promptgraft.optimizers.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.optimizers.ledger import Ledger, LedgerEntry, Role, Spending
-from promptgraft.optimizers.rollouts import RolloutRunner, record_from_json, record_to_json
+from promptgraft.optimizers.rollouts import Asked, RolloutRunner, record_from_json, record_to_json
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.serde import Json, digest_text
@@ -50,6 +50,14 @@ def record(example: GepaExample, *, fault: str = "") -> RolloutRecord:
         fault=fault,
         spent=(SPENT,),
     )
+
+
+def asked(
+    position: str = "b",
+    candidate: Candidate = BASELINE,
+    examples: Sequence[GepaExample] = DATA,
+) -> Asked:
+    return Asked(position=position, candidate=candidate, examples=examples)
 
 
 class Bench:
@@ -86,7 +94,11 @@ class Bench:
     def run(
         self, position: str = "b", candidate: Candidate = BASELINE, count: int = 6
     ) -> tuple[RolloutRecord, ...]:
-        return self._runner.run(position, candidate, DATA[:count])
+        [made] = self._runner.run(asked(position, candidate, DATA[:count]))
+        return made
+
+    def run_all(self, *batches: Asked) -> list[tuple[RolloutRecord, ...]]:
+        return self._runner.run(*batches)
 
 
 def test_records_come_in_the_order_of_the_examples() -> None:
@@ -141,7 +153,7 @@ def test_without_a_journal_nothing_is_remembered() -> None:
         deadline=None,
         example_digests={example.id: digest_text(example.id) for example in DATA},
     )
-    assert runner.run("b", BASELINE, DATA) == runner.run("b", BASELINE, DATA)
+    assert runner.run(asked()) == runner.run(asked())
 
 
 def test_an_answer_to_another_question_is_refused() -> None:
@@ -188,6 +200,21 @@ def test_side_by_side_the_error_of_the_first_example_is_raised_and_the_rest_reco
             bench.run()
     assert set(answers(bench.journal)) == {"b/0", "b/2", "b/3", "b/4"}
     assert bench.ledger.rollouts == 4
+
+
+def test_what_is_asked_for_together_is_made_together_and_given_back_apart() -> None:
+    begun = threading.Barrier(5, timeout=60)
+
+    def make(example: GepaExample) -> RolloutRecord:
+        begun.wait()
+        return record(example)
+
+    with ThreadPoolExecutor(5) as workers:
+        bench = Bench(make, workers=workers)
+        one, other = bench.run_all(asked("b", examples=DATA[:2]), asked("c", examples=DATA[3:]))
+    assert one == tuple(map(record, DATA[:2]))
+    assert other == tuple(map(record, DATA[3:]))
+    assert set(answers(bench.journal)) == {"b/0", "b/1", "c/0", "c/1", "c/2"}
 
 
 class Watched(ThreadPoolExecutor):

@@ -38,6 +38,26 @@ class AbandonedRolloutError(PromptgraftError):
         return type(self), (self.cause, self.spent)
 
 
+@attrs.frozen(kw_only=True)
+class Asked:
+    """Rollouts that are asked for.
+
+    Recorded under ``POSITION/I``, I is the place of an example; ``by_example`` it is a digest of
+    its id and content instead, for examples that may be others when a run is resumed.
+
+    Attributes:
+        position: where in the run.
+        candidate: who is tried.
+        examples: what on.
+        by_example: whether other examples may be tried there when the run is resumed.
+    """
+
+    position: str
+    candidate: Candidate
+    examples: Sequence[GepaExample]
+    by_example: bool = False
+
+
 class RolloutRunner:
     """Tries candidates on examples.
 
@@ -73,48 +93,44 @@ class RolloutRunner:
         self._working = working
         self._overlap = overlap or InTurn()
 
-    def run(
-        self,
-        position: str,
-        candidate: Candidate,
-        examples: Sequence[GepaExample],
-        *,
-        by_example: bool = False,
-    ) -> tuple[RolloutRecord, ...]:
-        """Return one record for each example, in their order.
+    def run(self, *asked: Asked) -> list[tuple[RolloutRecord, ...]]:
+        """Return the records of what is asked for, one for each example, in their order.
 
-        Recorded under ``POSITION/I``, I is the place of an example; ``by_example`` it is a digest
-        of its id and content instead, for examples that may be others when a run is resumed.
-
-        When a rollout raises, what others have answered by then is recorded, nothing new is
-        begun, and the error of the first example in order is raised. When the deadline passes
-        or the run is cancelled, rollouts that do not end within ``GRACE`` are left behind.
+        All of it runs side by side. When a rollout raises, what others have answered by then is
+        recorded, nothing new is begun, and the error of the first example in order is raised.
+        When the deadline passes or the run is cancelled, rollouts that do not end within
+        ``GRACE`` are left behind.
 
         Raises:
             HaltedError: the run has ended elsewhere.
         """
         self._overlap.check()
         self._answers.accept_faults()
-        digests = self._example_digests
-        batch = _Batch(
-            position=position,
-            candidate=candidate,
-            examples=examples,
-            keys=[
-                f"{position}/{self._name(example) if by_example else index}"
-                for index, example in enumerate(examples)
-            ],
-            digests=[digest_text(f"{candidate.digest}:{digests[one.id]}") for one in examples],
-            records=[None] * len(examples),
-        )
-        missing = self._recall(batch)
-        if missing:
+        batches = [self._batch(one) for one in asked]
+        missing = [(batch, index) for batch in batches for index in self._recall(batch)]
+        for batch in dict.fromkeys(batch for batch, _ in missing):
             self._tell(batch)
         if self._executor is None:
-            self._run_in_turn(batch, missing)
+            self._run_in_turn(missing)
         elif missing:
-            self._run_side_by_side(self._executor, batch, missing)
-        return batch.complete()
+            self._run_side_by_side(self._executor, missing)
+        return [batch.complete() for batch in batches]
+
+    def _batch(self, asked: Asked) -> _Batch:
+        digests, candidate = self._example_digests, asked.candidate
+        return _Batch(
+            position=asked.position,
+            candidate=candidate,
+            examples=asked.examples,
+            keys=[
+                f"{asked.position}/{self._name(example) if asked.by_example else index}"
+                for index, example in enumerate(asked.examples)
+            ],
+            digests=[
+                digest_text(f"{candidate.digest}:{digests[one.id]}") for one in asked.examples
+            ],
+            records=[None] * len(asked.examples),
+        )
 
     def _name(self, example: GepaExample) -> str:
         return digest_text(f"{self._example_digests[example.id]}:{example.id}")[:12]
@@ -162,8 +178,8 @@ class RolloutRunner:
             self._answers.spend(batch.keys[index], batch.digests[index], spent_to_json(spent))
         self._ledger.count(spent)
 
-    def _run_in_turn(self, batch: _Batch, missing: Sequence[int]) -> None:
-        for index in missing:
+    def _run_in_turn(self, missing: Sequence[_Missing]) -> None:
+        for batch, index in missing:
             if self._deadline is not None:
                 self._deadline.check()
             try:
@@ -173,28 +189,29 @@ class RolloutRunner:
                 raise error.cause from None
             self._keep(batch, index, record)
 
-    def _run_side_by_side(self, executor: Executor, batch: _Batch, missing: Sequence[int]) -> None:
+    def _run_side_by_side(self, executor: Executor, missing: Sequence[_Missing]) -> None:
         futures: dict[Future[RolloutRecord], int] = {
             executor.submit(
                 self._rollout, batch.candidate, batch.examples[index], self._deadline
-            ): index
-            for index in missing
+            ): order
+            for order, (batch, index) in enumerate(missing)
         }
         failures: dict[int, BaseException] = {}
         try:
             for future in self._overlap.as_ended(futures, self._deadline):
                 if future.cancelled():
                     continue
+                batch, index = missing[futures[future]]
                 if error := future.exception():
-                    failures[futures[future]] = self._failure(batch, futures[future], error)
+                    failures[futures[future]] = self._failure(batch, index, error)
                     _cancel(futures)
                 else:
-                    self._keep(batch, futures[future], future.result())
+                    self._keep(batch, index, future.result())
         finally:
             _cancel(futures)
         if failures:
             raise failures[min(failures)]
-        if not batch.is_complete:
+        if not all(batch.is_complete for batch, _ in missing):
             self._overlap.check()
             if self._deadline is not None:
                 self._deadline.check()
@@ -211,7 +228,7 @@ def _cancel(futures: Mapping[Future[RolloutRecord], int]) -> None:
         future.cancel()
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class _Batch:
     position: str
     candidate: Candidate
@@ -237,6 +254,8 @@ class _Batch:
     def is_complete(self) -> bool:
         return self.done == len(self.records)
 
+
+_Missing = tuple[_Batch, int]
 
 _READER = msgspec.json.Decoder(RolloutRecord)
 

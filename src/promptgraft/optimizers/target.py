@@ -30,6 +30,7 @@ class RejectionReason(StrEnum):
     TOO_LONG = "too long"
     UNCHANGED = "unchanged"
     DUPLICATE = "tried before"
+    CONFLICT = "does not go together"
     DOES_NOT_FIT = "does not fit the part"
     DOES_NOT_RENDER = "does not render"
     REFLECTION_FAILED = "reflection failed"

@@ -40,6 +40,11 @@ class Sizes(Protocol):
         ...
 
     @property
+    def proposals_per_step(self) -> int:
+        """Proposals that a step makes."""
+        ...
+
+    @property
     def reserved_size(self) -> int:
         """Rollouts that are kept for what follows the search."""
         ...
@@ -108,7 +113,9 @@ def rollouts_for(proposals: int, sizes: Sizes) -> int:
 
     There is nothing to merge before the second, and what follows the last is not paid for.
     """
-    entries = sizes.entry_size(proposals, merges=_merges(proposals, sizes))
+    entries = sizes.entry_size(
+        -(-proposals // sizes.proposals_per_step), merges=_merges(proposals, sizes)
+    )
     return sizes.baseline_size + proposals * sizes.trial_size + entries + sizes.reserved_size
 
 
@@ -120,19 +127,21 @@ def affordable(rollouts: int, sizes: Sizes) -> Affordable:
     """Return what ``rollouts`` pay for, by the rules of the loop.
 
     The baseline is tried first; what ends a search takes what is reserved for it. A step is begun
-    only while the budget pays for all of it: a minibatch for the parent, one for the child, both
-    again for every repeat, and what an accepted child is tried on of D_pareto. A refused child
-    leaves the last of these unused, a reply that gives no child all but the first.
+    only while the budget pays for all of it: for each proposal a minibatch for the parent, one for
+    the child, both again for every repeat, and what is tried of D_pareto. A refused child leaves
+    the last of these unused, a reply that gives no child all but the first.
     """
-    step = sizes.trial_size + sizes.entry_size(1)
+    each = sizes.proposals_per_step
+    step = each * sizes.trial_size + sizes.entry_size(1)
     left = rollouts - sizes.baseline_size - sizes.reserved_size
     if left < step:
         return Affordable(if_accepted=0, if_refused=0, steps=0)
     accepted = bisect_right(
-        range(1, rollouts + 1), rollouts, key=lambda count: rollouts_for(count, sizes)
+        range(1, rollouts + 1), rollouts, key=lambda count: rollouts_for(each * count, sizes)
     )
+    refused = (left - step) // (each * (sizes.least_parent_size + sizes.batch_size)) + 1
     return Affordable(
-        if_accepted=accepted,
-        if_refused=(left - step) // (sizes.least_parent_size + sizes.batch_size) + 1,
-        steps=(left - step) // sizes.least_parent_size + 1,
+        if_accepted=each * accepted,
+        if_refused=each * refused,
+        steps=(left - step) // (each * sizes.least_parent_size) + 1,
     )

@@ -103,12 +103,15 @@ class GepaConfig:
             example of each minibatch.
         module_choice: ``"turns"``, or ``"blamed"``: mostly those that feedback and traces name,
             often several at once.
-        reflections_per_module: in every other step the failures of a minibatch are shared among
+        reflections_per_module: in every other proposal the failures of a minibatch are shared among
             so many reflections on a module, at least 1, each shown two or more, if its text is
             short; what they change is put together line by line and tried as one.
-        proposals_per_step: proposals that are under way at the same time, at least 1. With more,
-            an executor's workers are busy and a run takes less time; but each proposal knows
-            less of the latest ones. The result does not depend on time or workers.
+        proposals_per_step: proposals that a step makes from its parent, at least 1, each on a
+            minibatch of its own; what is accepted of them is put together and tried as one. With
+            more, an executor's workers are busy and a run takes less time; but proposals of a
+            step do not know of each other.
+        steps_at_once: steps that are under way at the same time, at least 1; the same trade.
+            The result depends on these two, and on neither time nor workers.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
@@ -199,6 +202,7 @@ class GepaConfig:
     )
     reflections_per_module: int = attrs.field(default=by_preset("reflections_per_module"))
     proposals_per_step: int = 1
+    steps_at_once: int = 1
     minibatch_size: int
     pareto_set_size: int
     target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)
@@ -308,7 +312,12 @@ class GepaConfig:
     @property
     def step_size(self) -> int:
         """Rollouts of the first step, if it ends with an accepted candidate."""
-        return self.trial_size + self.entry_size(1)
+        return self.proposals_per_step * self.trial_size + self.entry_size(1)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether proposals are under way at the same time."""
+        return self.proposals_per_step * self.steps_at_once > 1
 
     @property
     def trial_size(self) -> int:
@@ -316,15 +325,16 @@ class GepaConfig:
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
 
     @property
-    def reflections_per_step(self) -> int:
-        """Reflections that a step can use, repairs of replies included."""
+    def reflections_per_proposal(self) -> int:
+        """Reflections that a proposal can use, repairs of replies included."""
         shared = parts_of(self.batch_size, self.reflections_per_module)
         return shared * self._reflections_if_not_shared
 
-    def reflections_of(self, steps: int) -> int:
-        """Return the reflections that so many steps can use: failures are shared in every other."""
-        alone = steps // 2
-        return (steps - alone) * self.reflections_per_step + alone * self._reflections_if_not_shared
+    def reflections_of(self, proposals: int) -> int:
+        """Return the reflections that so many proposals can use; every other shares failures."""
+        alone = proposals // 2
+        shared = (proposals - alone) * self.reflections_per_proposal
+        return shared + alone * self._reflections_if_not_shared
 
     @property
     def _reflections_if_not_shared(self) -> int:

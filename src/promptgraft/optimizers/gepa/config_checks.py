@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LEAST = {
     "reflections_per_module": 1,
     "proposals_per_step": 1,
+    "steps_at_once": 1,
     "minibatch_size": 1,
     "pareto_set_size": 1,
     "seed": 0,

@@ -12,7 +12,8 @@ from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, mean_score
 from promptgraft.optimizers.gepa.trials import Trials
-from promptgraft.optimizers.types import GepaExample
+from promptgraft.optimizers.rollouts import Asked
+from promptgraft.optimizers.types import GepaExample, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -47,16 +48,19 @@ def confirm(
     Raises:
         RunStoppedError, LimitReachedError: there are no answers to test.
     """
-    best = pool.best
-    sides: list[list[Score]] = []
-    for name, position in (("baseline", 0), ("winner", best)):
-        rounds = [
-            trials.make(f"confirm/{best}/{name}/{number}", pool.candidate(position), pareto)
-            for number in range(policy.confirmations)
-        ]
-        answers = zip(*rounds, strict=True)
-        sides.append([mean_score([scorer.score(one) for one in again]) for again in answers])
-    before, after = sides
+    best, rounds = pool.best, range(policy.confirmations)
+    made = trials.make_all(
+        *(
+            Asked(
+                position=f"confirm/{best}/{name}/{number}",
+                candidate=pool.candidate(position),
+                examples=pareto,
+            )
+            for name, position in (("baseline", 0), ("winner", best))
+            for number in rounds
+        )
+    )
+    before, after = (_means(made[side:][: len(rounds)], scorer) for side in (0, len(rounds)))
     found = paired_test(before, after)
     return Confirmation(
         candidate=best,
@@ -65,3 +69,9 @@ def confirm(
         p_value=found.p_value,
         confirmed=found.mean_gain > 0 and found.p_value <= policy.level,
     )
+
+
+def _means(rounds: Sequence[Sequence[RolloutRecord]], scorer: Scorer) -> list[Score]:
+    """Return the mean score of each example over the rounds."""
+    answers = zip(*rounds, strict=True)
+    return [mean_score([scorer.score(one) for one in again]) for again in answers]

@@ -1,8 +1,9 @@
-"""What the steps of a run work with: each with its own, so that they cannot disturb each other."""
+"""What the proposals of a run work with: each with its own, so that none disturbs another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 
 import attrs
 
@@ -25,11 +26,11 @@ from promptgraft.serde import HexDigest
 
 @attrs.frozen(kw_only=True)
 class Desk:
-    """What one step works with.
+    """What one proposal works with.
 
     Attributes:
-        answers: the journal, and the faults that the step holds back.
-        ledger: what the step has used.
+        answers: the journal, and the faults that the proposal holds back.
+        ledger: what the proposal has used.
         trials: makes its rollouts.
         reflector: makes its proposals.
         emit: is told of its events.
@@ -46,18 +47,20 @@ class Desk:
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """Where a step stands among others.
+    """Where a proposal stands among others.
 
     Attributes:
-        number: its number, from 1.
-        earlier: the desks of the steps before it that are under way when it begins, in order.
-        allow: is asked before each of its reflections.
-        settled: waits until the work of the steps before it has ended.
+        number: its number among those of all steps, from 1.
+        key: where in the run; the keys of its answers begin with it.
+        earlier: the desks of the proposals before it that are under way when it begins, in order.
+        allow: is asked before each of its reflections, with how many of its own wait before it.
+        settled: waits until the work of the proposals before it has ended.
     """
 
     number: int
+    key: str
     earlier: Sequence[Desk]
-    allow: Callable[[], None]
+    allow: Callable[[int], None]
     settled: Callable[[], None]
 
 
@@ -76,7 +79,8 @@ class Desks:
         example_digests: SHA-256 of each example, by id.
         watch: budget and notices of the run.
         working: is told what is waited for.
-        overlap: where steps wait.
+        overlap: where proposals wait.
+        asking: asks several reflections of a proposal side by side; None asks in turn.
         emit: is told of every event.
         ledger: what the steps that are committed have used, and what is no step's.
         trials: make the rollouts of the run that are no step's: the baseline's, merges', finals.
@@ -93,6 +97,7 @@ class Desks:
     watch: Watch
     working: Working
     overlap: Overlap
+    asking: Executor | None
     emit: Emit
     ledger: Ledger = attrs.field(init=False)
     trials: Trials = attrs.field(init=False)
@@ -117,9 +122,9 @@ class Desks:
         return self.context.reflection_adapter or self.context.adapter
 
     def step(self, place: Place) -> Desk:
-        """Return the desk of a step that begins now."""
+        """Return the desk of a proposal that begins now."""
         told: list[object] = []
-        emit = told.append if self.config.proposals_per_step > 1 else self.emit
+        emit = told.append if self.config.overlaps else self.emit
         answers, ledger = self.answers.step(), self.whole.part()
         return Desk(
             answers=answers,
@@ -148,7 +153,9 @@ class Desks:
             overlap=self.overlap,
         )
 
-    def _reflector(self, answers: Answers, ledger: Ledger, allow: Callable[[], None]) -> Reflector:
+    def _reflector(
+        self, answers: Answers, ledger: Ledger, allow: Callable[[int], None]
+    ) -> Reflector:
         return Reflector(
             self.reflection_adapter,
             prompts=self.meta_prompts,
@@ -159,4 +166,5 @@ class Desks:
             working=self.working,
             overlap=self.overlap,
             allow=allow,
+            executor=self.asking,
         )

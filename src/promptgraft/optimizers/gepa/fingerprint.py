@@ -23,6 +23,7 @@ _PLAIN_SETTINGS = (
     "seed",
     "shuffle_examples",
     "proposals_per_step",
+    "steps_at_once",
     "minibatch_size",
     "pareto_set_size",
     "perfect_score",

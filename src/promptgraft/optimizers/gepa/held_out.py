@@ -10,6 +10,7 @@ from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import Score, paired_means
 from promptgraft.optimizers.gepa.trials import Trials
+from promptgraft.optimizers.rollouts import Asked
 from promptgraft.optimizers.types import GepaExample
 
 
@@ -56,15 +57,18 @@ def measure(
     Raises:
         RunStoppedError, LimitReachedError: the run ends before that.
     """
-    before, after = (
-        tuple(
-            scorer.score(record)
-            for record in trials.make(
-                f"held-out/{position}", pool.candidate(position), examples, by_example=True
+    made = trials.make_all(
+        *(
+            Asked(
+                position=f"held-out/{position}",
+                candidate=pool.candidate(position),
+                examples=examples,
+                by_example=True,
             )
+            for position in (0, winner)
         )
-        for position in (0, winner)
     )
+    before, after = (tuple(scorer.score(record) for record in records) for records in made)
     return HeldOut(
         ids=tuple(example.id for example in examples),
         baseline_scores=before,

@@ -14,7 +14,7 @@ from promptgraft.optimizers.gepa.confirming import Confirmation, confirm
 from promptgraft.optimizers.gepa.desk import Desks
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
 from promptgraft.optimizers.gepa.held_out import HeldOut, measure
-from promptgraft.optimizers.gepa.pipeline import Pipeline, UnderWay
+from promptgraft.optimizers.gepa.pipeline import Ended, Pipeline
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import beats
 from promptgraft.optimizers.gepa.search import Search
@@ -78,9 +78,9 @@ class GepaLoop:
         self._deadline = deadline
         self._search = Search(config, target, pareto=pareto, feedback=feedback, desks=desks)
         self._pipeline = Pipeline(
-            config.proposals_per_step,
+            desks,
             overlap=overlap,
-            desks=desks,
+            open_step=self._search.open_step,
             begin=self._search.begin,
             merge=lambda: self._search.merger.largest,
         )
@@ -148,23 +148,25 @@ class GepaLoop:
             while True:
                 if end is None:
                     self._pipeline.fill()
-                step = self._pipeline.next()
-                if step is None:
+                proposal = self._pipeline.next()
+                if proposal is None:
                     raise end or self._out_of_budget()
-                ended = self._commit(step)
-                with self._overlap.resting():
-                    self._answers.sync()
-                end = end or ended or self._reason_to_stop()
+                ended = self._commit(proposal)
+                end = end or ended
+                if proposal.last:
+                    with self._overlap.resting():
+                        self._answers.sync()
+                    end = end or self._reason_to_stop()
 
-    def _commit(self, step: UnderWay) -> RunStoppedError | BudgetExhaustedError | None:
-        """Commit a step; return why the search ends if that ends it in good order.
+    def _commit(self, proposal: Ended) -> RunStoppedError | BudgetExhaustedError | None:
+        """Commit a proposal; return why the search ends if that ends it in good order.
 
         Raises:
             RunStoppedError, LimitReachedError, PermanentProviderError: it ends at once.
             FeedbackError: the caller's fault.
         """
         try:
-            self._search.commit(step.work, None if step.task is None else step.task.error)
+            self._search.commit(proposal.round, proposal.work, proposal.error)
         except (RunStoppedError, BudgetExhaustedError) as error:
             if not is_orderly(error):
                 raise

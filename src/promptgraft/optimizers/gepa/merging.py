@@ -138,7 +138,10 @@ class Merger:
         if not self._keeps_up(records, known, common):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
-        position = self._validator.take_in(f"step/{step}/merge/race", merged, records, step=step)
+        entry = self._validator.begin(alone=True)
+        position = self._validator.take_in(
+            f"step/{step}/merge/race", merged, records, step=step, entry=entry
+        )
         self._emit(
             GepaMergeAccepted(
                 step=step,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 
 import attrs
 
@@ -35,6 +37,7 @@ from promptgraft.optimizers.gepa.loop import GepaLoop
 from promptgraft.optimizers.gepa.plan import RunPlan, plan_run
 from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.results import build_result
+from promptgraft.optimizers.gepa.steps import ATTEMPTS
 from promptgraft.optimizers.gepa.stops import Stops
 from promptgraft.optimizers.gepa.telling import texts_of
 from promptgraft.optimizers.gepa.types import GepaResult
@@ -164,8 +167,9 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(GepaStopFileRemoved(path=path))
-        loop = self._loop()
-        reason, detail = loop.run()
+        with self._asking() as asking:
+            loop = self._loop(asking)
+            reason, detail = loop.run()
         result = build_result(
             loop,
             run_id=self._run_id,
@@ -220,10 +224,19 @@ class _Run:
                     "kept; give the adapter its prices or leave max_cost out"
                 )
 
-    def _loop(self) -> GepaLoop:
+    def _asking(self) -> AbstractContextManager[Executor | None]:
+        """Return what asks several reflections of a proposal at once, where workers are wanted."""
+        config = self._config
+        at_once = config.reflections_per_proposal // ATTEMPTS
+        if at_once == 1 or self._context.executor is None:
+            return nullcontext()
+        proposals = config.proposals_per_step * config.steps_at_once
+        return ThreadPoolExecutor(proposals * at_once, thread_name_prefix="promptgraft-reflection")
+
+    def _loop(self, asking: Executor | None) -> GepaLoop:
         context, config = self._context, self._config
-        size = config.proposals_per_step
-        overlap = SideBySide(size) if size > 1 and context.executor is not None else InTurn()
+        size = config.proposals_per_step * config.steps_at_once
+        overlap = SideBySide(size) if config.overlaps and context.executor else InTurn()
         desks = Desks(
             context=context,
             config=config,
@@ -236,6 +249,7 @@ class _Run:
             watch=self._watch,
             working=self._working,
             overlap=overlap,
+            asking=asking,
             emit=self._emit,
         )
         return GepaLoop(

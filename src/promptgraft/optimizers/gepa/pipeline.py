@@ -1,133 +1,194 @@
 """Steps under way: begun in order, worked on as far as the budget goes, given back in order.
 
-What a step knows is decided by its number alone: it begins when the one is committed that is
-``proposals_per_step`` before it. Its work waits until the budget is sure to pay for it. So the
-budget decides how many steps there are and not what they do.
+What the proposals of a step know is decided by its number alone: it begins when the one is
+committed that is ``steps_at_once`` before it. Its work waits until the budget is sure to pay for
+it. So the budget decides how many steps there are and not what they do.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
+from typing import Protocol
 
 import attrs
 
 from promptgraft.optimizers.gepa.desk import Desks, Place
+from promptgraft.optimizers.gepa.rounds import Round
 from promptgraft.optimizers.gepa.work import Work
 from promptgraft.optimizers.overlap import Overlap, Task
 from promptgraft.optimizers.stopping import is_orderly
 
 
 @attrs.define
-class UnderWay:
-    """A step that has begun.
-
-    Attributes:
-        work: its work.
-        task: that work in progress; None while it waits for the budget.
-    """
+class _Started:
+    """A proposal; its task is None while it waits for the budget."""
 
     work: Work
     task: Task | None = None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the work is done."""
         return self.task is not None and self.task.ended
 
     @property
     def rollouts(self) -> int:
         """Rollouts that it has used, or else can use at most."""
-        if self.task is None:
-            return 0
-        return self.work.desk.ledger.rollouts if self.task.ended else self.work.largest
+        return self.work.desk.ledger.rollouts if self.has_ended else self.work.largest
+
+
+@attrs.define
+class _UnderWay:
+    """A step with those of its proposals that are not committed yet."""
+
+    round: Round
+    waiting: deque[_Started]
+    has_started: bool = False
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts that it can still use."""
+        return sum(one.rollouts for one in self.waiting) + self.round.entry.largest
+
+
+@attrs.frozen
+class Ended:
+    """A proposal whose work has ended.
+
+    Attributes:
+        round: its step.
+        work: its work.
+        error: what that ended with; None when it came to its own end.
+        last: whether it is the last one of its step.
+    """
+
+    round: Round
+    work: Work
+    error: BaseException | None
+    last: bool
+
+
+class OpenStep(Protocol):
+    """Begins a step."""
+
+    def __call__(self, number: int, *, alone: bool) -> Round:
+        """Begin step ``number``, ``alone`` or while others are under way."""
+        ...
 
 
 class Pipeline:
     """The steps of a search that are under way.
 
     Args:
-        size: how many.
-        overlap: where they are worked on.
-        desks: know what has been used, and what the budget pays for.
-        begin: begins a step.
+        desks: know the settings, what has been used, and what the budget pays for.
+        overlap: where proposals are worked on.
+        open_step: begins a step.
+        begin: begins a proposal of a step.
         merge: says how many rollouts a merge at a commit can use.
     """
 
     def __init__(
         self,
-        size: int,
+        desks: Desks,
         *,
         overlap: Overlap,
-        desks: Desks,
-        begin: Callable[[Place], Work],
+        open_step: OpenStep,
+        begin: Callable[[Round, Place], Work],
         merge: Callable[[], int],
     ) -> None:
-        self._size = size
-        self._overlap = overlap
         self._desks = desks
+        self._overlap = overlap
+        self._open = open_step
         self._begin = begin
         self._merge = merge
-        self._steps: deque[UnderWay] = deque()
+        self._steps: deque[_UnderWay] = deque()
         self._begun = 0
+        self._proposals = 0
 
     @property
     def next_needs(self) -> int:
         """Rollouts that the next step can use which the budget does not pay for."""
-        return self._steps[0].work.largest
+        return self._steps[0].round.largest
 
     def fill(self) -> None:
         """Begin as many steps as may be under way."""
-        while len(self._steps) < self._size:
+        while len(self._steps) < self._desks.config.steps_at_once:
             self._begun += 1
-            place = Place(
-                number=self._begun,
-                earlier=[step.work.desk for step in self._steps],
-                allow=partial(self._allow_reflection, self._begun),
-                settled=partial(self._settle_before, self._begun),
-            )
-            self._steps.append(UnderWay(self._begin(place)))
+            found = self._open(self._begun, alone=not self._steps)
+            under_way = _UnderWay(found, deque())
+            self._steps.append(under_way)
+            for index in range(self._desks.config.proposals_per_step):
+                work = self._begin(found, self._place(index))
+                found.works.append(work)
+                under_way.waiting.append(_Started(work))
 
-    def next(self) -> UnderWay | None:
-        """Return the next step once its work has ended; None when the budget pays for no more."""
+    def _place(self, index: int) -> Place:
+        self._proposals += 1
+        several = self._desks.config.proposals_per_step > 1
+        return Place(
+            number=self._proposals,
+            key=f"step/{self._begun}/{index + 1}" if several else f"step/{self._begun}",
+            earlier=[one.work.desk for one in self._all],
+            allow=partial(self._allow_reflection, self._proposals),
+            settled=partial(self._settle_before, self._proposals),
+        )
+
+    def next(self) -> Ended | None:
+        """Return the next proposal once its work has ended; None when no step is paid for."""
         while True:
             self._start()
-            if not self._steps or self._steps[0].task is None:
+            if not self._steps or not self._steps[0].has_started:
                 return None
-            if self._steps[0].has_ended:
-                found = self._steps.popleft()
-                self._keep(merges=self._count_started() - 1)
-                return found
+            if self._steps[0].waiting[0].has_ended:
+                return self._take()
             self._overlap.await_one()
+
+    def _take(self) -> Ended:
+        first = self._steps[0]
+        found = first.waiting.popleft()
+        if not first.waiting:
+            self._steps.popleft()
+        self._keep()
+        error = None if found.task is None else found.task.error
+        return Ended(first.round, found.work, error, last=not first.waiting)
 
     def _start(self) -> None:
         """Start the work of steps whose turn it is, as far as the budget pays for all of it."""
         for step in self._steps:
-            if step.task is not None:
+            if step.has_started:
                 continue
-            self._keep(merges=self._count_started())
-            if self._is_failing or not self._desks.trials.afford(step.work.largest):
+            self._keep()
+            if self._fails() or not self._desks.trials.afford(step.round.largest):
                 return
-            step.task = self._overlap.start(step.work.run)
-
-    def _count_started(self) -> int:
-        return sum(step.task is not None for step in self._steps)
+            step.has_started = True
+            for one in step.waiting:
+                if self._fails():
+                    return
+                one.task = self._overlap.start(one.work.run)
 
     @property
-    def _is_failing(self) -> bool:
-        """Whether a step has ended with what ends the run, so that more would be in vain."""
-        errors = (step.task.error for step in self._steps if step.task is not None)
+    def _all(self) -> Iterator[_Started]:
+        return (one for step in self._steps for one in step.waiting)
+
+    def _fails(self) -> bool:
+        """Whether a proposal has ended with what ends the run, so that more would be in vain."""
+        errors = (one.task.error for one in self._all if one.task is not None)
         return any(error is not None and not is_orderly(error) for error in errors)
 
-    def _keep(self, *, merges: int) -> None:
-        """Keep the rollouts of the steps under way, and of the merges at so many commits."""
-        kept = sum(step.rollouts for step in self._steps)
-        self._desks.trials.keep(kept + max(0, merges) * self._merge())
+    def _keep(self) -> None:
+        """Keep the rollouts of the steps under way, and of the merges at their commits."""
+        started = [step for step in self._steps if step.has_started]
+        kept = sum(step.rollouts for step in started)
+        self._desks.trials.keep(kept + len(started) * self._merge())
 
-    def _allow_reflection(self, number: int) -> None:
-        """Wait until the steps before have used few enough reflections, or too many.
+    def _allow_reflection(self, number: int, waiting: int) -> None:
+        """Wait until the proposals before have used few enough reflections, or too many.
+
+        Args:
+            number: who asks.
+            waiting: reflections of its own that wait to be asked before.
 
         Raises:
             BudgetExhaustedError: too many.
@@ -135,26 +196,26 @@ class Pipeline:
         whole = self._desks.whole
         self._overlap.await_that(
             lambda: (
-                whole.allows_reflection(self._reflections(number))
-                or all(step.has_ended for step in self._before(number))
+                whole.allows_reflection(self._reflections(number) + waiting)
+                or all(one.has_ended for one in self._before(number))
             )
         )
-        whole.check_reflections(self._reflections(number))
+        whole.check_reflections(self._reflections(number) + waiting)
 
     def _settle_before(self, number: int) -> None:
-        """Wait until the work of the steps before has ended."""
-        self._overlap.await_that(lambda: all(step.has_ended for step in self._before(number)))
+        """Wait until the work of the proposals before has ended."""
+        self._overlap.await_that(lambda: all(one.has_ended for one in self._before(number)))
 
-    def _before(self, number: int) -> list[UnderWay]:
-        return list(takewhile(lambda step: step.work.number < number, self._steps))
+    def _before(self, number: int) -> list[_Started]:
+        return list(takewhile(lambda one: one.work.number < number, self._all))
 
     def _reflections(self, number: int) -> int:
-        """Return the reflections that are used before the next one of a step, at most."""
+        """Return the reflections that are used before the next one of a proposal, at most."""
         before = self._before(number)
-        most = self._desks.config.reflections_per_step
-        own = self._steps[len(before)].work.desk.ledger.reflections
+        most = self._desks.config.reflections_per_proposal
+        own = next(one for one in self._all if one.work.number == number).work.desk.ledger
         return (
             self._desks.ledger.reflections
-            + own
-            + sum(step.work.desk.ledger.reflections if step.has_ended else most for step in before)
+            + own.reflections
+            + sum(one.work.desk.ledger.reflections if one.has_ended else most for one in before)
         )

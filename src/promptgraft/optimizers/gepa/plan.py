@@ -157,7 +157,7 @@ def plan_run(
 ) -> RunPlan:
     """Say what a run can use."""
     proposals = affordable(config.rollout_budget, config)
-    reflections = config.reflections_of(proposals.steps)
+    reflections = config.reflections_of(config.proposals_per_step * proposals.steps)
     limit = config.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)

@@ -1,4 +1,4 @@
-"""From a step to a child that may be tried: reflection, strict reading, one repair."""
+"""From a step to a child that may be tried: reflections, strict reading, one repair each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from promptgraft.optimizers.gepa.events import GepaMutationProposed
 from promptgraft.optimizers.gepa.history import Remembered
 from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.optimizers.gepa.prompts import reply_tag
-from promptgraft.optimizers.gepa.reflection import Reflector
+from promptgraft.optimizers.gepa.reflection import Question, Reflector
 from promptgraft.optimizers.gepa.steps import ATTEMPTS, Proposed, Step
 from promptgraft.optimizers.gepa.telling import Rejections
 from promptgraft.optimizers.gepa.trials import Emit
@@ -52,30 +52,68 @@ class Proposer:
         self._rejections = rejections
         self._emit = emit
 
-    def propose(
-        self, step: Step, onto: Candidate, *, parts: Sequence[Step], ends: bool
-    ) -> Proposed | None:
-        """Return a usable child, after one repair if need be; None when there is none.
+    def propose(self, asked: Sequence[tuple[Step, Sequence[Step]]]) -> tuple[Proposed, ...]:
+        """Return usable changes, each made onto the one before it.
+
+        The reflections do not know of each other: all are asked at once, then all repairs.
 
         Args:
-            step: what is changed, and why.
-            onto: the parent, with what the step has changed before.
-            parts: the same in parts that are reflected on apart; the step itself when there are
-                none.
-            ends: whether the step ends when there is none.
+            asked: each module that is changed, with the parts that it is reflected on in; the
+                step itself when there are none.
 
         Raises:
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
-        found: list[Proposed] = []
-        for part in parts:
-            last = part is parts[-1] and not found
-            proposed = self._propose(part, onto, ends=ends and last)
-            if proposed is not None:
-                found.append(proposed)
+        drafts = [[_Draft(part) for part in parts] for _, parts in asked]
+        every = [draft for those in drafts for draft in those]
+        changes: tuple[Proposed, ...] = ()
+        try:
+            for attempt in range(ATTEMPTS):
+                if waiting := [draft for draft in every if draft.is_open]:
+                    self._attempt(attempt, waiting)
+            for (step, _), those in zip(asked, drafts, strict=True):
+                changes += self._change(step, those, changes)
+        finally:
+            self._refuse(every, nothing=not changes)
+        return changes
+
+    def _attempt(self, attempt: int, drafts: Sequence[_Draft]) -> None:
+        """Ask for the texts that are missing, and read them."""
+        replies = self._reflector.reflect([self._question(attempt, one) for one in drafts])
+        for draft, reply in zip(drafts, replies, strict=True):
+            part = draft.part
+            try:
+                reply.check()
+                tag = reply_tag(part.description.meta_prompt)
+                text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+                draft.found = self._graft(part, part.candidate, text)
+            except InvalidProposalError as error:
+                draft.refusals.append(_Refusal(part, error, reply.text))
+
+    def _question(self, attempt: int, draft: _Draft) -> Question:
+        part = draft.part
+        return Question(
+            position=f"{part.place}/reflect/{ATTEMPTS * part.turn + attempt}",
+            description=part.description,
+            records=part.records,
+            earlier=self._remembered.better_than(part.records),
+            refused=draft.refused,
+        )
+
+    def _change(
+        self, step: Step, drafts: Sequence[_Draft], before: Sequence[Proposed]
+    ) -> tuple[Proposed, ...]:
+        """Return the change of a module onto those before it; nothing when there is none."""
+        found = [draft.found for draft in drafts if draft.found is not None]
         if not found:
-            return None
-        chosen = attrs.evolve(self._together(step, onto, found), step=step)
+            return ()
+        chosen = attrs.evolve(self._together(step, found), step=step)
+        if before:
+            try:
+                chosen = self._graft(step, before[-1].candidate, chosen.text)
+            except InvalidProposalError as error:
+                drafts[-1].refusals.append(_Refusal(step, error, chosen.text))
+                return ()
         self._emit(
             GepaMutationProposed(
                 step=step.number,
@@ -85,9 +123,9 @@ class Proposer:
                 after=chosen.text,
             )
         )
-        return chosen
+        return (chosen,)
 
-    def _together(self, step: Step, onto: Candidate, found: Sequence[Proposed]) -> Proposed:
+    def _together(self, step: Step, found: Sequence[Proposed]) -> Proposed:
         """Return the child with all that was proposed, or with as much as goes together."""
         chosen, *others = found
         before = step.description.text
@@ -98,37 +136,10 @@ class Proposer:
             if text is None:
                 continue
             try:
-                chosen = self._graft(step, onto, text)
+                chosen = self._graft(step, step.candidate, text)
             except InvalidProposalError:
                 continue
         return chosen
-
-    def _propose(self, step: Step, onto: Candidate, *, ends: bool) -> Proposed | None:
-        refused: tuple[str, str] | None = None
-        for attempt in range(ATTEMPTS):
-            text = ""
-            try:
-                reply = self._reflector.reflect(
-                    f"step/{step.number}/reflect/{ATTEMPTS * step.turn + attempt}",
-                    step.description,
-                    step.records,
-                    earlier=self._remembered.better_than(step.records),
-                    refused=refused,
-                )
-                text = reply.text
-                tag = reply_tag(step.description.meta_prompt)
-                parsed = parse_reply(text, tag=tag, finish_reason=reply.finish_reason)
-                return self._graft(step, onto, parsed)
-            except InvalidProposalError as error:
-                failed = error.reason is RejectionReason.REFLECTION_FAILED
-                last = failed or attempt == ATTEMPTS - 1
-                self._rejections.add(
-                    step, error.reason, error.detail, text=text, final=last and ends
-                )
-                if last:
-                    break
-                refused = (error.detail, text)
-        return None
 
     def _graft(self, step: Step, onto: Candidate, text: str) -> Proposed:
         child = self._target.graft(
@@ -145,3 +156,43 @@ class Proposer:
                 RejectionReason.DUPLICATE, "this text has been tried before; propose another"
             )
         return Proposed(step, child, text)
+
+    def _refuse(self, drafts: Sequence[_Draft], *, nothing: bool) -> None:
+        """Keep every refusal; the last one is final when it leaves the step with nothing."""
+        refusals = [refusal for draft in drafts for refusal in draft.refusals]
+        for refusal in refusals:
+            error = refusal.error
+            self._rejections.add(
+                refusal.step,
+                error.reason,
+                error.detail,
+                text=refusal.text,
+                final=nothing and refusal is refusals[-1],
+            )
+
+
+@attrs.frozen
+class _Refusal:
+    step: Step
+    error: InvalidProposalError
+    text: str
+
+
+@attrs.define
+class _Draft:
+    """A part of a step on its way to a text."""
+
+    part: Step
+    found: Proposed | None = None
+    refusals: list[_Refusal] = attrs.field(factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no text, and a reply to be mended or none at all."""
+        failed = RejectionReason.REFLECTION_FAILED
+        return self.found is None and not any(one.error.reason is failed for one in self.refusals)
+
+    @property
+    def refused(self) -> tuple[str, str] | None:
+        """Why the last reply could not be used, and that reply."""
+        return (self.refusals[-1].error.detail, self.refusals[-1].text) if self.refusals else None

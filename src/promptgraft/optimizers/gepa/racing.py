@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -12,100 +12,87 @@ from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.optimizers.gepa.scores import Score, beats, paired_gains
 from promptgraft.optimizers.gepa.trials import Trials
-from promptgraft.optimizers.gepa.validation import Records, fill
+from promptgraft.optimizers.gepa.validation import Entry, Records, fill
+from promptgraft.optimizers.rollouts import Asked
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 _SLACK = 0.5
 
 
 @attrs.define(kw_only=True)
-class Race:
-    """A candidate's race against the best one, as both are when it begins.
+class _Race:
+    """A candidate's race against the best one.
 
     Attributes:
-        policy: the settings.
+        first: examples of its first leg.
         pareto: D_pareto.
         order: positions of its examples in the order in which this race takes them.
         members: scores rollouts.
-        validator: takes the candidate in.
+        trials: makes rollouts.
         position: position of the best one in the pool.
         best: the best one.
         scores: its scores; those that the race makes are filled in.
         lacking: examples that it is to be tried on.
-        early: whether the best one is tried on them first, whatever comes of the step.
-        found: its rollouts on them.
-        records: the candidate's rollouts.
-        won: whether the candidate is the best one now.
+        candidate: the other one.
+        records: its rollouts.
+        found: those of the best one that were made.
     """
 
-    policy: Racing
+    first: int
     pareto: Sequence[GepaExample]
     order: Sequence[int]
     members: Members
-    validator: RacingValidator
+    trials: Trials
     position: int
     best: Candidate
     scores: list[Score]
     lacking: Sequence[int]
-    early: bool
+    candidate: Candidate
+    records: Records
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)
-    records: Records = attrs.field(factory=list)
-    won: bool = False
 
-    @property
-    def largest(self) -> int:
-        return len(self.order) + len(self.lacking)
-
-    def prepare(self, position: str, trials: Trials) -> None:
-        if self.early:
-            self._complete_best(position, trials)
-
-    def enter(self, position: str, trials: Trials, candidate: Candidate, known: Records) -> None:
-        if not self.early:
-            self._complete_best(f"{position}/best", trials)
-        self.records = list(known)
-        self.won = self._race(position, trials, candidate)
-
-    def settle(self, *, step: int) -> None:
-        self.validator.settle(self, step=step)
-
-    def admit(self, candidate: Candidate, *, step: int) -> int:
-        return self.validator.admit(self, candidate, step=step)
-
-    def _complete_best(self, position: str, trials: Trials) -> None:
-        if not self.lacking:
-            return
-        made = trials.make(position, self.best, [self.pareto[place] for place in self.lacking])
-        self.found = dict(zip(self.lacking, made, strict=True))
-        for place, score in zip(self.lacking, self.members.scores(made), strict=True):
-            self.scores[place] = score
-
-    def _race(self, position: str, trials: Trials, candidate: Candidate) -> bool:
-        """Try a candidate while it keeps up; return whether it is the best one now."""
-        first = self.policy.first
-        gains = self._leg(f"{position}/first", trials, candidate, self.order[:first])
+    def run(self, place: str) -> bool:
+        """Try the candidate while it keeps up; return whether it is the best one now."""
+        first = self.order[: self.first]
+        self._begin(place, [one for one in first if self.records[one] is None])
+        gains = self._gains(first)
         if not gains or is_behind(gains):
             return False
-        if first < len(self.order):
-            gains = self._leg(f"{position}/rest", trials, candidate, self.order)
+        rest = [one for one in self.order if self.records[one] is None]
+        if rest:
+            examples = [self.pareto[one] for one in rest]
+            fill(self.records, rest, self.trials.make(f"{place}/rest", self.candidate, examples))
+        gains = self._gains(self.order)
         # A child of the best one was better on a minibatch; nobody else may win a tie.
-        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in candidate.parents)
+        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
         return wins and self.members.may_join_as_best(self.records)
 
-    def _leg(
-        self, position: str, trials: Trials, candidate: Candidate, places: Sequence[int]
-    ) -> list[float]:
-        """Try a candidate where it has not been; return its gains in all of these places."""
-        missing = [place for place in places if self.records[place] is None]
-        examples = [self.pareto[place] for place in missing]
-        fill(self.records, missing, trials.make(position, candidate, examples))
-        return self.gains_on(self.scores, places)
+    def _begin(self, place: str, missing: Sequence[int]) -> None:
+        """Try the best one on all that it lacks, and the candidate on its first leg."""
+        asked = (
+            (f"{place}/best", self.best, self.lacking),
+            (f"{place}/first", self.candidate, missing),
+        )
+        best, first = self.trials.make_all(
+            *(
+                Asked(
+                    position=position,
+                    candidate=candidate,
+                    examples=[self.pareto[one] for one in places],
+                )
+                for position, candidate, places in asked
+            )
+        )
+        fill(self.records, missing, first)
+        self.found = dict(zip(self.lacking, best, strict=True))
+        for one, score in zip(self.lacking, self.members.scores(best), strict=True):
+            self.scores[one] = score
 
-    def gains_on(self, scores: Sequence[Score], places: Iterable[int]) -> list[float]:
-        """Return how far the candidate is above some scores, where both have one."""
+    def _gains(self, places: Iterable[int]) -> list[float]:
+        """Return how far the candidate is above the best one, where both have a score."""
         chosen = list(places)
         own = self.members.scores([self.records[place] for place in chosen])
-        return paired_gains([scores[place] for place in chosen], own)
+        return paired_gains([self.scores[place] for place in chosen], own)
 
 
 def is_behind(gains: Sequence[float]) -> bool:
@@ -116,10 +103,7 @@ def is_behind(gains: Sequence[float]) -> bool:
 
 
 class RacingValidator:
-    """Lets candidates race the best one; see :class:`Racing`.
-
-    Where steps overlap, one of those under way tries the best candidate on what it lacks, and
-    the others race only as far as it has been tried.
+    """Lets candidates race the best one, one after the other; see :class:`Racing`.
 
     Args:
         policy: the settings.
@@ -128,7 +112,6 @@ class RacingValidator:
         trials: makes rollouts at once.
         members: the pool.
         race_order: returns positions in the order in which the next race takes them.
-        overlapping: whether steps overlap.
     """
 
     def __init__(
@@ -140,7 +123,6 @@ class RacingValidator:
         trials: Trials,
         members: Members,
         race_order: Callable[[Sequence[int]], list[int]],
-        overlapping: bool,
     ) -> None:
         self._policy = policy
         self._pareto = pareto
@@ -153,15 +135,13 @@ class RacingValidator:
         self._race_order = race_order
         self._trials = trials
         self._members = members
-        self._overlapping = overlapping
-        self._completing = False
         self._races = 0
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
     def overhead(self) -> int:
-        """Rollouts that the best one lacks, if they are made at once."""
-        return 0 if self._overlapping else len(self._lacking())
+        """Rollouts that the best one lacks."""
+        return len(self._lacking())
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         pairs = enumerate(zip(first, second, strict=True))
@@ -172,63 +152,45 @@ class RacingValidator:
         return self._policy.depth(len(self._order), self._critical, self._races)
 
     def _lacking(self) -> list[int]:
-        return self._missing(self._members.pool.best, self._depth)
+        return self._missing(self._members.pool.best, within=self._order[: self._depth])
 
-    def _missing(self, member: int, depth: int) -> list[int]:
-        untried = self._untried[member]
-        return [place for place in self._order[:depth] if place in untried]
+    def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
+        wanted = self._untried[member].intersection(within)
+        return [place for place in self._order if place in wanted] if wanted else []
 
-    def begin(self) -> Race:
-        lacking = [] if self._completing else self._lacking()
-        self._completing = self._completing or bool(lacking)
-        return self._against_best(lacking)
+    def begin(self, *, alone: bool) -> Entry:
+        order = self._race_order(self._order[: self._depth])
+        lacking = self._lacking() if alone else order
+        return Entry(order=order, largest=len(order) + len(lacking))
 
-    def _against_best(self, lacking: Sequence[int]) -> Race:
+    def take_in(
+        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+    ) -> int:
         pool = self._members.pool
-        tried = [place not in self._untried[pool.best] for place in self._order[: self._depth]]
-        known = tried.index(False) if False in tried else len(tried)
-        return Race(
-            policy=self._policy,
+        race = _Race(
+            first=self._policy.first,
             pareto=self._pareto,
-            order=self._race_order(self._order[: self._depth if lacking else known]),
+            order=entry.order,
             members=self._members,
-            validator=self,
+            trials=self._trials,
             position=pool.best,
             best=pool.candidate(pool.best),
             scores=list(pool.scores_of(pool.best)),
-            lacking=lacking,
-            early=self._overlapping,
+            lacking=self._missing(pool.best, within=entry.order),
+            candidate=candidate,
+            records=list(known),
         )
-
-    def settle(self, entry: Race, *, step: int) -> None:
-        """Take account of what the best one of a race was tried on."""
-        self._completing = self._completing and not entry.lacking
-        untried = self._untried[entry.position]
-        fresh = {place: one for place, one in entry.found.items() if place in untried}
-        untried.difference_update(fresh)
-        self._members.fill(entry.position, fresh, step=step)
-
-    def admit(self, entry: Race, candidate: Candidate, *, step: int) -> int:
-        """Take the candidate of a race into the pool, and return its position there."""
-        records = entry.records
-        won = entry.won and self._is_still_ahead(entry)
+        try:
+            won = race.run(position)
+        finally:
+            self._untried[race.position].difference_update(race.found)
+            self._members.fill(race.position, race.found, step=step)
         self._races += 1
-        joined = self._members.join(candidate, records, step=step, crowned=won)
-        self._untried[joined] = {place for place, record in enumerate(records) if record is None}
+        joined = self._members.join(candidate, race.records, step=step, crowned=won)
+        self._untried[joined] = {
+            place for place, record in enumerate(race.records) if record is None
+        }
         return joined
-
-    def _is_still_ahead(self, entry: Race) -> bool:
-        """Tell whether a winner is above the best one, where that is another one by now."""
-        best = self._members.pool.best
-        if best == entry.position:
-            return True
-        return sum(entry.gains_on(self._members.pool.scores_of(best), self._order)) > 0
-
-    def take_in(self, position: str, candidate: Candidate, known: Records, *, step: int) -> int:
-        race = self._against_best([] if self._overlapping else self._lacking())
-        race.enter(position, self._trials, candidate, known)
-        self.settle(race, step=step)
-        return self.admit(race, candidate, step=step)
 
     @property
     def estimates_best(self) -> bool:
@@ -240,41 +202,61 @@ class RacingValidator:
             return False
         self._races += self._policy.every * -(-self._depth // self._policy.first)
         lacking = self._lacking()
-        if self._overlapping or not lacking or not self._trials.afford(len(lacking)):
+        if not lacking or not self._trials.afford(len(lacking)):
             return False
         best = self._members.pool.best
-        self._try_more(f"step/{step}/idle/{self._depth}", best, lacking, step)
+        self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
         return True
 
     def finish(self, step: int) -> None:
         pool = self._members.pool
         self._trials.release(self._kept)
+        waiting = self._promising()
         complete: list[int] = []
-        for position in self._promising():
-            missing = self._missing(position, len(self._order))
-            if not self._trials.afford(len(missing)):
-                continue
-            self._try_more(f"final/{position}/{len(missing)}", position, missing, step)
-            if position and self._members.may_win(position, tried=len(self._order)):
-                complete.append(position)
-            if len(complete) == self._policy.finalists:
-                break
+        while waiting and len(complete) < self._policy.finalists:
+            # The baseline is the first, and no finalist.
+            count = self._policy.finalists - len(complete) + (waiting[0] == 0)
+            tried = self._complete(waiting[:count], step)
+            complete += [one for one in tried if one and self._may_win(one)]
+            waiting = waiting[count:]
         best = 0
         for position in complete:
             if beats(pool.scores_of(position), pool.scores_of(best)):
                 best = position
         pool.crown(best)
 
-    def _try_more(self, position: str, member: int, places: Sequence[int], step: int) -> None:
-        if not places:
-            return
-        made = self._trials.make(
-            position,
-            self._members.pool.candidate(member),
-            [self._pareto[place] for place in places],
+    def _may_win(self, position: int) -> bool:
+        return self._members.may_win(position, tried=len(self._order))
+
+    def _complete(self, positions: Sequence[int], step: int) -> list[int]:
+        """Try members on all that they lack, as far as that is paid for; return which."""
+        found: dict[int, list[int]] = {}
+        for position in positions:
+            missing = self._missing(position, within=self._order)
+            if self._trials.afford(sum(map(len, found.values())) + len(missing)):
+                found[position] = missing
+        self._try_more(
+            {f"final/{one}/{len(places)}": (one, places) for one, places in found.items()}, step
         )
-        self._untried[member].difference_update(places)
-        self._members.fill(member, dict(zip(places, made, strict=True)), step=step)
+        return list(found)
+
+    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> None:
+        """Try members on examples, by where in the run that is."""
+        pool = self._members.pool
+        wanted = {place: (one, places) for place, (one, places) in asked.items() if places}
+        made = self._trials.make_all(
+            *(
+                Asked(
+                    position=place,
+                    candidate=pool.candidate(one),
+                    examples=[self._pareto[number] for number in places],
+                )
+                for place, (one, places) in wanted.items()
+            )
+        )
+        for (member, places), records in zip(wanted.values(), made, strict=True):
+            self._untried[member].difference_update(places)
+            self._members.fill(member, dict(zip(places, records, strict=True)), step=step)
 
     def _promising(self) -> list[int]:
         """Return the baseline, the best one, then the others by how far they are above it.

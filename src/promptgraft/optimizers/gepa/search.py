@@ -11,6 +11,7 @@ from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.copying import AnswerGuard
 from promptgraft.optimizers.gepa.desk import Desk, Desks, Place
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
+from promptgraft.optimizers.gepa.gathering import Gathering
 from promptgraft.optimizers.gepa.history import History
 from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.merging import Merger
@@ -18,6 +19,7 @@ from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.patience import Patience
 from promptgraft.optimizers.gepa.policies import Full
 from promptgraft.optimizers.gepa.racing import RacingValidator
+from promptgraft.optimizers.gepa.rounds import Round
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.teaching import Lessons
 from promptgraft.optimizers.gepa.telling import Newcomers, Rejections, tell_accepted
@@ -26,6 +28,9 @@ from promptgraft.optimizers.gepa.validation import FullValidator, Validator, pla
 from promptgraft.optimizers.gepa.work import Known, Rules, Work
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+
+_TWIN = "an overlapping step has tried the same text"
+_CONFLICT = "what it changes does not go together with what others have changed"
 
 
 class Search:
@@ -64,7 +69,6 @@ class Search:
         self._rules = Rules(
             config=config,
             target=target,
-            pareto=pareto,
             scorer=self.scorer,
             guard=AnswerGuard(feedback, config.max_copied_words),
         )
@@ -75,6 +79,7 @@ class Search:
         self.rejections = Rejections(desks.emit)
         self.steps = 0
         self.proposals = 0
+        self._broken = False
 
     def _make_validator(self) -> Validator:
         config, trials = self._config, self._desks.trials
@@ -88,7 +93,6 @@ class Search:
             trials=trials,
             members=self.members,
             race_order=self._choices.race_order,
-            overlapping=config.proposals_per_step > 1,
         )
 
     def _make_merger(self) -> Merger:
@@ -104,51 +108,56 @@ class Search:
             emit=self._emit,
         )
 
-    def begin(self, place: Place) -> Work:
-        """Return the work of a step, with all that it may know."""
+    def open_step(self, number: int, *, alone: bool) -> Round:
+        """Begin a step, ``alone`` or while others are under way: settle on its parent."""
         self._desks.answers.accept_faults()
-        lesson = self._lessons.begin(self.members.pool)
+        parent = self._lessons.parent(self.members.pool)
+        return Round(
+            number=number,
+            parent=parent,
+            leads=parent == self.members.pool.best,
+            entry=self.validator.begin(alone=alone),
+        )
+
+    def begin(self, step: Round, place: Place) -> Work:
+        """Return the work of a proposal, with all that it may know."""
+        lesson = self._lessons.begin(self.members.pool, step.parent)
         return Work(
+            step=step.number,
             number=place.number,
+            place=place.key,
             rules=self._rules,
             known=Known(
                 lesson=lesson,
                 turn=self._choices.turn(len(place.earlier)),
-                entry=self.validator.begin(),
                 remembered=self._history.of(lesson.minibatch),
                 tried=self._tried.so_far(),
             ),
             desk=self._desks.step(place),
         )
 
-    def commit(self, work: Work, error: BaseException | None) -> None:
-        """Take account of a step whose work has ended; to be called in the order of steps.
+    def commit(self, step: Round, work: Work, error: BaseException | None) -> None:
+        """Take account of a proposal whose work has ended; to be called in their order.
 
         Raises:
             RunStoppedError, LimitReachedError, PermanentProviderError: the run ends.
             FeedbackError: the caller's fault.
         """
-        self.steps = work.number
+        self.steps = step.number
         self.rejections.take_over(work.rejections)
         self._settle(work.desk)
-        work.known.entry.settle(step=work.number)
         if error is not None:
+            # What comes of a step is not known when a part of it is not.
+            self._broken = True
             raise error
         self._lessons.learn(work.known.lesson, work.records)
-        if not work.taught:
-            # The best candidate may be perfect on everything.
-            self.validator.deepen(work.number)
-            self._patience.idle("in the last minibatches every answer with a score was perfect")
-            return
-        modules = [step.module for step in work.steps]
-        self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
-        if not work.steps:
-            self._patience.idle("no part that may change was shown to the model")
-        elif work.compared is None:
-            last = work.rejections.all[-1]
-            self._patience.refused(last.reason, last.detail)
-        else:
-            self._try(work, work.child, work.compared)
+        if work.taught:
+            modules = [step.module for step in work.steps]
+            self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
+        if work.compared is not None:
+            self._try(step, work, work.compared)
+        if work is step.works[-1] and not self._broken:
+            self._close(step)
 
     def _settle(self, desk: Desk) -> None:
         """Take account of what a step has used, and tell what it has told."""
@@ -163,36 +172,90 @@ class Search:
                 self._emit(event)
         self._desks.trials.take_over(desk.trials)
 
-    def _try(self, work: Work, child: Candidate, compared: Compared) -> None:
-        """Take in a child that was tried, unless it is no better."""
+    def _try(self, step: Round, work: Work, compared: Compared) -> None:
+        """Take account of a child that was tried."""
         self.proposals += 1
         for records in compared.batches:
             self._history.add(records)
-        if child.digest in self._tried:
-            self._refuse_twin(work, compared)
+        if work.child.digest in self._tried:
+            self._refuse(work, RejectionReason.DUPLICATE, _TWIN)
+            return
+        step.tried = True
+        self._tried.add(work.child.digest)
+        if work.accepted:
+            self._lessons.remember(work.child, compared.records)
+            step.accepted.append(work)
+
+    def _refuse(self, work: Work, reason: RejectionReason, detail: str) -> None:
+        """Refuse a child that was better than its parent."""
+        if work.accepted and work.compared is not None:
+            self.rejections.add_all(work.changes, reason, detail, tried=work.compared)
+
+    def _close(self, step: Round) -> None:
+        """Take account of a step as a whole: what was accepted is put together and tried."""
+        if not step.taught:
+            # The best candidate may be perfect on everything.
+            self.validator.deepen(step.number)
+            self._patience.idle("in the last minibatches every answer with a score was perfect")
+            return
+        if not step.tried:
+            self._count_idle(step.taught[-1])
             return
         self._patience.renew()
-        self._tried.add(child.digest)
-        if work.accepted:
-            self._accept(work, child, compared)
-            if self._config.enable_merge:
-                self.merger.attempt(self.members.pool, work.number)
+        if step.accepted:
+            self._take_in(step)
 
-    def _refuse_twin(self, work: Work, compared: Compared) -> None:
-        """Refuse a child that a step has tried which was committed since this one began."""
-        detail = "an overlapping step has tried the same text"
-        if compared.refusal is None:
-            reason = RejectionReason.DUPLICATE
-            self.rejections.add_all(work.changes, reason, detail, tried=compared)
-        self._patience.refused(RejectionReason.DUPLICATE, detail)
+    def _count_idle(self, last: Work) -> None:
+        if not last.steps:
+            self._patience.idle("no part that may change was shown to the model")
+        elif last.compared is None:
+            refusal = last.rejections.all[-1]
+            self._patience.refused(refusal.reason, refusal.detail)
+        else:
+            self._patience.refused(RejectionReason.DUPLICATE, _TWIN)
 
-    def _accept(self, work: Work, child: Candidate, compared: Compared) -> None:
-        step = work.changes[-1].step
-        self._lessons.remember(child, compared.records)
-        position = work.known.entry.admit(child, step=step.number)
-        tell_accepted(
-            self._emit, step, child, position=position, compared=compared, pool=self.members.pool
+    def _take_in(self, step: Round) -> None:
+        """Try what a step has accepted, together, and take it into the pool."""
+        works = sorted(step.accepted, key=lambda work: -work.gain)
+        child, brought = self._gathered(step, works)
+        for work, kept in zip(works, brought, strict=True):
+            if not kept:
+                self._refuse(work, RejectionReason.CONFLICT, _CONFLICT)
+        if not any(brought):
+            return
+        nothing = placed((), (), of=len(self._pareto))
+        position = self.validator.take_in(
+            f"step/{step.number}/pareto", child, nothing, step=step.number, entry=step.entry
         )
+        for work, kept in zip(works, brought, strict=True):
+            if kept and work.compared is not None:
+                tell_accepted(
+                    self._emit,
+                    work.changes[-1].step,
+                    work.child,
+                    position=position,
+                    compared=work.compared,
+                    pool=self.members.pool,
+                )
+        if self._config.enable_merge:
+            self.merger.attempt(self.members.pool, step.number)
+
+    def _gathered(self, step: Round, works: Sequence[Work]) -> tuple[Candidate, list[bool]]:
+        """Return the candidate that a step's children make, and which of them are in it.
+
+        They are put onto the best candidate, when their parent was that and another one is now.
+        """
+        pool = self.members.pool
+        children = [work.child for work in works]
+        gathering = Gathering(self._target, pool.candidate(step.parent), self._pareto)
+        own = not step.leads or pool.best == step.parent
+        onto = children.pop(0) if own else pool.candidate(pool.best)
+        parents = (step.parent,) if own else (pool.best, step.parent)
+        found, brought = gathering.together(onto, children, parents=parents)
+        if found is not onto and found.digest in self._tried:
+            found, brought = onto, [False] * len(children)
+        self._tried.add(found.digest)
+        return found, [True, *brought] if own else brought
 
     def evaluate_baseline(self) -> None:
         """Try the baseline on D_pareto, or on some of it, and take it into the pool."""

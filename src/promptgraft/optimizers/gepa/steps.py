@@ -34,6 +34,7 @@ class Step:
 
     Attributes:
         number: counts the steps from 1.
+        place: where in the run; the keys of its answers begin with it.
         turn: counts the modules of the step from 0, and from :data:`MOST_AT_ONCE` on the further
             parts that they are reflected on in.
         parent: position of the parent.
@@ -45,6 +46,7 @@ class Step:
     """
 
     number: int
+    place: str
     turn: int = 0
     parent: int
     candidate: Candidate

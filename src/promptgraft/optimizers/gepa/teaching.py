@@ -117,9 +117,8 @@ class Lessons:
         self._choices = choices
         self._known = Known(scorer, config.perfect_score)
 
-    def begin(self, pool: Pool) -> Lesson:
-        """Return what the next step learns from."""
-        parent = self._parent(pool)
+    def begin(self, pool: Pool, parent: int) -> Lesson:
+        """Return what the next proposal learns from, with the parent of its step."""
         candidate = pool.candidate(parent)
         minibatch = self._minibatch(candidate)
         known = self._known.of(candidate) if self._config.reuse_rollouts else {}
@@ -131,7 +130,8 @@ class Lessons:
             known={name: known[name] for name in names},
         )
 
-    def _parent(self, pool: Pool) -> int:
+    def parent(self, pool: Pool) -> int:
+        """Return the parent of the next step's proposals."""
         if self._choices.explores(self._config.exploration):
             return self._choices.parent(pool.frontier())
         return pool.best

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.optimizers.gepa.events import GepaRolloutCompleted
 from promptgraft.optimizers.ledger import Ledger
-from promptgraft.optimizers.rollouts import RolloutRunner
+from promptgraft.optimizers.rollouts import Asked, RolloutRunner
 from promptgraft.optimizers.stopping import RunStoppedError, StopReason
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
@@ -118,12 +118,7 @@ class Trials:
         return self.before + self._ledger.rollouts
 
     def make(
-        self,
-        position: str,
-        candidate: Candidate,
-        examples: Sequence[GepaExample],
-        *,
-        by_example: bool = False,
+        self, position: str, candidate: Candidate, examples: Sequence[GepaExample]
     ) -> tuple[RolloutRecord, ...]:
         """Return one record for each example, in their order.
 
@@ -131,13 +126,31 @@ class Trials:
             position: where in the run.
             candidate: who is tried.
             examples: what on.
-            by_example: whether other examples may be tried there when the run is resumed.
 
         Raises:
             RunStoppedError: too many of the latest rollouts stayed unscored.
         """
-        records = self._runner.run(position, candidate, examples, by_example=by_example)
-        used = self.used - len(records)
+        [records] = self.make_all(Asked(position=position, candidate=candidate, examples=examples))
+        return records
+
+    def make_all(self, *asked: Asked) -> list[tuple[RolloutRecord, ...]]:
+        """Return the records of all that is asked for, made side by side.
+
+        Raises:
+            RunStoppedError: too many of the latest rollouts stayed unscored.
+        """
+        made = self._runner.run(*asked)
+        used = self.used - sum(map(len, made))
+        for one, records in zip(asked, made, strict=True):
+            self._tell(one.position, records, used)
+            used += len(records)
+            self.batches.append(tuple(record.feedback is None for record in records))
+        every = [record for records in made for record in records]
+        if said := [record.fault for record in every if record.feedback is None]:
+            self._judge(said[-1])
+        return made
+
+    def _tell(self, position: str, records: Sequence[RolloutRecord], used: int) -> None:
         for index, record in enumerate(records):
             self._emit(
                 GepaRolloutCompleted(
@@ -146,10 +159,6 @@ class Trials:
                     total_rollouts=used + index + 1,
                 )
             )
-        self.batches.append(tuple(record.feedback is None for record in records))
-        if said := [record.fault for record in records if record.feedback is None]:
-            self._judge(said[-1])
-        return records
 
     def _judge(self, last: str) -> None:
         """Judge the latest rollouts, in the order of steps, before anything goes on without them.

@@ -16,39 +16,17 @@ Records = list[RolloutRecord | None]
 """Rollouts by example of D_pareto; None where there was none."""
 
 
-class Entry(Protocol):
-    """A child's way into the pool, from what is known when its step begins."""
+@attrs.frozen(kw_only=True)
+class Entry:
+    """The way of a step's child into the pool, as far as it is fixed when the step begins.
 
-    @property
-    def largest(self) -> int:
-        """Rollouts that it can use."""
-        ...
+    Attributes:
+        order: positions of the examples of D_pareto that it may be tried on, in that order.
+        largest: rollouts that it can use, those of others included.
+    """
 
-    def prepare(self, position: str, trials: Trials) -> None:
-        """Make what other steps wait for; before there is a child."""
-        ...
-
-    def enter(self, position: str, trials: Trials, candidate: Candidate, known: Records) -> None:
-        """Try a candidate.
-
-        Args:
-            position: where in the run.
-            trials: makes rollouts.
-            candidate: the candidate.
-            known: its rollouts so far; they are not made again.
-
-        Raises:
-            RunStoppedError, LimitReachedError: the run ends.
-        """
-        ...
-
-    def settle(self, *, step: int) -> None:
-        """Take account of what was found on the way, whether a candidate has entered or not."""
-        ...
-
-    def admit(self, candidate: Candidate, *, step: int) -> int:
-        """Take the candidate that has entered into the pool, and return its position there."""
-        ...
+    order: Sequence[int]
+    largest: int
 
 
 class Validator(Protocol):
@@ -68,12 +46,25 @@ class Validator(Protocol):
         """Return the examples that two members can be compared on, by their scores."""
         ...
 
-    def begin(self) -> Entry:
-        """Return the way into the pool of a step's child; to be settled when the step ends."""
+    def begin(self, *, alone: bool) -> Entry:
+        """Return the way into the pool of the child of a step that begins now.
+
+        Args:
+            alone: whether no other step is under way, so that the best candidate stays the same.
+        """
         ...
 
-    def take_in(self, position: str, candidate: Candidate, known: Records, *, step: int) -> int:
-        """Try a candidate and take it in at once, and return its position.
+    def take_in(
+        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+    ) -> int:
+        """Try a candidate, take it in, and return its position.
+
+        Args:
+            position: where in the run.
+            candidate: the candidate.
+            known: its rollouts so far; they are not made again.
+            step: number of the step.
+            entry: its way into the pool.
 
         Raises:
             RunStoppedError, LimitReachedError: the run ends.
@@ -92,35 +83,6 @@ class Validator(Protocol):
     def finish(self, step: int) -> None:
         """Settle who is best, at the end of the search."""
         ...
-
-
-@attrs.define(kw_only=True)
-class FullEntry:
-    """Tries a candidate on everything."""
-
-    pareto: Sequence[GepaExample]
-    members: Members
-    records: Records = attrs.field(factory=list)
-
-    @property
-    def largest(self) -> int:
-        return len(self.pareto)
-
-    def prepare(self, position: str, trials: Trials) -> None:
-        pass
-
-    def enter(self, position: str, trials: Trials, candidate: Candidate, known: Records) -> None:
-        places = [place for place, record in enumerate(known) if record is None]
-        self.records = list(known)
-        if places:
-            made = trials.make(position, candidate, [self.pareto[place] for place in places])
-            fill(self.records, places, made)
-
-    def settle(self, *, step: int) -> None:
-        pass
-
-    def admit(self, candidate: Candidate, *, step: int) -> int:
-        return self.members.join(candidate, self.records, step=step)
 
 
 class FullValidator:
@@ -143,13 +105,19 @@ class FullValidator:
         del second
         return range(len(first))
 
-    def begin(self) -> FullEntry:
-        return FullEntry(pareto=self._pareto, members=self._members)
+    def begin(self, *, alone: bool) -> Entry:
+        del alone
+        return Entry(order=self.baseline, largest=len(self._pareto))
 
-    def take_in(self, position: str, candidate: Candidate, known: Records, *, step: int) -> int:
-        entry = self.begin()
-        entry.enter(position, self._trials, candidate, known)
-        return entry.admit(candidate, step=step)
+    def take_in(
+        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+    ) -> int:
+        records = list(known)
+        places = [place for place in entry.order if known[place] is None]
+        if places:
+            examples = [self._pareto[place] for place in places]
+            fill(records, places, self._trials.make(position, candidate, examples))
+        return self._members.join(candidate, records, step=step)
 
     @property
     def estimates_best(self) -> bool:

@@ -1,12 +1,12 @@
-"""What a step does between its beginning and its commit.
+"""What a proposal of a step does between its beginning and its commit.
 
 It reads what was fixed when it began and what it is answered itself, and changes nothing that
-other steps see: so steps may overlap in any way.
+others see: so proposals may overlap in any way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 
 import attrs
 
@@ -21,62 +21,58 @@ from promptgraft.optimizers.gepa.selection import Turn
 from promptgraft.optimizers.gepa.steps import Proposed, Step
 from promptgraft.optimizers.gepa.teaching import Lesson, blame_of, blamed
 from promptgraft.optimizers.gepa.telling import Rejections
-from promptgraft.optimizers.gepa.validation import Entry, placed
 from promptgraft.optimizers.modules import Module, is_example, owner_of
 from promptgraft.optimizers.target import Target
-from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.optimizers.types import Candidate, RolloutRecord
 
 _FEW_LINES = 10
 
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What every step goes by, and none changes.
+    """What every proposal goes by, and none changes.
 
     Attributes:
         config: the settings.
         target: what is improved.
-        pareto: D_pareto.
         scorer: gives rollouts their scores.
         guard: refuses answers of training examples.
     """
 
     config: GepaConfig
     target: Target
-    pareto: Sequence[GepaExample]
     scorer: Scorer
     guard: AnswerGuard
 
 
 @attrs.frozen(kw_only=True)
 class Known:
-    """What a step knows of the run when it begins.
+    """What a proposal knows of the run when its step begins.
 
     Attributes:
         lesson: parent and minibatch.
         turn: whose turn it is.
-        entry: the way of a child into the pool.
         remembered: earlier answers to the minibatch.
         tried: digests of every candidate tried.
     """
 
     lesson: Lesson
     turn: Turn
-    entry: Entry
     remembered: Remembered
     tried: Container[object]
 
 
 @attrs.define(kw_only=True)
 class Work:
-    """The work of one step, and what came of it.
+    """The work of one proposal of a step, and what came of it.
 
     Attributes:
-        number: counts the steps from 1.
-        rules: what every step goes by.
+        step: counts the steps from 1.
+        number: counts the proposals of all steps from 1.
+        place: where in the run; the keys of its answers begin with it.
+        rules: what every proposal goes by.
         known: what is known when it begins.
         desk: what it works with.
-        largest: rollouts that it can use.
         rejections: refused proposals.
         records: the parent's rollouts.
         taught: whether something could be learned from them.
@@ -86,11 +82,12 @@ class Work:
         compared: how the child did against its parent; None without a child.
     """
 
+    step: int
     number: int
+    place: str
     rules: Rules
     known: Known
     desk: Desk
-    largest: int = attrs.field(init=False)
     rejections: Rejections = attrs.field(init=False)
     records: tuple[RolloutRecord, ...] = ()
     taught: bool = False
@@ -99,13 +96,14 @@ class Work:
     changes: tuple[Proposed, ...] = ()
     compared: Compared | None = None
 
-    @largest.default
-    def _count_largest(self) -> int:
-        return self.rules.config.trial_size + self.known.entry.largest
-
     @rejections.default
     def _no_rejections(self) -> Rejections:
         return Rejections(self.desk.emit)
+
+    @property
+    def largest(self) -> int:
+        """Rollouts that it can use."""
+        return self.rules.config.trial_size
 
     @property
     def child(self) -> Candidate:
@@ -119,6 +117,14 @@ class Work:
         """Whether there is a child that is better than its parent."""
         return self.compared is not None and self.compared.refusal is None
 
+    @property
+    def gain(self) -> float:
+        """How far the child is above the parent on the minibatch; 0 without scores."""
+        compared = self.compared
+        if compared is None or compared.before is None or compared.after is None:
+            return 0.0
+        return compared.after - compared.before
+
     def run(self) -> None:
         """Do the work.
 
@@ -126,18 +132,11 @@ class Work:
             RunStoppedError, LimitReachedError, PermanentProviderError: the run cannot go on.
             FeedbackError: the caller's fault.
         """
-        place, trials = f"step/{self.number}", self.desk.trials
-        self.known.entry.prepare(f"{place}/pareto/best", trials)
-        self.records = self.known.lesson.records(f"{place}/parent", trials)
+        self.records = self.known.lesson.records(f"{self.place}/parent", self.desk.trials)
         self.steps = tuple(self._settle())
-        for step in self.steps:
-            self._change(step)
-        if not self.changes:
-            return
-        self.compared = self._compare(self.changes[-1].step)
-        if self.accepted:
-            nothing = placed((), (), of=len(self.rules.pareto))
-            self.known.entry.enter(f"{place}/pareto", trials, self.child, nothing)
+        self.changes = self._proposer().propose([(step, self._parts(step)) for step in self.steps])
+        if self.changes:
+            self.compared = self._compare()
 
     def _settle(self) -> Iterator[Step]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
@@ -154,7 +153,8 @@ class Work:
     def _step(self, turn: int, module: Module) -> Step:
         lesson, rules = self.known.lesson, self.rules
         return Step(
-            number=self.number,
+            number=self.step,
+            place=self.place,
             turn=turn,
             parent=lesson.parent,
             candidate=lesson.candidate,
@@ -188,13 +188,6 @@ class Work:
             emit=self.desk.emit,
         )
 
-    def _change(self, step: Step) -> None:
-        onto = self.changes[-1].candidate if self.changes else step.candidate
-        ends = step is self.steps[-1] and not self.changes
-        found = self._proposer().propose(step, onto, parts=self._parts(step), ends=ends)
-        if found is not None:
-            self.changes = (*self.changes, found)
-
     def _parts(self, step: Step) -> tuple[Step, ...]:
         """Return the parts that a step is reflected on in: in every other one there may be several.
 
@@ -212,14 +205,11 @@ class Work:
             failures = [record for record in failures if blamed([step.module], [record])]
         return step.shared(failures, reflections)
 
-    def _compare(self, step: Step) -> Compared:
-        rules = self.rules
+    def _compare(self) -> Compared:
+        rules, lesson = self.rules, self.known.lesson
         comparer = Comparer(rules.config, trials=self.desk.trials, scorer=rules.scorer)
         compared = comparer.compare(
-            f"step/{step.number}",
-            (step.candidate, self.child),
-            step.minibatch,
-            step.records,
+            self.place, (lesson.candidate, self.child), lesson.minibatch, self.records
         )
         if compared.refusal is not None:
             reason, detail = compared.refusal

@@ -1,0 +1,83 @@
+"""Children of one parent in one candidate: what each has changed, as far as it goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from promptgraft.optimizers.gepa.merge import merged_entries
+from promptgraft.optimizers.gepa.weaving import woven
+from promptgraft.optimizers.modules import Module, is_example
+from promptgraft.optimizers.target import InvalidProposalError, Target
+from promptgraft.optimizers.types import Candidate, GepaExample
+
+
+@attrs.frozen
+class Gathering:
+    """Puts the changes of candidates onto others.
+
+    Attributes:
+        target: what is improved.
+        parent: what the candidates were made from.
+        examples: what a candidate must render with.
+    """
+
+    target: Target
+    parent: Candidate
+    examples: Sequence[GepaExample]
+
+    def together(
+        self, onto: Candidate, children: Iterable[Candidate], *, parents: tuple[int, ...]
+    ) -> tuple[Candidate, list[bool]]:
+        """Return ``onto`` with the changes of children, and which of them brought any.
+
+        A part that only one side has changed is taken from that side. In a text that both have
+        changed their lines are put together; an example that both have changed, and lines that
+        both have rewritten, stay as they are.
+
+        Args:
+            onto: the parent itself, or another candidate that came of it.
+            children: candidates made from the parent, the best first.
+            parents: positions of the parents of what comes of it.
+        """
+        brought = []
+        for child in children:
+            found = self._with(onto, child, parents)
+            brought.append(found is not None)
+            onto = found or onto
+        return onto, brought
+
+    def _with(
+        self, onto: Candidate, child: Candidate, parents: tuple[int, ...]
+    ) -> Candidate | None:
+        """Return ``onto`` with the changes of a child; None when there is nothing to change."""
+        entries = merged_entries(self.parent.override, onto.override, child.override)
+        modules = tuple(dict.fromkeys((*onto.modules, *child.modules)))
+        try:
+            found = self.target.combine(entries, parents=parents, examples=self.examples)
+        except InvalidProposalError:
+            return None
+        for module in child.modules:
+            found = self._woven(found, module, onto, child)
+        if found.digest == onto.digest:
+            return None
+        return attrs.evolve(found, parents=parents, modules=modules)
+
+    def _woven(
+        self, found: Candidate, module: Module, onto: Candidate, child: Candidate
+    ) -> Candidate:
+        """Return a candidate with the lines of a text that two others have both changed."""
+        if is_example(module):
+            return found
+        sides = (self.parent, onto, child)
+        before, one, other = (self.target.describe(module, side).text for side in sides)
+        text = None if before in (one, other) else woven(before, one, other)
+        if text is None:
+            return found
+        try:
+            return self.target.graft(
+                found, module, text, parents=found.parents, examples=self.examples
+            )
+        except InvalidProposalError:
+            return found
