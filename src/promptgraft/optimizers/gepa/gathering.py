@@ -28,7 +28,12 @@ class Gathering:
     examples: Sequence[GepaExample]
 
     def together(
-        self, onto: Candidate, children: Iterable[Candidate], *, parents: tuple[int, ...]
+        self,
+        onto: Candidate,
+        children: Iterable[Candidate],
+        *,
+        parents: tuple[int, ...],
+        modules: tuple[Module, ...],
     ) -> tuple[Candidate, list[bool]]:
         """Return ``onto`` with the changes of children, and which of them brought any.
 
@@ -37,15 +42,18 @@ class Gathering:
         both have rewritten, stay as they are.
 
         Args:
-            onto: the parent itself, or another candidate that came of it.
+            onto: one of the children, or another candidate that came of the parent.
             children: candidates made from the parent, the best first.
             parents: positions of the parents of what comes of it.
+            modules: what of ``onto`` counts as changed.
         """
         brought = []
         for child in children:
             found = self._with(onto, child, parents)
             brought.append(found is not None)
-            onto = found or onto
+            if found is not None:
+                modules = tuple(dict.fromkeys((*modules, *child.modules)))
+                onto = attrs.evolve(found, modules=modules)
         return onto, brought
 
     def _with(
@@ -53,16 +61,13 @@ class Gathering:
     ) -> Candidate | None:
         """Return ``onto`` with the changes of a child; None when there is nothing to change."""
         entries = merged_entries(self.parent.override, onto.override, child.override)
-        modules = tuple(dict.fromkeys((*onto.modules, *child.modules)))
         try:
             found = self.target.combine(entries, parents=parents, examples=self.examples)
         except InvalidProposalError:
             return None
         for module in child.modules:
             found = self._woven(found, module, onto, child)
-        if found.digest == onto.digest:
-            return None
-        return attrs.evolve(found, parents=parents, modules=modules)
+        return None if found.digest == onto.digest else found
 
     def _woven(
         self, found: Candidate, module: Module, onto: Candidate, child: Candidate

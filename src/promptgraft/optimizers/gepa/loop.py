@@ -7,6 +7,7 @@ the same path to the same place, and goes on from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from promptgraft.errors import BudgetExhaustedError, LimitReachedError, PermanentProviderError
 from promptgraft.optimizers.gepa.config import GepaConfig
@@ -14,7 +15,7 @@ from promptgraft.optimizers.gepa.confirming import Confirmation, confirm
 from promptgraft.optimizers.gepa.desk import Desks
 from promptgraft.optimizers.gepa.events import GepaMutationRejected
 from promptgraft.optimizers.gepa.held_out import HeldOut, measure
-from promptgraft.optimizers.gepa.pipeline import Ended, Pipeline
+from promptgraft.optimizers.gepa.pipeline import Pipeline
 from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import beats
 from promptgraft.optimizers.gepa.search import Search
@@ -151,22 +152,25 @@ class GepaLoop:
                 proposal = self._pipeline.next()
                 if proposal is None:
                     raise end or self._out_of_budget()
-                ended = self._commit(proposal)
+                ended = self._taken(partial(self._search.commit, proposal))
                 end = end or ended
                 if proposal.last:
+                    if end is None:
+                        self._pipeline.go_on_beside(proposal.round)
+                    ended = self._taken(self._search.race)
                     with self._overlap.resting():
                         self._answers.sync()
-                    end = end or self._reason_to_stop()
+                    end = end or ended or self._reason_to_stop()
 
-    def _commit(self, proposal: Ended) -> RunStoppedError | BudgetExhaustedError | None:
-        """Commit a proposal; return why the search ends if that ends it in good order.
+    def _taken(self, account: Callable[[], None]) -> RunStoppedError | BudgetExhaustedError | None:
+        """Take account of something; return why the search ends if that ends it in good order.
 
         Raises:
             RunStoppedError, LimitReachedError, PermanentProviderError: it ends at once.
             FeedbackError: the caller's fault.
         """
         try:
-            self._search.commit(proposal.round, proposal.work, proposal.error)
+            account()
         except (RunStoppedError, BudgetExhaustedError) as error:
             if not is_orderly(error):
                 raise

@@ -1,7 +1,7 @@
 """Steps under way: begun in order, worked on as far as the budget goes, given back in order.
 
-What the proposals of a step know is decided by its number alone: it begins when the one is
-committed that is ``steps_at_once`` before it. Its work waits until the budget is sure to pay for
+What the proposals of a step know is decided by its number alone: it begins when a step before it
+has come to a candidate, or when that has raced. Its work waits until the budget is sure to pay for
 it. So the budget decides how many steps there are and not what they do.
 """
 
@@ -113,8 +113,8 @@ class Pipeline:
         return self._steps[0].round.largest
 
     def fill(self) -> None:
-        """Begin as many steps as may be under way."""
-        while len(self._steps) < self._desks.config.steps_at_once:
+        """Begin as many steps as may be under way; one of them may race."""
+        while len(self._steps) < max(1, self._desks.config.steps_at_once - 1):
             self._begun += 1
             found = self._open(self._begun, alone=not self._steps)
             under_way = _UnderWay(found, deque())
@@ -135,6 +135,13 @@ class Pipeline:
             settled=partial(self._settle_before, self._proposals),
         )
 
+    def go_on_beside(self, racing: Round) -> None:
+        """Begin what may begin while a step that is no longer under way races."""
+        if self._desks.config.steps_at_once > 1:
+            self.fill()
+            self._start(racing.entry.largest + self._merge())
+            self._keep()
+
     def next(self) -> Ended | None:
         """Return the next proposal once its work has ended; None when no step is paid for."""
         while True:
@@ -154,12 +161,16 @@ class Pipeline:
         error = None if found.task is None else found.task.error
         return Ended(first.round, found.work, error, last=not first.waiting)
 
-    def _start(self) -> None:
-        """Start the work of steps whose turn it is, as far as the budget pays for all of it."""
+    def _start(self, racing: int = 0) -> None:
+        """Start the work of steps whose turn it is, as far as the budget pays for all of it.
+
+        Args:
+            racing: rollouts that a step can use that is no longer under way.
+        """
         for step in self._steps:
             if step.has_started:
                 continue
-            self._keep()
+            self._keep(racing)
             if self._fails() or not self._desks.trials.afford(step.round.largest):
                 return
             step.has_started = True
@@ -177,10 +188,10 @@ class Pipeline:
         errors = (one.task.error for one in self._all if one.task is not None)
         return any(error is not None and not is_orderly(error) for error in errors)
 
-    def _keep(self) -> None:
-        """Keep the rollouts of the steps under way, and of the merges at their commits."""
+    def _keep(self, racing: int = 0) -> None:
+        """Keep the rollouts of the steps under way, and of the merges at their ends."""
         started = [step for step in self._steps if step.has_started]
-        kept = sum(step.rollouts for step in started)
+        kept = racing + sum(step.rollouts for step in started)
         self._desks.trials.keep(kept + len(started) * self._merge())
 
     def _allow_reflection(self, number: int, waiting: int) -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.optimizers.gepa.events import GepaExampleGenerated, GepaMutationAccepted
+from promptgraft.optimizers.gepa.pool import Pool
+from promptgraft.optimizers.gepa.steps import Step
+from promptgraft.optimizers.gepa.trials import Emit
 from promptgraft.optimizers.gepa.validation import Entry
 from promptgraft.optimizers.gepa.work import Work
+from promptgraft.optimizers.modules import GenerationModule
+from promptgraft.optimizers.types import Candidate
 
 
 @attrs.define(kw_only=True)
@@ -14,8 +20,9 @@ class Round:
 
     Attributes:
         number: counts the steps from 1.
-        parent: position of the parent of all its proposals.
-        leads: whether that was the best candidate when the step began.
+        parent: position of the parent of all its proposals; of one that races, of the best one.
+        candidate: the parent.
+        leads: whether that was the best candidate when the step began, or raced it.
         entry: the way into the pool of what comes of it.
         works: its proposals, in order.
         accepted: those whose children are better than the parent, of the proposals that are
@@ -25,6 +32,7 @@ class Round:
 
     number: int
     parent: int
+    candidate: Candidate
     leads: bool
     entry: Entry
     works: list[Work] = attrs.field(factory=list)
@@ -40,3 +48,55 @@ class Round:
     def taught(self) -> list[Work]:
         """The proposals that could learn something."""
         return [work for work in self.works if work.taught]
+
+
+@attrs.frozen
+class Racer:
+    """What a step has come to, before it is tried on D_pareto.
+
+    Attributes:
+        step: the step.
+        candidate: what its children make together.
+        works: its proposals whose children are in it.
+    """
+
+    step: Round
+    candidate: Candidate
+    works: tuple[Work, ...]
+
+
+def tell_accepted(emit: Emit, work: Work, *, position: int, pool: Pool) -> None:
+    """Tell of an accepted proposal that is in the candidate at ``position``."""
+    compared = work.compared
+    if compared is None:
+        return
+    step, child = work.changes[-1].step, work.child
+    if isinstance(step.module, GenerationModule):
+        _tell_generated(emit, step, child, position)
+    emit(
+        GepaMutationAccepted(
+            step=step.number,
+            candidate=position,
+            parent=step.parent,
+            module=child.changed,
+            parent_score=compared.before,
+            child_score=compared.after,
+            pareto_mean=pool.estimate(position),
+            best_pareto_mean=pool.estimate(pool.best),
+        )
+    )
+
+
+def _tell_generated(emit: Emit, step: Step, child: Candidate, position: int) -> None:
+    before = step.candidate.override.added_task_examples
+    for path, added in child.override.added_task_examples.items():
+        if path not in before:
+            emit(
+                GepaExampleGenerated(
+                    step=step.number,
+                    candidate=position,
+                    container_path=added.container_path,
+                    key=added.example_key,
+                    objective=added.objective,
+                )
+            )

@@ -17,12 +17,13 @@ from promptgraft.optimizers.gepa.members import Members
 from promptgraft.optimizers.gepa.merging import Merger
 from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.patience import Patience
+from promptgraft.optimizers.gepa.pipeline import Ended
 from promptgraft.optimizers.gepa.policies import Full
 from promptgraft.optimizers.gepa.racing import RacingValidator
-from promptgraft.optimizers.gepa.rounds import Round
+from promptgraft.optimizers.gepa.rounds import Racer, Round, tell_accepted
 from promptgraft.optimizers.gepa.selection import Choices
 from promptgraft.optimizers.gepa.teaching import Lessons
-from promptgraft.optimizers.gepa.telling import Newcomers, Rejections, tell_accepted
+from promptgraft.optimizers.gepa.telling import Newcomers, Rejections
 from promptgraft.optimizers.gepa.tried import Tried
 from promptgraft.optimizers.gepa.validation import FullValidator, Validator, placed
 from promptgraft.optimizers.gepa.work import Known, Rules, Work
@@ -80,6 +81,7 @@ class Search:
         self.steps = 0
         self.proposals = 0
         self._broken = False
+        self._racer: Racer | None = None
 
     def _make_validator(self) -> Validator:
         config, trials = self._config, self._desks.trials
@@ -111,17 +113,24 @@ class Search:
     def open_step(self, number: int, *, alone: bool) -> Round:
         """Begin a step, ``alone`` or while others are under way: settle on its parent."""
         self._desks.answers.accept_faults()
-        parent = self._lessons.parent(self.members.pool)
+        pool = self.members.pool
+        parent = self._lessons.parent(pool)
+        leads, racer = parent == pool.best, self._racer
+        candidate = pool.candidate(parent)
+        if leads and racer is not None and racer.step.leads:
+            # Most that is accepted wins its race.
+            candidate = racer.candidate
         return Round(
             number=number,
             parent=parent,
-            leads=parent == self.members.pool.best,
-            entry=self.validator.begin(alone=alone),
+            candidate=candidate,
+            leads=leads,
+            entry=self.validator.begin(alone=alone and racer is None),
         )
 
     def begin(self, step: Round, place: Place) -> Work:
         """Return the work of a proposal, with all that it may know."""
-        lesson = self._lessons.begin(self.members.pool, step.parent)
+        lesson = self._lessons.begin(step.parent, step.candidate)
         return Work(
             step=step.number,
             number=place.number,
@@ -136,27 +145,28 @@ class Search:
             desk=self._desks.step(place),
         )
 
-    def commit(self, step: Round, work: Work, error: BaseException | None) -> None:
+    def commit(self, proposal: Ended) -> None:
         """Take account of a proposal whose work has ended; to be called in their order.
 
         Raises:
             RunStoppedError, LimitReachedError, PermanentProviderError: the run ends.
             FeedbackError: the caller's fault.
         """
+        step, work = proposal.round, proposal.work
         self.steps = step.number
         self.rejections.take_over(work.rejections)
         self._settle(work.desk)
-        if error is not None:
+        if proposal.error is not None:
             # What comes of a step is not known when a part of it is not.
             self._broken = True
-            raise error
+            raise proposal.error
         self._lessons.learn(work.known.lesson, work.records)
         if work.taught:
             modules = [step.module for step in work.steps]
             self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
         if work.compared is not None:
             self._try(step, work, work.compared)
-        if work is step.works[-1] and not self._broken:
+        if proposal.last and not self._broken:
             self._close(step)
 
     def _settle(self, desk: Desk) -> None:
@@ -192,7 +202,7 @@ class Search:
             self.rejections.add_all(work.changes, reason, detail, tried=work.compared)
 
     def _close(self, step: Round) -> None:
-        """Take account of a step as a whole: what was accepted is put together and tried."""
+        """Take account of a step as a whole: what was accepted is put together, and may race."""
         if not step.taught:
             # The best candidate may be perfect on everything.
             self.validator.deepen(step.number)
@@ -203,7 +213,7 @@ class Search:
             return
         self._patience.renew()
         if step.accepted:
-            self._take_in(step)
+            self._gather(step)
 
     def _count_idle(self, last: Work) -> None:
         if not last.steps:
@@ -214,48 +224,60 @@ class Search:
         else:
             self._patience.refused(RejectionReason.DUPLICATE, _TWIN)
 
-    def _take_in(self, step: Round) -> None:
-        """Try what a step has accepted, together, and take it into the pool."""
+    def _gather(self, step: Round) -> None:
+        """Put together what a step has accepted."""
         works = sorted(step.accepted, key=lambda work: -work.gain)
-        child, brought = self._gathered(step, works)
-        for work, kept in zip(works, brought, strict=True):
-            if not kept:
+        candidate, brought = self._gathered(step, [work.child for work in works])
+        kept = [work for work, brings in zip(works, brought, strict=True) if brings]
+        for work in works:
+            if work not in kept:
                 self._refuse(work, RejectionReason.CONFLICT, _CONFLICT)
-        if not any(brought):
-            return
-        nothing = placed((), (), of=len(self._pareto))
-        position = self.validator.take_in(
-            f"step/{step.number}/pareto", child, nothing, step=step.number, entry=step.entry
-        )
-        for work, kept in zip(works, brought, strict=True):
-            if kept and work.compared is not None:
-                tell_accepted(
-                    self._emit,
-                    work.changes[-1].step,
-                    work.child,
-                    position=position,
-                    compared=work.compared,
-                    pool=self.members.pool,
-                )
-        if self._config.enable_merge:
-            self.merger.attempt(self.members.pool, step.number)
+        if kept:
+            self._racer = Racer(step, candidate, tuple(kept))
 
-    def _gathered(self, step: Round, works: Sequence[Work]) -> tuple[Candidate, list[bool]]:
-        """Return the candidate that a step's children make, and which of them are in it.
+    def _gathered(self, step: Round, children: Sequence[Candidate]) -> tuple[Candidate, list[bool]]:
+        """Return the candidate that children of a step make, and which of them are in it.
 
-        They are put onto the best candidate, when their parent was that and another one is now.
+        They are put onto the best candidate, when their parent was to be that and is not.
         """
         pool = self.members.pool
-        children = [work.child for work in works]
-        gathering = Gathering(self._target, pool.candidate(step.parent), self._pareto)
-        own = not step.leads or pool.best == step.parent
-        onto = children.pop(0) if own else pool.candidate(pool.best)
-        parents = (step.parent,) if own else (pool.best, step.parent)
-        found, brought = gathering.together(onto, children, parents=parents)
+        parent = pool.best if step.leads else step.parent
+        own = pool.candidate(parent).digest == step.candidate.digest
+        parents = (parent,) if own else tuple(dict.fromkeys((parent, step.parent)))
+        onto = attrs.evolve(children[0], parents=parents) if own else pool.candidate(parent)
+        others = children[1:] if own else children
+        gathering = Gathering(self._target, step.candidate, self._pareto)
+        modules = onto.modules if own else ()
+        found, brought = gathering.together(onto, others, parents=parents, modules=modules)
         if found is not onto and found.digest in self._tried:
-            found, brought = onto, [False] * len(children)
+            found, brought = onto, [False] * len(others)
         self._tried.add(found.digest)
         return found, [True, *brought] if own else brought
+
+    def race(self) -> None:
+        """Try what the latest step has come to on D_pareto, and take it into the pool.
+
+        Raises:
+            RunStoppedError, LimitReachedError, PermanentProviderError: the run ends.
+            FeedbackError: the caller's fault.
+        """
+        racer = self._racer
+        if racer is None:
+            return
+        step = racer.step
+        nothing = placed((), (), of=len(self._pareto))
+        position = self.validator.take_in(
+            f"step/{step.number}/pareto",
+            racer.candidate,
+            nothing,
+            step=step.number,
+            entry=step.entry,
+        )
+        self._racer = None
+        for work in racer.works:
+            tell_accepted(self._emit, work, position=position, pool=self.members.pool)
+        if self._config.enable_merge:
+            self.merger.attempt(self.members.pool, step.number)
 
     def evaluate_baseline(self) -> None:
         """Try the baseline on D_pareto, or on some of it, and take it into the pool."""

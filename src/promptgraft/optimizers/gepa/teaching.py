@@ -117,9 +117,13 @@ class Lessons:
         self._choices = choices
         self._known = Known(scorer, config.perfect_score)
 
-    def begin(self, pool: Pool, parent: int) -> Lesson:
-        """Return what the next proposal learns from, with the parent of its step."""
-        candidate = pool.candidate(parent)
+    def begin(self, parent: int, candidate: Candidate) -> Lesson:
+        """Return what the next proposal learns from.
+
+        Args:
+            parent: position of its parent.
+            candidate: the parent.
+        """
         minibatch = self._minibatch(candidate)
         known = self._known.of(candidate) if self._config.reuse_rollouts else {}
         names = [example.id for example in minibatch[:-1] if example.id in known]

@@ -9,8 +9,6 @@ from promptgraft.optimizers.gepa.comparing import Compared
 from promptgraft.optimizers.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
-    GepaExampleGenerated,
-    GepaMutationAccepted,
     GepaMutationRejected,
 )
 from promptgraft.optimizers.gepa.pool import Pool
@@ -135,38 +133,3 @@ def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
         for module in target.modules
         if not isinstance(module, GenerationModule)
     )
-
-
-def tell_accepted(
-    emit: Emit, step: Step, child: Candidate, *, position: int, compared: Compared, pool: Pool
-) -> None:
-    """Tell of a child of a step that has joined the pool at ``position``."""
-    if isinstance(step.module, GenerationModule):
-        _tell_generated(emit, step, child, position)
-    emit(
-        GepaMutationAccepted(
-            step=step.number,
-            candidate=position,
-            parent=step.parent,
-            module=child.changed,
-            parent_score=compared.before,
-            child_score=compared.after,
-            pareto_mean=pool.estimate(position),
-            best_pareto_mean=pool.estimate(pool.best),
-        )
-    )
-
-
-def _tell_generated(emit: Emit, step: Step, child: Candidate, position: int) -> None:
-    before = step.candidate.override.added_task_examples
-    for path, added in child.override.added_task_examples.items():
-        if path not in before:
-            emit(
-                GepaExampleGenerated(
-                    step=step.number,
-                    candidate=position,
-                    container_path=added.container_path,
-                    key=added.example_key,
-                    objective=added.objective,
-                )
-            )
