@@ -20,6 +20,7 @@ from promptgraft.optimizers.gepa.pool import Pool
 from promptgraft.optimizers.gepa.scores import beats
 from promptgraft.optimizers.gepa.search import Search
 from promptgraft.optimizers.gepa.stops import Stops
+from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.overlap import Overlap
 from promptgraft.optimizers.stopping import (
     RunStoppedError,
@@ -120,6 +121,11 @@ class GepaLoop:
     def steps(self) -> int:
         """Steps that were committed, the one included that the run ended in."""
         return self._search.steps
+
+    @property
+    def accepted(self) -> tuple[tuple[Module, ...], ...]:
+        """What each accepted proposal has changed."""
+        return tuple(self._search.accepted)
 
     @property
     def rejections(self) -> tuple[GepaMutationRejected, ...]:

@@ -29,7 +29,6 @@ def build_result(
     confirmation = loop.confirmation
     best = loop.winner
     override = pool.candidate(best).override
-    mutated = [found.modules for found in candidates if found.modules]
     return GepaResult(
         run_id=run_id,
         best_section_overrides=pool.candidate(best).section_bodies,
@@ -55,8 +54,8 @@ def build_result(
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),
         gains=_gains(pool, best),
-        accepted_mutations=len(mutated),
-        accepted_example_mutations=sum(is_example(modules[0]) for modules in mutated),
+        accepted_mutations=len(loop.accepted),
+        accepted_example_mutations=sum(is_example(modules[0]) for modules in loop.accepted),
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
         rejections=loop.rejections,
         total_rollouts=ledger.rollouts,

@@ -27,6 +27,7 @@ from promptgraft.optimizers.gepa.telling import Newcomers, Rejections
 from promptgraft.optimizers.gepa.tried import Tried
 from promptgraft.optimizers.gepa.validation import FullValidator, Validator, placed
 from promptgraft.optimizers.gepa.work import Known, Rules, Work
+from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
@@ -80,6 +81,7 @@ class Search:
         self.rejections = Rejections(desks.emit)
         self.steps = 0
         self.proposals = 0
+        self.accepted: list[tuple[Module, ...]] = []
         self._broken = False
         self._racer: Racer | None = None
 
@@ -243,12 +245,11 @@ class Search:
         pool = self.members.pool
         parent = pool.best if step.leads else step.parent
         own = pool.candidate(parent).digest == step.candidate.digest
-        parents = (parent,) if own else tuple(dict.fromkeys((parent, step.parent)))
-        onto = attrs.evolve(children[0], parents=parents) if own else pool.candidate(parent)
+        onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidate(parent)
         others = children[1:] if own else children
         gathering = Gathering(self._target, step.candidate, self._pareto)
         modules = onto.modules if own else ()
-        found, brought = gathering.together(onto, others, parents=parents, modules=modules)
+        found, brought = gathering.together(onto, others, parents=(parent,), modules=modules)
         if found is not onto and found.digest in self._tried:
             found, brought = onto, [False] * len(others)
         self._tried.add(found.digest)
@@ -275,6 +276,7 @@ class Search:
         )
         self._racer = None
         for work in racer.works:
+            self.accepted.append(work.child.modules)
             tell_accepted(self._emit, work, position=position, pool=self.members.pool)
         if self._config.enable_merge:
             self.merger.attempt(self.members.pool, step.number)

@@ -83,7 +83,7 @@ class GepaResult(Shown):
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
         parents: for each candidate the positions of its parents; two for a merge.
         gains: what each kind of change along the winner's line did to the mean on D_pareto.
-        accepted_mutations: how many proposals joined the pool.
+        accepted_mutations: how many proposals joined the pool; several of a step in one candidate.
         accepted_example_mutations: those of them that changed or wrote an example.
         accepted_merges: how many merges joined the pool.
         rejections: every rejected proposal with its reason.
