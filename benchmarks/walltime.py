@@ -4,9 +4,12 @@ Both sides have 16 workers in one process and a task model that takes 50 ms, som
 that; the reflection model takes as long. gepa runs what it hands over at once side by side: a
 batch of items, and with several proposals an iteration also these. Only ratios mean something.
 
+A second table says how busy promptgraft keeps the workers in a longer search that never finds a
+perfect prompt.
+
 Two searches run at the same time, in processes of their own; both sides wait nearly all the time.
 
-    python benchmarks/walltime.py [--seeds N] [--calls N] [--proposals K] [--family NAME]
+    python benchmarks/walltime.py [--seeds N] [--calls N] [--proposals K] [--steps G] [--family F]
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ TAIL, SLOWER = 0.02, (5.0, 10.0)
 SPREAD = 0.35
 PROPOSALS = 4
 """Of gepa in an iteration, where it makes them side by side."""
+ONE_STEP = 16
+"""Proposals of promptgraft in a step, where it makes one step after the other."""
+LONG, NEVER_PERFECT = 4_800, "attention"
+"""Calls and family of the longer search."""
 
 
 class Latency:
@@ -125,18 +132,36 @@ class Timed:
     processor: float
 
 
-def timed(task: tuple[str, int, str, int, int]) -> Timed:
+@attrs.frozen
+class Task:
+    """One search of one world.
+
+    Attributes:
+        method: its name.
+        proposals: promptgraft's ``proposals_per_step`` and ``steps_at_once``, where asked for.
+        family: of the world.
+        seed: of the world, and of the times that calls take.
+        calls: of the task model.
+    """
+
+    method: str
+    proposals: tuple[int, int]
+    family: str
+    seed: int
+    calls: int
+
+
+def timed(task: Task) -> Timed:
     """Search the world of a seed with slow models and 16 workers; for worker processes."""
-    method, proposals, family, seed, calls = task
-    search = methods(proposals)[method]
-    world, reflector = TASKS[family].make(seed)
-    answers, replies = Latency(seed), Latency(seed + 1_000)
+    search = methods(*task.proposals)[task.method]
+    world, reflector = TASKS[task.family].make(task.seed)
+    answers, replies = Latency(task.seed), Latency(task.seed + 1_000)
     with ThreadPoolExecutor(WORKERS) as executor:
         begun, used = time.perf_counter(), time.process_time()
         curve = search(
             SlowWorld(world, answers),
             SlowReflector(reflector, replies),
-            budget=calls,
+            budget=task.calls,
             executor=executor,
             used=lambda: time.perf_counter() - begun,
         )
@@ -145,16 +170,23 @@ def timed(task: tuple[str, int, str, int, int]) -> Timed:
     return Timed(curve=curve, share=ideal / curve.used, processor=processor)
 
 
-def methods(proposals: int) -> Mapping[str, Search]:
+def methods(proposals: int, steps: int) -> Mapping[str, Search]:
     """Return the searches that are compared."""
+    lean = METHODS[LEAN]
     side_by_side = {**BEST_SETTINGS, "sampling_strategy": IndependentSampling(PROPOSALS)}
     return {
-        LEAN: METHODS[LEAN],
-        f"{LEAN}, {proposals} at once": partial(METHODS[LEAN], proposals_per_step=proposals),
+        LEAN: lean,
+        named(ONE_STEP, 1): partial(lean, proposals_per_step=ONE_STEP),
+        named(proposals, steps): partial(lean, proposals_per_step=proposals, steps_at_once=steps),
         DEFAULTS: METHODS[DEFAULTS],
         BEST: METHODS[BEST],
         f"{BEST}, {PROPOSALS} at once": partial(peer.search, **side_by_side),
     }
+
+
+def named(proposals: int, steps: int) -> str:
+    """Return the name of a search with so many proposals a step and steps at once."""
+    return f"{LEAN}, {proposals} x {steps}"
 
 
 def table(found: Mapping[str, Sequence[Timed]]) -> list[str]:
@@ -189,29 +221,42 @@ def _until(runs: Sequence[Timed], target: float) -> float:
     return median([math.inf if one is None else one for one in reached])
 
 
+def throughput(name: str, runs: Sequence[Timed]) -> str:
+    """Return a line on how busy the workers were."""
+    shares = [run.share for run in runs]
+    return (
+        f"busy: {name}, {NEVER_PERFECT}, {LONG:,} calls: median {median(shares):.0%} of the ideal, "
+        f"{min(shares):.0%} to {max(shares):.0%}"
+    )
+
+
 def main() -> int:
-    """Measure and print the table."""
+    """Measure and print the tables."""
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     given.add_argument("--seeds", type=int, default=3, help="worlds, an odd number")
     given.add_argument("--calls", type=int, default=1_200, help="calls of a search")
-    given.add_argument("--proposals", type=int, default=2, help="promptgraft's proposals_per_step")
+    given.add_argument("--proposals", type=int, default=8, help="promptgraft's proposals_per_step")
+    given.add_argument("--steps", type=int, default=4, help="promptgraft's steps_at_once")
     given.add_argument("--family", choices=list(TASKS), default="modules")
     options = given.parse_args()
     begun = time.perf_counter()
-    compared, seeds = list(methods(options.proposals)), range(options.seeds)
+    at_once = (options.proposals, options.steps)
+    compared, seeds = list(methods(*at_once)), range(options.seeds)
     tasks = [
-        (method, options.proposals, options.family, seed, options.calls)
+        Task(method, at_once, options.family, seed, options.calls)
         for method in compared
         for seed in seeds
     ]
+    longer = [Task(named(*at_once), at_once, NEVER_PERFECT, seed, LONG) for seed in seeds]
     with ProcessPoolExecutor(AT_ONCE) as executor:
-        runs = iter(list(executor.map(timed, tasks)))
+        runs = iter(list(executor.map(timed, [*tasks, *longer])))
     found = {method: [next(runs) for _ in seeds] for method in compared}
     print(
         f"{header()}; {options.family}, seeds 0 to {options.seeds - 1}, {WORKERS} workers, "
         f"{MEAN * 1000:.0f} ms a call; {time.perf_counter() - begun:.0f} s"
     )
     print("wall time: median over the seeds", *table(found), sep="\n")
+    print(throughput(named(*at_once), list(runs)))
     return 0
 
 
