@@ -47,7 +47,7 @@ class OptimizationContext:
         overrides_store: what is in force now, and where the winner goes.
         overrides_tag: the tag for both.
         reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
-            several threads when there is an executor and proposals overlap.
+            several threads when there is an executor.
         event_bus: is told of every event of the run.
         deadline: when the run stops.
         cancellation: stops the run when it is set, from any thread; what is in flight is ended.

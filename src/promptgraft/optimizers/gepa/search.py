@@ -31,7 +31,7 @@ from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
-_TWIN = "an overlapping step has tried the same text"
+_TWIN = "a proposal of the same time has tried the same text"
 _CONFLICT = "what it changes does not go together with what others have changed"
 
 
