@@ -8,7 +8,6 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.errors import ConfigError
 from promptgraft.optimizers.base import PersistenceScope
 from promptgraft.optimizers.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, Strict
@@ -48,15 +47,6 @@ from promptgraft.optimizers.gepa.policies import (
 )
 from promptgraft.optimizers.gepa.selection import split_examples
 from promptgraft.optimizers.gepa.steps import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.optimizers.modules import (
-    GenerationModule,
-    Module,
-    OutputFieldModule,
-    SectionModule,
-    TaskExampleModule,
-    ToolExampleModule,
-    ToolModule,
-)
 from promptgraft.optimizers.prompt_rollout import OnError, Scoring
 from promptgraft.optimizers.stoppers import RequiredObjectives, StopFile, Stopper
 from promptgraft.optimizers.types import (
@@ -66,7 +56,6 @@ from promptgraft.optimizers.types import (
     TraceFormatter,
 )
 from promptgraft.overrides.entries import SectionPath
-from promptgraft.overrides.parts import PromptDescriptor
 
 
 @attrs.frozen(kw_only=True)
@@ -379,30 +368,3 @@ class GepaConfig:
             max_trace_chars=self.max_trace_chars,
             on_error=self.on_error,
         )
-
-    def modules(self, descriptor: PromptDescriptor) -> tuple[Module, ...]:
-        """Return what may be mutated, in the order in which it takes its turn.
-
-        Raises:
-            ConfigError: nothing may be.
-        """
-        modules: tuple[Module, ...] = (
-            *map(SectionModule, self.target_section_paths),
-            *map(ToolModule, self.target_tools),
-            *map(OutputFieldModule, self.target_output_fields),
-            *(ToolExampleModule(t.tool_name, t.example_index) for t in self.target_tool_examples),
-            *map(TaskExampleModule, self.target_task_examples),
-            *map(GenerationModule, self._generation_paths(descriptor)),
-        )
-        if not modules:
-            raise ConfigError(
-                "enable_example_generation: the prompt has no section of task examples to write "
-                "for; add a TaskExamplesSection or name another target"
-            )
-        return modules
-
-    def _generation_paths(self, descriptor: PromptDescriptor) -> tuple[SectionPath, ...]:
-        if not self.enable_example_generation:
-            return ()
-        named = tuple(dict.fromkeys(path[:-1] for path in self.target_task_examples))
-        return named or tuple(found.path for found in descriptor.containers if found.overridable)

@@ -11,6 +11,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.optimizers.base import OptimizationContext
 from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.optimizers.gepa.targets import modules_of
 from promptgraft.optimizers.types import GepaExample, MetaPrompt
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt.fields import options_of
@@ -71,7 +72,7 @@ def fingerprint_of(
         "dataset": digest(
             [[example.id, examples[example.id]] for example in config.training_examples]
         ),
-        "targets": [module.name for module in config.modules(descriptor)],
+        "targets": [module.name for module in modules_of(config, descriptor)],
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
         "validation": repr(config.validation),
         "acceptance": _ADDRESS.sub("", repr(config.acceptance)),

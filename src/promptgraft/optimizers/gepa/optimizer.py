@@ -39,6 +39,7 @@ from promptgraft.optimizers.gepa.prompts import META_PROMPTS
 from promptgraft.optimizers.gepa.results import build_result
 from promptgraft.optimizers.gepa.steps import ATTEMPTS
 from promptgraft.optimizers.gepa.stops import Stops
+from promptgraft.optimizers.gepa.targets import modules_of
 from promptgraft.optimizers.gepa.telling import texts_of
 from promptgraft.optimizers.gepa.types import GepaResult
 from promptgraft.optimizers.ledger import Ledger
@@ -309,7 +310,7 @@ class _Run:
                 scoring=config.scoring,
                 watch=self._watch,
             ),
-            modules=config.modules(self._prompt.descriptor),
+            modules=modules_of(config, self._prompt.descriptor),
             max_task_examples=config.max_task_examples_per_section,
             max_part_chars=config.max_part_chars,
             max_prompt_chars=config.max_prompt_chars,

@@ -65,17 +65,24 @@ class Proposer:
             PermanentProviderError, LimitReachedError: the run cannot go on.
         """
         drafts = [[_Draft(part) for part in parts] for _, parts in asked]
-        every = [draft for those in drafts for draft in those]
+        self._fill([draft for those in drafts for draft in those])
         changes: tuple[Proposed, ...] = ()
+        for (step, _), those in zip(asked, drafts, strict=True):
+            found = [draft.found for draft in those if draft.found is not None]
+            if found:
+                changes += self._change(step, self._together(step, found), changes)
+        return changes
+
+    def _fill(self, drafts: Sequence[_Draft]) -> None:
+        """Ask until each has a text, or there is nothing more to ask."""
+        ended = False
         try:
             for attempt in range(ATTEMPTS):
-                if waiting := [draft for draft in every if draft.is_open]:
+                if waiting := [draft for draft in drafts if draft.is_open]:
                     self._attempt(attempt, waiting)
-            for (step, _), those in zip(asked, drafts, strict=True):
-                changes += self._change(step, those, changes)
+            ended = all(draft.found is None for draft in drafts)
         finally:
-            self._refuse(every, nothing=not changes)
-        return changes
+            self._refuse([one for draft in drafts for one in draft.refusals], ended=ended)
 
     def _attempt(self, attempt: int, drafts: Sequence[_Draft]) -> None:
         """Ask for the texts that are missing, and read them."""
@@ -101,18 +108,15 @@ class Proposer:
         )
 
     def _change(
-        self, step: Step, drafts: Sequence[_Draft], before: Sequence[Proposed]
+        self, step: Step, proposed: Proposed, before: Sequence[Proposed]
     ) -> tuple[Proposed, ...]:
-        """Return the change of a module onto those before it; nothing when there is none."""
-        found = [draft.found for draft in drafts if draft.found is not None]
-        if not found:
-            return ()
-        chosen = attrs.evolve(self._together(step, found), step=step)
+        """Return the change of a module onto those before it; nothing where it does not fit."""
+        chosen = attrs.evolve(proposed, step=step)
         if before:
             try:
                 chosen = self._graft(step, before[-1].candidate, chosen.text)
             except InvalidProposalError as error:
-                drafts[-1].refusals.append(_Refusal(step, error, chosen.text))
+                self._refuse([_Refusal(step, error, chosen.text)], ended=False)
                 return ()
         self._emit(
             GepaMutationProposed(
@@ -157,17 +161,15 @@ class Proposer:
             )
         return Proposed(step, child, text)
 
-    def _refuse(self, drafts: Sequence[_Draft], *, nothing: bool) -> None:
-        """Keep every refusal; the last one is final when it leaves the step with nothing."""
-        refusals = [refusal for draft in drafts for refusal in draft.refusals]
+    def _refuse(self, refusals: Sequence[_Refusal], *, ended: bool) -> None:
+        """Keep refusals; the last one is final when the proposal has ended with it."""
         for refusal in refusals:
-            error = refusal.error
             self._rejections.add(
                 refusal.step,
-                error.reason,
-                error.detail,
+                refusal.error.reason,
+                refusal.error.detail,
                 text=refusal.text,
-                final=nothing and refusal is refusals[-1],
+                final=ended and refusal is refusals[-1],
             )
 
 
