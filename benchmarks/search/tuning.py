@@ -73,6 +73,8 @@ CHANGES: Sequence[Settings] = (
     {"enable_merge": True},
     {"proposals_per_step": 4},
     {"proposals_per_step": 8},
+    {"proposals_per_step": 8, "steps_at_once": 2},
+    {"proposals_per_step": 8, "steps_at_once": 4},
 )
 """Of ``lean``, one after the other."""
 

@@ -164,7 +164,14 @@ class RacingValidator:
         return Entry(order=order, largest=len(order) + len(lacking))
 
     def take_in(
-        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Records,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
     ) -> int:
         pool = self._members.pool
         race = _Race(
@@ -185,7 +192,7 @@ class RacingValidator:
         finally:
             self._untried[race.position].difference_update(race.found)
             self._members.fill(race.position, race.found, step=step)
-        self._races += 1
+        self._races += proposals
         joined = self._members.join(candidate, race.records, step=step, crowned=won)
         self._untried[joined] = {
             place for place, record in enumerate(race.records) if record is None

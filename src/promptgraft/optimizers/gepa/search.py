@@ -273,6 +273,7 @@ class Search:
             nothing,
             step=step.number,
             entry=step.entry,
+            proposals=len(racer.works),
         )
         self._racer = None
         for work in racer.works:

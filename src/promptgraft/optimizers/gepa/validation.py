@@ -55,7 +55,14 @@ class Validator(Protocol):
         ...
 
     def take_in(
-        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Records,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
     ) -> int:
         """Try a candidate, take it in, and return its position.
 
@@ -65,6 +72,7 @@ class Validator(Protocol):
             known: its rollouts so far; they are not made again.
             step: number of the step.
             entry: its way into the pool.
+            proposals: how many accepted proposals are in it.
 
         Raises:
             RunStoppedError, LimitReachedError: the run ends.
@@ -110,8 +118,16 @@ class FullValidator:
         return Entry(order=self.baseline, largest=len(self._pareto))
 
     def take_in(
-        self, position: str, candidate: Candidate, known: Records, *, step: int, entry: Entry
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Records,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
     ) -> int:
+        del proposals
         records = list(known)
         places = [place for place in entry.order if known[place] is None]
         if places:
