@@ -122,7 +122,8 @@ class Scorer:
         assert feedback is not None  # noqa: S101 - callers have looked
         if record.fault:
             return self._nothing
-        found = {SCORE: feedback.score, **feedback.objectives}
+        found = {SCORE: feedback.score}
+        found.update(feedback.objectives)
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5
