@@ -176,6 +176,8 @@ STRICT_JSON = json.JSONDecoder(
 
 
 def _plain(value: object, path: str) -> Json:
+    if type(value) is str:  # nearly all there is
+        return value
     if isinstance(value, Enum):
         return _plain(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):

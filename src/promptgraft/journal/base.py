@@ -22,8 +22,8 @@ class Answer:
 class Journal(Protocol):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
-    Safe to share between threads. Every method but ``close``, ``holds_any``, ``len()`` and ``in`` raises
-    ``JournalError`` once the journal is closed.
+    Safe to share between threads. Every method but ``close``, ``holds_any``, ``len()`` and ``in``
+    raises ``JournalError`` once the journal is closed.
     """
 
     def begin(self, fingerprint: Mapping[str, Json]) -> None:

@@ -126,7 +126,8 @@ def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
     """
     head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
     start = line.find(_ANSWER_START, len(head))
-    if start < 0 or not line.startswith(head) or not _is_sealed(line):
+    sealed = line.endswith(_seal_of(line[:-_SEAL_LENGTH]))
+    if start < 0 or not sealed or not line.startswith(head):
         return None
     return line[start + len(_ANSWER_START) : -_SEAL_LENGTH]
 
@@ -243,17 +244,13 @@ def _seal(body: bytes) -> bytes:
     return body + _seal_of(body)
 
 
-def _is_sealed(line: bytes) -> bool:
-    return line.endswith(_seal_of(line[:-_SEAL_LENGTH]))
-
-
 def _seal_of(body: bytes) -> bytes:
     # Every line of a replay is checked twice: this is quicker than any formatting.
     return b',"sum":"' + hexlify(zlib.crc32(body).to_bytes(4)) + b'"}\n'
 
 
 def _check_seal(line: bytes) -> None:
-    if not _is_sealed(line):
+    if not line.endswith(_seal_of(line[:-_SEAL_LENGTH])):
         raise JournalCorruptError("the bytes of the line do not fit its checksum")
 
 

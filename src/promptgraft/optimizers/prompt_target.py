@@ -26,7 +26,7 @@ from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.serde import digest_json
 
-_KEPT_VIEWS = 64
+_KEPT_VIEWS = 256
 
 
 @attrs.frozen
