@@ -111,7 +111,8 @@ def render_prompt(
         sections.append(body)
         if isinstance(section, TaskExamplesSection):
             sections.extend(settled.examples[path])
-        shown.add(section_part(path))
+        if settled.owners:
+            shown.add(section_part(path))
     used = {part for part, owner in settled.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
@@ -175,7 +176,7 @@ def _full(
     bindings: Bindings,
     fresh: PromptOverride | None,
 ) -> RenderedSection:
-    override = fresh.sections.get(path) if fresh else None
+    override = None if fresh is None else fresh.sections.get(path)
     values = bindings.visible_to(section, path)
     source = section.source
     pieces = source.pieces if override is None else source.parse(override.body)
