@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import TypeVar
+from typing import TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class FrozenMap(Mapping[K, V]):
@@ -33,7 +34,14 @@ class FrozenMap(Mapping[K, V]):
     def __contains__(self, key: object) -> bool:
         return key in self._data
 
-    # The views of a dictionary are many times as fast as those that Mapping makes of the rest.
+    # These of a dictionary are many times as fast as those that Mapping makes of the rest.
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: object = None) -> object:
+        return self._data.get(key, default)
+
     def keys(self) -> KeysView[K]:
         return self._data.keys()
 

@@ -81,7 +81,10 @@ def canonical_json(value: object) -> str:
     Raises:
         DataFormatError: when ``value`` has no plain form.
     """
-    plain = unstructure(value)
+    return _canonical(unstructure(value))
+
+
+def _canonical(plain: Json) -> str:
     try:
         return _CANONICAL.encode(plain)
     except ValueError as error:  # an integer of absurd length
@@ -91,6 +94,11 @@ def canonical_json(value: object) -> str:
 def digest(value: object) -> HexDigest:
     """Return the SHA-256 of the canonical JSON of ``value``."""
     return digest_text(canonical_json(value))
+
+
+def digest_json(plain: Json) -> HexDigest:
+    """Return what :func:`digest` returns, of data that is plain already."""
+    return digest_text(_canonical(plain))
 
 
 def digest_text(text: str) -> HexDigest:
@@ -168,6 +176,8 @@ STRICT_JSON = json.JSONDecoder(
 
 
 def _plain(value: object, path: str) -> Json:
+    if type(value) is str:  # nearly all there is
+        return value
     if isinstance(value, Enum):
         return _plain(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):

@@ -99,15 +99,32 @@ def test_another_question_under_the_same_key_names_both_digests(journal: Journal
 def test_the_json_of_an_answer_is_that_of_its_value(journal: Journal, key: str, kind: str) -> None:
     value: Json = {"text": '","answer":', "scores": [0.5, None], "caf\u00e9": 1}
     assert key not in journal
-    assert journal.find_text(key, ASKED) is None
+    assert journal.find_texts([key], [ASKED]) == [None]
     journal.append(key, ASKED, kind, value)
 
-    found = journal.find_text(key, ASKED)
+    [found] = journal.find_texts([key], [ASKED])
     assert found is not None
     assert parse_json(found, where="it") == value
     assert key in journal
     with pytest.raises(JournalMismatchError, match="holds the answer to another question"):
-        journal.find_text(key, OTHER)
+        journal.find_texts([key], [OTHER])
+
+
+def test_the_json_of_several_answers_comes_in_the_order_of_their_keys(journal: Journal) -> None:
+    for key in ("a", "b", "c"):
+        journal.append(key, ASKED, "rollout", key)
+
+    found = journal.find_texts(["c", "none", "a"], [ASKED] * 3)
+    assert found == [b'"c"', None, b'"a"']
+    with pytest.raises(JournalMismatchError, match="under `b`"):
+        journal.find_texts(["a", "b"], [ASKED, OTHER])
+
+
+def test_a_journal_tells_whether_it_holds_any_of_some_keys(journal: Journal) -> None:
+    journal.append("a", ASKED, "rollout", None)
+    assert journal.holds_any(["none", "a"])
+    assert not journal.holds_any(["none", "a/spent/0"])
+    assert not journal.holds_any([])
 
 
 def test_nobody_can_change_an_answer_that_was_recorded(journal: Journal) -> None:

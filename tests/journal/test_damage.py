@@ -196,7 +196,7 @@ def test_a_record_changed_under_an_open_journal_is_an_error(path: Path) -> None:
         with pytest.raises(JournalCorruptError, match="`step/1/reflect`: the bytes of the line"):
             journal.find("step/1/reflect", ASKED)
         with pytest.raises(JournalCorruptError, match="`step/1/reflect`: the bytes of the line"):
-            journal.find_text("step/1/reflect", ASKED)
+            journal.find_texts(["step/1/reflect"], [ASKED])
 
 
 def test_a_record_in_the_place_of_another_is_an_error(path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_record_in_the_place_of_another_is_an_error(path: Path) -> None:
         with pytest.raises(JournalCorruptError, match="record of `a`: found the record of `b`"):
             journal.find("a", ASKED)
         with pytest.raises(JournalCorruptError, match="record of `a`: found the record of `b`"):
-            journal.find_text("a", ASKED)
+            journal.find_texts(["a"], [ASKED])
 
 
 def test_an_append_is_refused_when_somebody_else_has_written(path: Path) -> None:

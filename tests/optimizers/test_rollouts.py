@@ -276,3 +276,13 @@ def test_a_fault_that_is_held_back_is_asked_for_again() -> None:
     again = Bench(journal=journal)
     assert [found.fault for found in again.run(count=2)] == ["", ""]
     assert again.made == ["e0", "e1"]
+
+
+@pytest.mark.parametrize("text", ["plain", "caf\u00e9", "half a character: \ud83d"])
+def test_an_answer_is_recalled_as_it_was_recorded(text: str) -> None:
+    journal, asked = MemoryJournal(), digest_text("what is asked")
+    journal.begin({})
+    recorder = Answers(journal)
+    assert recorder.recall("step/1/reflect/0", asked) is None
+    recorder.record("step/1/reflect/0", asked, "reflection", {"text": text, "spent": [1, 0.1]})
+    assert recorder.recall("step/1/reflect/0", asked) == {"text": text, "spent": [1, 0.1]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from pathlib import Path
@@ -230,8 +230,11 @@ class AcknowledgingJournal:
     def find(self, key: str, digest: HexDigest) -> Recorded | None:
         return self._journal.find(key, digest)
 
-    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
-        return self._journal.find_text(key, digest)
+    def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
+        return self._journal.find_texts(keys, digests)
+
+    def holds_any(self, keys: Iterable[str]) -> bool:
+        return self._journal.holds_any(keys)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         self._journal.append(key, digest, kind, answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -22,8 +22,8 @@ class Answer:
 class Journal(Protocol):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
-    Safe to share between threads. Every method but ``close``, ``len()`` and ``in`` raises
-    ``JournalError`` once the journal is closed.
+    Safe to share between threads. Every method but ``close``, ``holds_any``, ``len()`` and ``in``
+    raises ``JournalError`` once the journal is closed.
     """
 
     def begin(self, fingerprint: Mapping[str, Json]) -> None:
@@ -51,8 +51,8 @@ class Journal(Protocol):
         """
         ...
 
-    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
-        """Return the JSON of what ``find`` returns, which is many times as fast to get; or None.
+    def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
+        """Return the JSON of what ``find`` returns for each key, which is many times as fast.
 
         It is as it was written: what the checksum does not find, nobody has looked for.
 
@@ -92,6 +92,10 @@ class Journal(Protocol):
 
     def __contains__(self, key: str) -> bool:
         """Tell whether an answer is recorded under ``key``."""
+        ...
+
+    def holds_any(self, keys: Iterable[str]) -> bool:
+        """Tell whether an answer is recorded under one of ``keys``."""
         ...
 
     def __len__(self) -> int:

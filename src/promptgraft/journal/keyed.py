@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -60,21 +60,21 @@ class KeyedJournal(ABC):
             line = self._line(key)
         return None if line is None else self._answer(key, digest, line)
 
-    def find_text(self, key: str, digest: HexDigest) -> bytes | None:
+    def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
         with self._lock:
             self._check_begun()
-            line = self._line(key)
-        if line is None:
-            return None
-        try:
-            text = answer_text(line, key, digest)
-        except JournalCorruptError as error:
-            raise self._changed(key, str(error)) from None
-        if text is None:
-            # What cannot be told at once: a key with escapes, another question, damage.
-            self._answer(key, digest, line)
-            text = record_text(line)
-        return text
+            lines = list(map(self._line, keys))
+        return [
+            None
+            if line is None
+            else answer_text(line, key, digest) or self._text(key, digest, line)
+            for key, digest, line in zip(keys, digests, lines, strict=True)
+        ]
+
+    def _text(self, key: str, digest: HexDigest, line: bytes) -> bytes:
+        """Look closely: damage, another question, a key with escapes."""
+        self._answer(key, digest, line)
+        return record_text(line)
 
     def _answer(self, key: str, digest: HexDigest, line: bytes) -> Answer:
         record = self._decode(key, line)
@@ -120,6 +120,9 @@ class KeyedJournal(ABC):
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys()
+
+    def holds_any(self, keys: Iterable[str]) -> bool:
+        return not self._keys().keys().isdisjoint(keys)
 
     def __len__(self) -> int:
         return len(self._keys())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from promptgraft.journal.base import Journal
 from promptgraft.serde import HexDigest, Json
@@ -10,6 +12,7 @@ from promptgraft.serde import HexDigest, Json
 Working = Callable[[str, int, int], None]
 """Is told where answers are waited for: position, how many are there, how many are wanted."""
 
+_READER = msgspec.json.Decoder()
 _FAULT = "fault"
 _SPENT = "spent"
 
@@ -37,16 +40,25 @@ class Answers:
         Raises:
             JournalMismatchError: the journal holds the answer to another question there.
         """
-        found = self._journal.find(key, digest) if self._journal is not None else None
-        return None if found is None else found.value
+        [text] = self.recall_texts([key], [digest])
+        if text is None or self._journal is None:
+            return None
+        try:
+            answer: Json = _READER.decode(text)
+        except msgspec.DecodeError:  # half characters and the like, which JSON itself can hold
+            found = self._journal.find(key, digest)
+            return None if found is None else found.value
+        return answer
 
-    def recall_text(self, key: str, digest: HexDigest) -> bytes | None:
-        """Return what was recorded for the question as JSON, or None.
+    def recall_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
+        """Return what was recorded for each question as JSON, or None.
 
         Raises:
             JournalMismatchError: the journal holds the answer to another question there.
         """
-        return self._journal.find_text(key, digest) if self._journal is not None else None
+        if self._journal is None:
+            return [None] * len(keys)
+        return self._journal.find_texts(keys, digests)
 
     def record(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record an answer before anybody uses it."""
@@ -62,10 +74,17 @@ class Answers:
     def spent(self, key: str, digest: HexDigest) -> list[Json]:
         """Return the calls that were made for an answer before it came, attempt by attempt."""
         attempts: list[Json] = []
-        # Nearly always there are none, and a replay asks this for every answer.
         while self._journal is not None and _spent_key(key, len(attempts)) in self._journal:
             attempts.append(self.recall(_spent_key(key, len(attempts)), digest))
         return attempts
+
+    def has_spent(self, keys: Sequence[str]) -> bool:
+        """Tell whether calls were made for one of some answers before it came.
+
+        Nearly always there were none, and a replay asks this for every batch.
+        """
+        first = [_spent_key(key, 0) for key in keys]
+        return self._journal is not None and self._journal.holds_any(first)
 
     def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Keep a fault until the run goes on without the answer."""

@@ -22,12 +22,11 @@ from promptgraft.optimizers.types import Candidate, GepaExample, ModuleDescripti
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import Entry, show_path
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.serde import digest
+from promptgraft.serde import digest_json
 
-_KEPT_VIEWS = 64
+_KEPT_VIEWS = 256
 
 
 @attrs.frozen
@@ -192,17 +191,18 @@ class PromptTarget:
             override=override,
             parents=parents,
             modules=modules,
-            digest=digest(plain_entries(self.rollout.base.merged_with(override))),
+            digest=digest_json(plain_entries(self.rollout.base.merged_with(override))),
         )
 
     def _view(self, override: PromptOverride) -> View:
         return self._views.of(override, self._new_view)
 
     def _new_view(self, override: PromptOverride) -> View:
+        template = self.rollout.prompt.template
         merged = self.rollout.base.merged_with(override)
         return View(
-            template=self.rollout.prompt.template,
-            fresh=resolve_override(self.descriptor, merged).fresh,
+            template=template,
+            fresh=template.settled(merged).resolution.fresh,
             max_part_chars=self.max_part_chars,
             max_shown_chars=self.rollout.scoring.max_example_chars,
             max_task_examples=self.max_task_examples,

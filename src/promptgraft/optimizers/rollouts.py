@@ -137,24 +137,32 @@ class RolloutRunner:
 
     def _recall(self, batch: _Batch) -> list[int]:
         """Take what is recorded of a batch; return the places of what is not."""
-        answers, records = self._answers, batch.records
-        spent: list[Spending] = []
-        for index, (key, digest) in enumerate(zip(batch.keys, batch.digests, strict=True)):
-            for paid in answers.spent(key, digest):
-                spent += spent_from_json(paid, key)
-            text = answers.recall_text(key, digest)
+        texts = self._answers.recall_texts(batch.keys, batch.digests)
+        for index, text in enumerate(texts):
             if text is not None:
-                record = _record_from_text(text) or self._looked_at(key, digest)
-                spent += record.spent
-                records[index] = record
-        missing = [index for index, record in enumerate(records) if record is None]
-        batch.done = len(records) - len(missing)
+                batch.records[index] = _record_from_text(text) or self._looked_at(batch, index)
+        found = [record for record in batch.records if record is not None]
+        spent = [one for record in found for one in record.spent]
+        if self._answers.has_spent(batch.keys):
+            spent += self._spent_in_vain(batch)
+        batch.done = len(found)
         self._ledger.replay(spent)
-        self._ledger.count_rollouts(batch.done, unscored=batch.unscored)
-        return missing
+        self._ledger.count_rollouts(
+            batch.done, unscored=[record.feedback for record in found].count(None)
+        )
+        return [index for index, text in enumerate(texts) if text is None]
 
-    def _looked_at(self, key: str, digest: HexDigest) -> RolloutRecord:
-        return record_from_json(self._answers.recall(key, digest), key)
+    def _looked_at(self, batch: _Batch, index: int) -> RolloutRecord:
+        key = batch.keys[index]
+        return record_from_json(self._answers.recall(key, batch.digests[index]), key)
+
+    def _spent_in_vain(self, batch: _Batch) -> list[Spending]:
+        return [
+            one
+            for key, digest in zip(batch.keys, batch.digests, strict=True)
+            for paid in self._answers.spent(key, digest)
+            for one in spent_from_json(paid, key)
+        ]
 
     def _keep(self, batch: _Batch, index: int, record: RolloutRecord) -> None:
         key, digest = batch.keys[index], batch.digests[index]
@@ -244,11 +252,6 @@ class _Batch:
 
     def complete(self) -> tuple[RolloutRecord, ...]:
         return tuple([record for record in self.records if record is not None])
-
-    @property
-    def unscored(self) -> int:
-        """How many of those that are there the provider failed."""
-        return sum(record is not None and record.feedback is None for record in self.records)
 
     @property
     def is_complete(self) -> bool:

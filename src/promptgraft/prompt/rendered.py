@@ -56,7 +56,7 @@ class RenderedSection:
     @property
     def text(self) -> str:
         """The text of the section, without its heading."""
-        return "".join(segment.text for segment in self.segments)
+        return "".join([segment.text for segment in self.segments])
 
     @property
     def heading(self) -> str:

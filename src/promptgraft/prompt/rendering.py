@@ -98,18 +98,21 @@ def render_prompt(
     tools: list[RenderedTool] = []
     fresh = settled.resolution.fresh
     shown: set[str] = set()
-    for path, section in _visible(walked, bindings):
-        if _visibility(section, bindings.all) is SectionVisibility.SUMMARY:
+    for path, section, visibility in _visible(walked, bindings):
+        if visibility is SectionVisibility.SUMMARY:
             sections.append(_summary(path, section))
             continue
-        tools_here = [settled.tools[tool.name] for tool in section.tools]
         body = _full(path, section, bindings, fresh)
-        sections.append(_with_calls(body, tools_here))
-        tools.extend(tools_here)
+        if section.tools:
+            tools_here = [settled.tools[tool.name] for tool in section.tools]
+            body = _with_calls(body, tools_here)
+            tools.extend(tools_here)
+            shown.update(tool_part(tool.name) for tool in section.tools)
+        sections.append(body)
         if isinstance(section, TaskExamplesSection):
             sections.extend(settled.examples[path])
-        shown.add(section_part(path))
-        shown.update(tool_part(tool.name) for tool in section.tools)
+        if settled.owners:
+            shown.add(section_part(path))
     used = {part for part, owner in settled.owners if owner is None or owner in shown}
     return RenderedPrompt(
         ns=descriptor.ns,
@@ -138,7 +141,9 @@ def _owner(entry: Entry) -> str | None:
             return section_part(entry.path[:-1])
 
 
-def _visible(walked: Walked, bindings: Bindings) -> Iterator[tuple[SectionPath, MarkdownSection]]:
+def _visible(
+    walked: Walked, bindings: Bindings
+) -> Iterator[tuple[SectionPath, MarkdownSection, SectionVisibility]]:
     """Yield the sections that are enabled and do not stand below a summary or a disabled one."""
     hidden: SectionPath | None = None
     for path, section in walked:
@@ -148,9 +153,10 @@ def _visible(walked: Walked, bindings: Bindings) -> Iterator[tuple[SectionPath, 
         if section.enabled is not None and not section.enabled(bindings.all):
             hidden = path
             continue
-        if _visibility(section, bindings.all) is SectionVisibility.SUMMARY:
+        visibility = _visibility(section, bindings.all)
+        if visibility is SectionVisibility.SUMMARY:
             hidden = path
-        yield path, section
+        yield path, section, visibility
 
 
 def _visibility(section: MarkdownSection, values: Values) -> SectionVisibility:
@@ -170,7 +176,7 @@ def _full(
     bindings: Bindings,
     fresh: PromptOverride | None,
 ) -> RenderedSection:
-    override = fresh.sections.get(path) if fresh else None
+    override = None if fresh is None else fresh.sections.get(path)
     values = bindings.visible_to(section, path)
     source = section.source
     pieces = source.pieces if override is None else source.parse(override.body)

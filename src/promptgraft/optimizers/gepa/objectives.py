@@ -64,6 +64,7 @@ class Scorer:
 
     def __init__(self, weights: Mapping[str, float], also: Iterable[str] = ()) -> None:
         self._weights = weights
+        self._is_weighted = bool(weights)
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._total = sum(weights.values())
         self._usual: dict[str, float] = {}
@@ -105,8 +106,10 @@ class Scorer:
         Raises:
             FeedbackError: an objective with a weight is missing.
         """
-        if record.feedback is None or not self._weights:
-            return record.score
+        if record.feedback is None:
+            return None
+        if not self._is_weighted:
+            return record.feedback.score
         found = self._all(record)
         return (
             sum(weight * self._one(name, record, found) for name, weight in self._weights.items())
@@ -122,7 +125,8 @@ class Scorer:
         assert feedback is not None  # noqa: S101 - callers have looked
         if record.fault:
             return self._nothing
-        found = {SCORE: feedback.score, **feedback.objectives}
+        found = {SCORE: feedback.score}
+        found.update(feedback.objectives)
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5

@@ -76,8 +76,9 @@ class Racing:
 
     It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
     the same examples by more than half a standard error; else on as many as races take: ``first``
-    at the beginning, and as many more after every ``every`` races. It is the best one from then
-    on if its mean is higher on them, or the same and it is a child of the best one.
+    at the beginning, and as many more after every ``every`` accepted proposals that have raced,
+    together or alone. It is the best one from then on if its mean is higher on them, or the same
+    and it is a child of the best one.
 
     Each race takes the examples in another order, so that luck of the best one on a few of them
     does not keep everybody out. At the end of the search the baseline and the most promising
@@ -87,7 +88,7 @@ class Racing:
 
     Attributes:
         first: examples that a race begins with, at least 1.
-        every: races after which the next ones take ``first`` examples more, at least 1.
+        every: proposals after which races take ``first`` examples more, at least 1.
         finalists: candidates that are tried on all of D_pareto at the end, at least 1: the best
             one for certain, the others as far as rollouts are left.
     """

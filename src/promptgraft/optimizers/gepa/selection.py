@@ -41,6 +41,7 @@ class Choices:
         self._races = random.Random(f"{seed}/races")
         self._example_rate = example_rate
         self._epoch: list[str] = []
+        self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
         self._instructions = _Turns([module for module in modules if not is_example(module)])
         self._examples = _Turns([module for module in modules if is_example(module)])
 
@@ -102,7 +103,7 @@ class Choices:
         self, chosen: list[str], examples: Sequence[GepaExample], size: int
     ) -> tuple[GepaExample, ...]:
         """Return a minibatch with those that are chosen, by id, and the next of the epoch."""
-        by_id = {example.id: example for example in examples}
+        by_id = self._named(examples)
         while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(by_id)
@@ -116,6 +117,12 @@ class Choices:
             else:
                 self._epoch = []
         return tuple(by_id[one] for one in chosen)
+
+    def _named(self, examples: Sequence[GepaExample]) -> Mapping[str, GepaExample]:
+        # All steps choose from the same examples, of which there may be thousands.
+        if self._examples_named[0] is not examples:
+            self._examples_named = examples, {example.id: example for example in examples}
+        return self._examples_named[1]
 
     def order(self, count: int) -> list[int]:
         """Return the positions of so many examples in random order."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import attrs
@@ -78,7 +77,7 @@ class Trials:
             settled: waits until the work of these has ended.
         """
         self._fold(self)
-        order = Order(copy.copy(self._order.stretch), self.used, earlier, settled)
+        order = Order(self._order.stretch.copy(), self.used, earlier, settled)
         return Trials(runner, ledger=ledger, emit=emit, max_unscored_share=self._share, order=order)
 
     def take_over(self, step: Trials) -> None:
@@ -144,7 +143,7 @@ class Trials:
         for one, records in zip(asked, made, strict=True):
             self._tell(one.position, records, used)
             used += len(records)
-            self.batches.append(tuple(record.feedback is None for record in records))
+            self.batches.append(tuple([record.feedback is None for record in records]))
         every = [record for records in made for record in records]
         if said := [record.fault for record in every if record.feedback is None]:
             self._judge(said[-1])
@@ -196,7 +195,7 @@ class Order:
         """Return the latest rollouts before its own."""
         if self.earlier:
             self.settled()
-        stretch = copy.copy(self.stretch)
+        stretch = self.stretch.copy()
         for faults in chain.from_iterable(self.earlier):
             stretch.add(faults)
         return stretch
@@ -221,8 +220,16 @@ class FaultyStretch:
         self.unscored = 0
         self.rollouts = 0
 
-    def add(self, faults: Iterable[bool]) -> None:
+    def copy(self) -> FaultyStretch:
+        """Return a stretch that goes on alone."""
+        stretch = FaultyStretch(self._share)
+        stretch.unscored, stretch.rollouts = self.unscored, self.rollouts
+        return stretch
+
+    def add(self, faults: Sequence[bool]) -> None:
         """Add rollouts in the order in which the run asked for them; True is unscored."""
+        if not self.unscored and True not in faults:
+            return
         for fault in faults:
             self.rollouts += 1
             self.unscored += fault
