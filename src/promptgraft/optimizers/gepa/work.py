@@ -79,6 +79,7 @@ class Work:
         blame: how often they blame modules, by name.
         steps: what it has settled on, module by module; nothing when there was nothing to change.
         changes: the usable proposals.
+        child: the parent with every change; the parent itself without any.
         compared: how the child did against its parent; None without a child.
     """
 
@@ -94,7 +95,12 @@ class Work:
     blame: Mapping[str, int] = attrs.field(factory=dict)
     steps: tuple[Step, ...] = ()
     changes: tuple[Proposed, ...] = ()
+    child: Candidate = attrs.field(init=False)
     compared: Compared | None = None
+
+    @child.default
+    def _parent(self) -> Candidate:
+        return self.known.lesson.candidate
 
     @rejections.default
     def _no_rejections(self) -> Rejections:
@@ -104,13 +110,6 @@ class Work:
     def largest(self) -> int:
         """Rollouts that it can use."""
         return self.rules.config.trial_size
-
-    @property
-    def child(self) -> Candidate:
-        """The parent with every change."""
-        return attrs.evolve(
-            self.changes[-1].candidate, modules=tuple(one.step.module for one in self.changes)
-        )
 
     @property
     def accepted(self) -> bool:
@@ -136,6 +135,8 @@ class Work:
         self.steps = tuple(self._settle())
         self.changes = self._proposer().propose([(step, self._parts(step)) for step in self.steps])
         if self.changes:
+            modules = tuple(one.step.module for one in self.changes)
+            self.child = attrs.evolve(self.changes[-1].candidate, modules=modules)
             self.compared = self._compare()
 
     def _settle(self) -> Iterator[Step]:
