@@ -164,7 +164,7 @@ class Search:
             raise proposal.error
         self._lessons.learn(work.known.lesson, work.records)
         if work.taught:
-            modules = [step.module for step in work.steps]
+            modules = [one.module for one in work.steps]
             self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
         if work.compared is not None:
             self._try(step, work, work.compared)

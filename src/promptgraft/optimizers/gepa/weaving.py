@@ -1,32 +1,34 @@
 """Changes of one text that were made apart, in one text: a three-way merge of lines.
 
 What two sides add at the same place is kept of both, the first side's before: in a prompt these
-are mostly rules that do not touch each other. Programs that merge code call that a conflict.
+are mostly rules that do not touch each other. Programs that merge code call that a conflict. So it
+is with words that both add to the same line. Where they put different things in the place of the
+same lines, the first side's stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 import attrs
 
 _MOST_LINES = 1_000
+_WORD = re.compile(r"\w+|\W")
 
 
 @attrs.frozen
-class _Edits:
-    """How a side differs from the text that both began with.
+class _Edit:
+    """What stands in the place of ``before[begin:end]``; nothing of it, or of these, may be."""
 
-    Attributes:
-        dropped: for each line whether the side has dropped it.
-        instead: for each line what the side has in its place; None where it only dropped it.
-        added: what the side has before each line, and at the end.
-    """
+    begin: int
+    end: int
+    after: Sequence[str]
 
-    dropped: Sequence[bool]
-    instead: Sequence[Sequence[str] | None]
-    added: Sequence[Sequence[str]]
+    @property
+    def replaces(self) -> bool:
+        return self.begin < self.end and bool(self.after)
 
 
 def woven(base: str, first: str, second: str) -> str | None:
@@ -35,37 +37,78 @@ def woven(base: str, first: str, second: str) -> str | None:
     Args:
         base: what both began with.
         first: one side.
-        second: the other one; a line that it adds where the first adds the same is left out.
+        second: the other one; a line that it adds where the first adds the same is left out, and
+            so is what it puts in the place of lines for which the first has something else.
 
     Returns:
-        None when both have put something else in the place of the same line, or when a text has
-        more than a thousand lines.
+        None when a text has more than a thousand lines.
     """
     before, one, other = (text.split("\n") for text in (base, first, second))
     if max(len(before), len(one), len(other)) > _MOST_LINES:
         return None
-    mine, theirs = _edits(before, one), _edits(before, other)
-    pairs = zip(mine.instead, theirs.instead, strict=True)
-    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
-        return None
-    found: list[str] = []
-    for place, added in enumerate(mine.added):
-        found += added
-        found += [line for line in theirs.added[place] if line not in added]
-        if place < len(before) and not mine.dropped[place] and not theirs.dropped[place]:
-            found.append(before[place])
-    return "\n".join(found)
+    mine, theirs = list(_by_line(before, one)), list(_by_line(before, other))
+    agreed = [edit for edit in theirs if not _is_disputed(edit, mine)]
+    mine = [_with_words(before, edit, theirs) for edit in mine]
+    return "\n".join(_applied(before, mine, agreed))
 
 
-def _edits(before: Sequence[str], after: Sequence[str]) -> _Edits:
+def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for kind, begin, end, start, stop in matcher.get_opcodes():
+        if kind != "equal":
+            yield _Edit(begin, end, after[start:stop])
+
+
+def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
+    """Yield edits; where as many lines stand in the place of others, one for each."""
+    for edit in _edits(before, after):
+        if edit.end - edit.begin == len(edit.after):
+            for place, line in enumerate(edit.after, edit.begin):
+                yield _Edit(place, place + 1, [line])
+        else:
+            yield edit
+
+
+def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
+    """Tell whether another edit puts something else in the place of the same lines."""
+    return edit.replaces and any(
+        other.replaces and other.begin < edit.end and edit.begin < other.end and other != edit
+        for other in others
+    )
+
+
+def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> _Edit:
+    """Return the edit of a line with the words that another edit adds to it, if both only add."""
+    for other in others:
+        places = (edit.begin, edit.end) == (other.begin, other.end)
+        if places and edit != other and len(edit.after) == len(other.after) == 1:
+            sides = (before[edit.begin], edit.after[0], other.after[0])
+            words, *changed = (_WORD.findall(line) for line in sides)
+            mine, theirs = ([*map(_as_one, _edits(words, side))] for side in changed)
+            if all(one.begin == one.end for one in (*mine, *theirs)):
+                return attrs.evolve(edit, after=["".join(_applied(words, mine, theirs))])
+    return edit
+
+
+def _as_one(edit: _Edit) -> _Edit:
+    """Return an edit whose words are one: the same few of them may stand in many places."""
+    return attrs.evolve(edit, after=["".join(edit.after)])
+
+
+def _applied(before: Sequence[str], mine: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[str]:
+    """Return a text with the edits of both sides, at each place the first side's before."""
     dropped = [False] * len(before)
-    instead: list[Sequence[str] | None] = [None] * len(before)
-    added: list[Sequence[str]] = [()] * (len(before) + 1)
-    for kind, begin, end, start, stop in SequenceMatcher(None, before, after).get_opcodes():
-        if kind == "equal":
-            continue
-        added[begin] = after[start:stop]
-        for place in range(begin, end):
-            dropped[place] = True
-            instead[place] = after[start:stop] if kind == "replace" else None
-    return _Edits(dropped, instead, added)
+    added: list[list[str]] = [[] for _ in range(len(before) + 1)]
+    for edit in (*mine, *theirs):
+        dropped[edit.begin : edit.end] = [True] * (edit.end - edit.begin)
+    for edit in mine:
+        added[edit.begin] += edit.after
+    for edit in theirs:
+        known = tuple(added[edit.begin])
+        added[edit.begin] += [one for one in edit.after if one not in known]
+    found: list[str] = []
+    for place, lines in enumerate(added):
+        found += lines
+        if place < len(before) and not dropped[place]:
+            found.append(before[place])
+    return found
