@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +35,40 @@ def test_both_sides_have_their_way(first: str, second: str, expected: str) -> No
     assert woven(RULES, first, second) == expected
 
 
-def test_two_sides_that_change_one_line_in_two_ways_cannot_be_put_together() -> None:
+def test_where_both_change_one_line_in_two_ways_the_first_has_its_way_there() -> None:
     polite, rude = (RULES.replace("kind", word) for word in ("polite", "rude"))
-    assert woven(RULES, polite, rude) is None
+    assert woven(RULES, polite, rude) == polite
+    assert woven(RULES, polite, f"{rude}\n- two") == f"{polite}\n- two"
     assert woven(RULES, polite, polite) == polite
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("roads: pothole, bump", "roads: pothole, hole", "roads: pothole, bump, hole"),
+        ("roads: pothole, bump", "roads: pothole, bump", "roads: pothole, bump"),
+        ("old roads: pothole", "roads: pothole, hole", "old roads: pothole, hole"),
+        ("roads: hole", "roads: pothole, hole", "roads: hole"),
+    ],
+)
+def test_a_line_has_the_words_that_both_have_added(first: str, second: str, expected: str) -> None:
+    before, after = "Teams\n", "\nwater: leak"
+    sides = (f"{before}{line}{after}" for line in (first, second))
+    assert woven(f"{before}roads: pothole{after}", *sides) == f"{before}{expected}{after}"
+
+
+words = st.lists(st.sampled_from(["a", "b", "c", ",", "."]), max_size=6)
+
+
+@given(words, words, words)
+def test_added_words_are_neither_lost_nor_torn(
+    base: list[str], first: list[str], second: list[str]
+) -> None:
+    line = " ".join(["x", *base])
+    found = woven(line, f"{line} {' '.join(first)}", f"{line} {' '.join(second)}")
+    assert found is not None
+    assert Counter(found.split()) >= Counter([*line.split(), *first])
+    assert set(found.split()) == {*line.split(), *first, *second}
 
 
 @given(texts, texts)
@@ -45,14 +77,21 @@ def test_a_side_that_changed_nothing_lets_the_other_have_its_way(base: str, side
 
 
 @given(texts, texts, texts)
-def test_no_line_comes_from_nowhere_and_none_is_lost(base: str, first: str, second: str) -> None:
+def test_no_line_comes_from_nowhere_and_none_of_the_first_is_lost(
+    base: str, first: str, second: str
+) -> None:
     found = woven(base, first, second)
-    if found is None:
-        return
+    assert found is not None
     sides = {*first.split("\n"), *second.split("\n")}
     assert set(found.split("\n")) <= sides | {""}
-    added = sides - set(base.split("\n"))
-    assert added <= set(found.split("\n"))
+    assert set(first.split("\n")) - set(base.split("\n")) <= set(found.split("\n"))
+
+
+@given(texts, texts, texts)
+def test_lines_that_both_only_add_are_all_there(base: str, first: str, second: str) -> None:
+    found = woven(base, f"{base}\n{first}", f"{second}\n{base}")
+    assert found is not None
+    assert set(found.split("\n")) >= {*base.split("\n"), *first.split("\n"), *second.split("\n")}
 
 
 @given(texts, texts)

@@ -79,11 +79,11 @@ def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
 
 def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> _Edit:
     """Return the edit of a line with the words that another edit adds to it, if both only add."""
+    old = before[edit.begin : edit.end]
     for other in others:
-        places = (edit.begin, edit.end) == (other.begin, other.end)
-        if places and edit != other and len(edit.after) == len(other.after) == 1:
-            sides = (before[edit.begin], edit.after[0], other.after[0])
-            words, *changed = (_WORD.findall(line) for line in sides)
+        same = (edit.begin, edit.end) == (other.begin, other.end) and edit != other
+        if same and len(old) == len(edit.after) == len(other.after) == 1 and old[0].strip():
+            words, *changed = (_WORD.findall(line) for line in (*old, *edit.after, *other.after))
             mine, theirs = ([*map(_as_one, _edits(words, side))] for side in changed)
             if all(one.begin == one.end for one in (*mine, *theirs)):
                 return attrs.evolve(edit, after=["".join(_applied(words, mine, theirs))])
