@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.optimizers.gepa.weaving import woven
+from promptgraft.optimizers.gepa.weaving import woven, woven_in
 
 texts = st.lists(st.sampled_from(["a", "b", "c", "d", "", "e"]), max_size=8).map("\n".join)
 RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."
@@ -35,11 +35,17 @@ def test_both_sides_have_their_way(first: str, second: str, expected: str) -> No
     assert woven(RULES, first, second) == expected
 
 
-def test_where_both_change_one_line_in_two_ways_the_first_has_its_way_there() -> None:
+def test_two_sides_that_change_one_line_in_two_ways_cannot_be_put_together() -> None:
     polite, rude = (RULES.replace("kind", word) for word in ("polite", "rude"))
-    assert woven(RULES, polite, rude) == polite
-    assert woven(RULES, polite, f"{rude}\n- two") == f"{polite}\n- two"
+    assert woven(RULES, polite, rude) is None
     assert woven(RULES, polite, polite) == polite
+
+
+def test_woven_in_the_first_side_has_its_way_where_both_change_one_line() -> None:
+    polite, rude = (RULES.replace("kind", word) for word in ("polite", "rude"))
+    assert woven_in(RULES, polite, rude) == polite
+    assert woven_in(RULES, polite, f"{rude}\n- two") == f"{polite}\n- two"
+    assert woven_in(RULES, polite, polite) == polite
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,7 @@ def test_where_both_change_one_line_in_two_ways_the_first_has_its_way_there() ->
 def test_a_line_has_the_words_that_both_have_added(first: str, second: str, expected: str) -> None:
     before, after = "Teams\n", "\nwater: leak"
     sides = (f"{before}{line}{after}" for line in (first, second))
-    assert woven(f"{before}roads: pothole{after}", *sides) == f"{before}{expected}{after}"
+    assert woven_in(f"{before}roads: pothole{after}", *sides) == f"{before}{expected}{after}"
 
 
 words = st.lists(st.sampled_from(["a", "b", "c", ",", "."]), max_size=6)
@@ -65,7 +71,7 @@ def test_added_words_are_neither_lost_nor_torn(
     base: list[str], first: list[str], second: list[str]
 ) -> None:
     line = " ".join(["x", *base])
-    found = woven(line, f"{line} {' '.join(first)}", f"{line} {' '.join(second)}")
+    found = woven_in(line, f"{line} {' '.join(first)}", f"{line} {' '.join(second)}")
     assert found is not None
     assert Counter(found.split()) >= Counter([*line.split(), *first])
     assert set(found.split()) == {*line.split(), *first, *second}
@@ -73,14 +79,15 @@ def test_added_words_are_neither_lost_nor_torn(
 
 @given(texts, texts)
 def test_a_side_that_changed_nothing_lets_the_other_have_its_way(base: str, side: str) -> None:
-    assert woven(base, base, side) == woven(base, side, base) == side
+    for weave in (woven, woven_in):
+        assert weave(base, base, side) == weave(base, side, base) == side
 
 
 @given(texts, texts, texts)
 def test_no_line_comes_from_nowhere_and_none_of_the_first_is_lost(
     base: str, first: str, second: str
 ) -> None:
-    found = woven(base, first, second)
+    found = woven_in(base, first, second)
     assert found is not None
     sides = {*first.split("\n"), *second.split("\n")}
     assert set(found.split("\n")) <= sides | {""}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptgraft.optimizers.gepa.merge import merged_entries
-from promptgraft.optimizers.gepa.weaving import woven
+from promptgraft.optimizers.gepa.weaving import woven_in
 from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.target import InvalidProposalError, Target
 from promptgraft.optimizers.types import Candidate, GepaExample
@@ -77,7 +77,7 @@ class Gathering:
             return found
         sides = (self.parent, onto, child)
         before, one, other = (self.target.describe(module, side).text for side in sides)
-        text = None if before in (one, other) else woven(before, one, other)
+        text = None if before in (one, other) else woven_in(before, one, other)
         if text is None:
             return found
         try:

@@ -1,9 +1,7 @@
 """Changes of one text that were made apart, in one text: a three-way merge of lines.
 
 What two sides add at the same place is kept of both, the first side's before: in a prompt these
-are mostly rules that do not touch each other. Programs that merge code call that a conflict. So it
-is with words that both add to the same line. Where they put different things in the place of the
-same lines, the first side's stand.
+are mostly rules that do not touch each other. Programs that merge code call that a conflict.
 """
 
 from __future__ import annotations
@@ -37,19 +35,47 @@ def woven(base: str, first: str, second: str) -> str | None:
     Args:
         base: what both began with.
         first: one side.
-        second: the other one; a line that it adds where the first adds the same is left out, and
-            so is what it puts in the place of lines for which the first has something else.
+        second: the other one; a line that it adds where the first adds the same is left out.
+
+    Returns:
+        None when both have put something else in the place of the same line, or when a text has
+        more than a thousand lines.
+    """
+    sides = _lines(base, first, second)
+    if sides is None:
+        return None
+    before, one, other = sides
+    mine, theirs = list(_edits(before, one)), list(_edits(before, other))
+    if any(_is_disputed(edit, mine) for edit in theirs):
+        return None
+    return "\n".join(_applied(before, mine, theirs))
+
+
+def woven_in(base: str, first: str, second: str) -> str | None:
+    """Return ``first`` with as much of what the second side has changed as goes with it.
+
+    Args:
+        base: what both began with.
+        first: one side.
+        second: the other one; what it puts in the place of lines for which the first has something
+            else is left out, but for words that both only add to a line.
 
     Returns:
         None when a text has more than a thousand lines.
     """
-    before, one, other = (text.split("\n") for text in (base, first, second))
-    if max(len(before), len(one), len(other)) > _MOST_LINES:
+    sides = _lines(base, first, second)
+    if sides is None:
         return None
+    before, one, other = sides
     mine, theirs = list(_by_line(before, one)), list(_by_line(before, other))
     agreed = [edit for edit in theirs if not _is_disputed(edit, mine)]
     mine = [_with_words(before, edit, theirs) for edit in mine]
     return "\n".join(_applied(before, mine, agreed))
+
+
+def _lines(*texts: str) -> list[list[str]] | None:
+    lines = [text.split("\n") for text in texts]
+    return None if max(map(len, lines)) > _MOST_LINES else lines
 
 
 def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
@@ -72,7 +98,10 @@ def _by_line(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
 def _is_disputed(edit: _Edit, others: Sequence[_Edit]) -> bool:
     """Tell whether another edit puts something else in the place of the same lines."""
     return edit.replaces and any(
-        other.replaces and other.begin < edit.end and edit.begin < other.end and other != edit
+        other.replaces
+        and other.begin < edit.end
+        and edit.begin < other.end
+        and other.after != edit.after
         for other in others
     )
 
