@@ -294,7 +294,7 @@ def test_calls_side_by_side_are_counted_as_exactly(world: World) -> None:
     assert run.task.calls == result.total_rollouts <= world.budget
     alone = world.run().start()
     if world.proposals * world.at_once > 1 and result.stop_reason is StopReason.PROVIDER_FAILED:
-        # How far the proposals had come that were given up depends on the time; what they used counts.
+        # How far those had come that were given up depends on the time; what they used counts.
         used = {name: getattr(alone, name) for name in USED}
         result = attrs.evolve(result, **used)
     assert result == alone

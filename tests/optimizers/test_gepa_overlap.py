@@ -1,4 +1,4 @@
-"""Proposals and steps under way at the same time: faster with workers, and the same run with any."""
+"""Proposals and steps under way at the same time: faster with workers, the same with any."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from promptgraft.optimizers.gepa import (
     RolloutFeedback,
 )
 from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.stoppers import MaxProposals
+from promptgraft.optimizers.stoppers import MaxProposals, TargetScore
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs.progress import Progress
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
@@ -178,6 +178,23 @@ def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
             assert outcome(settings, executor) == in_turn
     with Lottery(5, seed=k) as lottery:
         assert outcome(settings, lottery) == in_turn
+
+
+def test_what_is_made_sure_of_beside_other_steps_does_not_depend_on_workers() -> None:
+    """The budget pays for it when steps under way have used little, and not for all they may."""
+    settings = overlapping(
+        2,
+        2,
+        seed=262,
+        training_examples=twins(30),
+        pareto_set_size=30,
+        rollout_budget=182,
+        validation=Racing(first=2, every=2),
+        stoppers=(TargetScore(0.05),),
+    )
+    in_turn = outcome(settings, None, task=answer)
+    with workers(4) as executor:
+        assert outcome(settings, executor, task=answer) == in_turn
 
 
 def test_a_search_goes_on_to_the_end_with_proposals_of_every_fate() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -14,7 +14,6 @@ from optimizers.worlds import (
     NOTES,
     RULES,
     Run,
-    about,
     answer,
     asked,
     bound,
@@ -26,7 +25,6 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import RejectionReason
 from promptgraft.optimizers.gepa import (
     GepaCandidateAdded,
