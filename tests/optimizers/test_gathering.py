@@ -103,3 +103,8 @@ def test_a_line_that_a_child_drops_is_gone_whatever_others_add() -> None:
     found, brought = together(child("\n".join([*LINES, "one"])), child("\n".join(LINES[1:])))
     assert brought == [True]
     assert rules(found) == [*LINES[1:], "one"]
+
+
+def test_what_is_added_at_the_same_place_comes_in_the_order_of_the_children() -> None:
+    found, _ = together(*(child("\n".join([*LINES, name])) for name in ("one", "two", "three")))
+    assert rules(found) == [*LINES, "one", "two", "three"]

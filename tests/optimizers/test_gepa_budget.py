@@ -256,7 +256,9 @@ def test_a_call_that_is_refused_for_good_is_the_last_and_is_no_rollout(world: Wo
     refused_task = run.task.calls - result.total_rollouts
     refused_reflection = run.reflection.calls - result.total_reflections
     assert run.task.calls <= world.budget
-    assert (refused_task, refused_reflection) in {(0, 0), (1, 0), (0, 1)}
+    # A race does not know of the step that was begun beside it, and may be refused, too.
+    assert refused_task + refused_reflection <= (1 if world.at_once == 1 else 2)
+    assert min(refused_task, refused_reflection) >= 0
     if refused_task or refused_reflection:
         assert result.stop_reason is StopReason.PROVIDER_FAILED
         assert result.stop_detail == "refused"

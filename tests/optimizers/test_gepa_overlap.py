@@ -553,6 +553,17 @@ def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:
     assert run.task.calls == result.total_rollouts <= 130
 
 
+def test_what_steps_might_have_used_that_are_given_up_is_not_kept_from_the_finals() -> None:
+    def reply(number: int, rendered: Rendered) -> str:
+        if number == 3:
+            raise BudgetExhaustedError("no more", limit="theirs")
+        return moody(rendered)
+
+    result = optimize(overlapping(2, 3, rollout_budget=60), reflection=numbered(reply))
+    assert (result.stop_reason, result.stop_detail) == (StopReason.BUDGET, "no more")
+    assert None not in (*result.scores_matrix[0], *result.scores_matrix[result.best_index])
+
+
 def test_what_is_under_way_belongs_to_the_fingerprint_of_a_run() -> None:
     journal = MemoryJournal()
     optimize(overlapping(2, 2), journal=journal)

@@ -193,7 +193,8 @@ def test_one_too_many_does_not_keep_those_before_it_from_being_asked(count: int)
 @pytest.mark.parametrize(("k", "g"), [(3, 1), (1, 3), (2, 2)])
 def test_they_are_used_up_exactly_by_several_proposals(k: int, g: int) -> None:
     for limit in (3, 6, 11):
-        changes = {"max_reflections": limit, "proposals_per_step": k, "steps_at_once": g}
+        changes: dict[str, Any] = {"max_reflections": limit}
+        changes |= {"proposals_per_step": k, "steps_at_once": g}
         whole = shared(names=NAMES[:2], **changes).start()
         with workers(4) as context:
             run = shared(names=NAMES[:2], context=context, **changes)

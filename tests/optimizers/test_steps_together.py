@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
@@ -25,7 +26,8 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.optimizers import RejectionReason
+from promptgraft.journal import MemoryJournal
+from promptgraft.optimizers import RejectionReason, StopReason
 from promptgraft.optimizers.gepa import (
     GepaCandidateAdded,
     GepaConfig,
@@ -333,6 +335,57 @@ def test_when_a_race_is_lost_what_began_from_it_is_put_onto_the_best_one(k: int)
     assert set(raced.split("\n")) == {BASE, *added}
     assert run.result.candidates[2].parents == (0,)
     assert {(one.candidate, one.parent) for one in run.accepted(2)} == {(2, 0)}
+
+
+def test_what_children_made_together_is_not_tried_again_by_one_alone() -> None:
+    """It loses its race, and the next step begins where this one began."""
+    whole = f"poison\n{BASE}\nw0 w1 w2\nw3 w4 w5"
+    replies = (f"poison\n{BASE}\nw0 w1 w2", f"{BASE}\nw3 w4 w5", whole)
+    settings = together(2, feedback_fn=poisoned, minibatch_size=6)
+    run = Watched(settings, reflection=texts(*replies), task=lambda one: section(one, RULES).text)
+    assert run.rules("step/1/pareto/first") == whole
+    assert run.rules("step/2/1/parent") == BASE
+    assert run.refused(RejectionReason.DUPLICATE) == [instruction(whole)]
+
+
+@pytest.mark.parametrize(("k", "g"), [(1, 2), (2, 2), (1, 3)])
+def test_the_budget_pays_for_a_race_and_for_all_that_is_begun_beside_it(k: int, g: int) -> None:
+    settings = together(k, g, preset="paper", perfect_score=2)
+    for spare in range(25):
+        budget = settings.least_budget + spare
+        result = Run(attrs.evolve(settings, rollout_budget=budget), reflection=note).start()
+        assert result.total_rollouts <= budget
+        assert result.stop_reason is StopReason.BUDGET
+
+
+def test_with_workers_no_step_is_begun_on_what_another_may_still_use() -> None:
+    settings = together(1, 3, preset="paper", perfect_score=2)
+    with ThreadPoolExecutor(2) as executor:
+        for spare in range(0, 25, 3):
+            budget = settings.least_budget + spare
+            chosen = attrs.evolve(settings, rollout_budget=budget)
+            assert Run(chosen, reflection=note, executor=executor).start().total_rollouts <= budget
+
+
+def test_nothing_comes_of_a_step_of_which_a_part_is_not_known() -> None:
+    """The reflections are used up by the first proposal; the third one needs none."""
+    free = Watched(together(3), reflection=note)
+    known = set(map(asked, free.shown["step/1/3/parent"]))
+
+    def answer_some(rendered: Rendered) -> str:
+        return "ok" if asked(rendered) in known else answer(rendered)
+
+    journal = MemoryJournal()
+    limited = Watched(
+        together(3, max_reflections=1), reflection=note, task=answer_some, journal=journal
+    )
+    assert limited.result.stop_reason is StopReason.REFLECTIONS
+    assert "step/1/1/child" in limited.shown
+    assert limited.result.accepted_mutations == 0
+    whole = Watched(together(3), reflection=note, task=answer_some)
+    assert len(whole.accepted(1)) == 2
+    again = Watched(together(3), reflection=note, task=answer_some, journal=journal)
+    assert again.result == whole.result
 
 
 def test_a_critical_example_protects_from_what_only_harms_together() -> None:
