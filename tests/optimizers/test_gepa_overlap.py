@@ -1,4 +1,4 @@
-"""Proposals under way at the same time: faster with workers, and the same run with any."""
+"""Proposals and steps under way at the same time: faster with workers, the same with any."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from promptgraft.optimizers.gepa import (
     RolloutFeedback,
 )
 from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.stoppers import MaxProposals
+from promptgraft.optimizers.stoppers import MaxProposals, TargetScore
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs.progress import Progress
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
@@ -66,11 +66,15 @@ Rendered = RenderedPrompt[object]
 LONG_ENOUGH = 60  # seconds until a test that hangs is given up
 
 
-def overlapping(k: int = 3, **changes: Any) -> GepaConfig:
-    """Return a search with proposals of every fate; 12 examples to compare on."""
+def overlapping(k: int = 3, g: int = 1, **changes: Any) -> GepaConfig:
+    """Return a search with proposals of every fate; 12 examples to compare on.
+
+    ``k`` proposals in each step, ``g`` steps at once.
+    """
     sizes: dict[str, Any] = {"training_examples": twins(12), "pareto_set_size": 12}
-    common: dict[str, Any] = {"preset": "lean", "rollout_budget": 160, "proposals_per_step": k}
-    return config(**(common | sizes | changes))
+    common: dict[str, Any] = {"preset": "lean", "rollout_budget": 160}
+    at_once = {"proposals_per_step": k, "steps_at_once": g}
+    return config(**(common | sizes | at_once | changes))
 
 
 def moody(rendered: Rendered) -> str:
@@ -154,20 +158,43 @@ STRATEGIES = [
 
 
 @pytest.mark.parametrize(
-    ("k", "changes"),
-    [(1, STRATEGIES[0]), *((k, changes) for k in (3, 8) for changes in STRATEGIES)],
+    ("k", "g", "changes"),
+    [
+        (1, 1, STRATEGIES[0]),
+        (4, 2, STRATEGIES[0]),
+        (8, 1, STRATEGIES[0]),
+        *((k, g, changes) for k, g in ((3, 1), (2, 3)) for changes in STRATEGIES),
+        *((1, 2, changes) for changes in STRATEGIES),
+    ],
 )
 def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
-    k: int, changes: dict[str, Any]
+    k: int, g: int, changes: dict[str, Any]
 ) -> None:
-    settings = overlapping(k, **changes)
+    settings = overlapping(k, g, **changes)
     in_turn = outcome(settings, None)
     assert in_turn.result.total_rollouts <= settings.rollout_budget
-    for count in (1, 4, 16):
+    for count in (1, 16):
         with workers(count) as executor:
             assert outcome(settings, executor) == in_turn
     with Lottery(5, seed=k) as lottery:
         assert outcome(settings, lottery) == in_turn
+
+
+def test_what_is_made_sure_of_beside_other_steps_does_not_depend_on_workers() -> None:
+    """The budget pays for it when steps under way have used little, and not for all they may."""
+    settings = overlapping(
+        2,
+        2,
+        seed=262,
+        training_examples=twins(30),
+        pareto_set_size=30,
+        rollout_budget=182,
+        validation=Racing(first=2, every=2),
+        stoppers=(TargetScore(0.05),),
+    )
+    in_turn = outcome(settings, None, task=answer)
+    with workers(4) as executor:
+        assert outcome(settings, executor, task=answer) == in_turn
 
 
 def test_a_search_goes_on_to_the_end_with_proposals_of_every_fate() -> None:
@@ -226,7 +253,8 @@ def test_sixteen_workers_are_busy_when_eight_proposals_are_under_way() -> None:
     assert counted.most <= 6
 
 
-def test_reflections_of_different_steps_are_made_side_by_side() -> None:
+@pytest.mark.parametrize(("k", "g"), [(4, 1), (1, 5), (2, 3)])
+def test_reflections_of_different_proposals_are_made_side_by_side(k: int, g: int) -> None:
     together = threading.Barrier(4, timeout=LONG_ENOUGH)
     first = iter(range(4))
 
@@ -235,16 +263,18 @@ def test_reflections_of_different_steps_are_made_side_by_side() -> None:
             together.wait()
         return propose(rendered)
 
+    settings = config(proposals_per_step=k, steps_at_once=g, reflections_per_module=1)
     with workers(2) as executor:
-        assert optimize(config(proposals_per_step=4), reflection=reply, executor=executor).improved
+        assert optimize(settings, reflection=reply, executor=executor).improved
 
 
 def test_a_step_knows_what_was_committed_before_it_began() -> None:
     session = Session()
-    optimize(overlapping(4, perfect_score=2), session=session)
+    optimize(overlapping(2, 4, perfect_score=2), session=session)
     proposed = session.select_all(GepaMutationProposed)
     parents = {event.step: event.parent for event in proposed}
-    assert {parents.get(step, 0) for step in range(1, 5)} == {0}
+    # Three make proposals at the same time, and the fourth begins before the first has raced.
+    assert {parents[step] for step in range(1, 5)} == {0}
     assert any(parents.values())
 
 
@@ -252,7 +282,7 @@ def test_events_are_told_in_the_order_of_steps_and_only_notices_at_once() -> Non
     session, bus, noticed = Session(), EventBus(), list[GepaWorking]()
     bus.subscribe(GepaWorking, noticed.append)
     with workers(16) as executor:
-        result = optimize(overlapping(8), session=session, event_bus=bus, executor=executor)
+        result = optimize(overlapping(2, 4), session=session, event_bus=bus, executor=executor)
     rollouts = session.select_all(GepaRolloutCompleted)
     assert [event.total_rollouts for event in rollouts] == [*range(1, result.total_rollouts + 1)]
     steps = [
@@ -272,50 +302,63 @@ def test_what_is_shown_of_a_run_never_goes_back() -> None:
 
     bus.subscribe(object, show)
     with workers(16) as executor:
-        result = optimize(overlapping(8), event_bus=bus, executor=executor)
+        result = optimize(overlapping(2, 4), event_bus=bus, executor=executor)
     steps, rollouts = zip(*states, strict=True)
     assert list(steps) == sorted(steps)
     assert list(rollouts) == sorted(rollouts)
     assert progress.rollouts == result.total_rollouts
 
 
-def test_a_text_that_an_overlapping_step_has_tried_is_refused_when_it_is_committed() -> None:
+@pytest.mark.parametrize(("k", "g", "twins_of"), [(3, 1, (1, 1)), (1, 4, (2, 3))])
+def test_a_text_that_another_proposal_has_tried_is_refused_when_it_is_committed(
+    k: int, g: int, twins_of: tuple[int, int]
+) -> None:
     def same(rendered: Rendered) -> str:
         return instruction("Known words: w0 w1 w2 w3 w4 w5")
 
     result = optimize(
-        config(proposals_per_step=3, target_section_paths=(("rules",),), perfect_score=2),
+        config(
+            proposals_per_step=k,
+            steps_at_once=g,
+            target_section_paths=(("rules",),),
+            perfect_score=2,
+            rollout_budget=300,
+        ),
         reflection=same,
     )
     reasons = [(one.step, one.reason) for one in result.rejections if one.final][:2]
-    assert reasons == [(2, RejectionReason.DUPLICATE), (3, RejectionReason.DUPLICATE)]
+    assert reasons == [(step, RejectionReason.DUPLICATE) for step in twins_of]
     assert result.accepted_mutations == 1
     assert result.stop_reason is StopReason.NO_PROGRESS
 
 
-@pytest.mark.parametrize("k", [2, 7])
-def test_reflections_are_used_up_exactly(k: int) -> None:
+@pytest.mark.parametrize(("k", "g"), [(1, 2), (2, 3), (7, 1)])
+def test_reflections_are_used_up_exactly(k: int, g: int) -> None:
     for limit in (1, 2, 5, 8):
         with workers(16) as executor:
-            run = Run(overlapping(k, max_reflections=limit), reflection=moody, executor=executor)
+            settings = overlapping(k, g, max_reflections=limit)
+            run = Run(settings, reflection=moody, executor=executor)
             result = run.start()
         assert result.stop_reason is StopReason.REFLECTIONS
         assert result.total_reflections == run.reflection.calls == limit
 
 
 @pytest.mark.parametrize(
-    "limits",
+    ("k", "g", "limits"),
     [
-        {"max_reflections": 5},
-        {"stoppers": (MaxProposals(4),)},
-        {"rollout_budget": 120},
-        {"max_idle_steps": 1, "max_failed_reflections": 1},
+        (3, 1, {"max_reflections": 5}),
+        (1, 3, {"max_reflections": 6}),
+        (4, 1, {"stoppers": (MaxProposals(4),)}),
+        (2, 3, {"stoppers": (MaxProposals(4),)}),
+        (3, 1, {"rollout_budget": 120}),
+        (2, 2, {"rollout_budget": 120}),
+        (1, 2, {"max_idle_steps": 1, "max_failed_reflections": 1}),
     ],
 )
 def test_with_higher_limits_a_run_goes_on_and_ends_like_one_without(
-    limits: dict[str, Any],
+    k: int, g: int, limits: dict[str, Any]
 ) -> None:
-    unlimited = overlapping(5, enable_merge=True, rollout_budget=220)
+    unlimited = overlapping(k, g, enable_merge=True, rollout_budget=220)
     whole = optimize(unlimited, reflection=moody)
     journal = MemoryJournal()
     with workers(4) as executor:
@@ -360,13 +403,16 @@ class Mortal(MemoryJournal):
         super()._store(key, line)
 
 
-@given(st.integers(0, 2**16), st.sampled_from((2, 3, 6)), st.booleans(), st.sampled_from((0, 1, 4)))
-@settings(max_examples=6, deadline=None)
+PAIRS = ((1, 2), (3, 1), (2, 3), (4, 2), (8, 1))
+
+
+@given(st.integers(0, 2**16), st.sampled_from(PAIRS), st.booleans(), st.sampled_from((0, 1, 4)))
+@settings(max_examples=8, deadline=None)
 def test_killed_twice_and_resumed_it_ends_the_same(
-    seed: int, k: int, merge: bool, count: int
+    seed: int, pair: tuple[int, int], merge: bool, count: int
 ) -> None:
     chance = random.Random(seed)
-    chosen = overlapping(k, seed=seed, enable_merge=merge, rollout_budget=120)
+    chosen = overlapping(*pair, seed=seed, enable_merge=merge, rollout_budget=120)
     whole = outcome(chosen, None)
     journal, session = Mortal(), Session()
     with Lottery(count, seed) if count else nullcontext() as executor:
@@ -411,13 +457,17 @@ class Gate:
         return answer(rendered)
 
 
-def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more() -> None:
+@pytest.mark.parametrize(("k", "g"), [(4, 1), (2, 2)])
+def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more(
+    k: int, g: int
+) -> None:
     cancellation, journal = Cancellation(), MemoryJournal()
     gate = Gate(30, lambda: cancellation.set("enough"))
-    whole = optimize(overlapping(4))
+    chosen = overlapping(k, g)
+    whole = optimize(chosen)
     with workers(8) as executor:
         result = optimize(
-            overlapping(4),
+            chosen,
             task=gate,
             cancellation=cancellation,
             journal=journal,
@@ -428,11 +478,13 @@ def test_a_cancelled_run_leaves_hanging_calls_behind_and_writes_nothing_more() -
         written = len(journal)
         gate.opened.set()
     assert len(journal) == written
-    assert unpaid(optimize(overlapping(4), journal=journal)) == unpaid(whole)
+    assert unpaid(optimize(chosen, journal=journal)) == unpaid(whole)
 
 
-@pytest.mark.parametrize("count", [0, 4])
-def test_a_feedback_function_that_raises_ends_the_run_and_keeps_the_answers(count: int) -> None:
+@pytest.mark.parametrize(("k", "g", "count"), [(4, 1, 0), (4, 1, 4), (2, 3, 4)])
+def test_a_feedback_function_that_raises_ends_the_run_and_keeps_the_answers(
+    k: int, g: int, count: int
+) -> None:
     journal, lock = MemoryJournal(), threading.Lock()
     calls = iter(range(1000))
 
@@ -445,7 +497,7 @@ def test_a_feedback_function_that_raises_ends_the_run_and_keeps_the_answers(coun
         return judge(example, response, session)
 
     breaks.__qualname__, breaks.__module__ = judge.__qualname__, judge.__module__
-    chosen = overlapping(4)
+    chosen = overlapping(k, g)
     with workers(count) as executor, pytest.raises(FeedbackError, match="no such label"):
         optimize(attrs.evolve(chosen, feedback_fn=breaks), journal=journal, executor=executor)
     assert len(journal) > 30
@@ -458,23 +510,26 @@ def down(number: int, rendered: Rendered) -> str:
     return answer(rendered)
 
 
-def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed() -> None:
+@pytest.mark.parametrize(("k", "g"), [(4, 1), (1, 3)])
+def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed(k: int, g: int) -> None:
     # The batches are large, so that the first one without an answer ends the run.
-    large = overlapping(4, validation=Racing(first=12), minibatch_size=8)
+    large = overlapping(k, g, validation=Racing(first=12), minibatch_size=8)
     journal = MemoryJournal()
     result = optimize(large, task=numbered(down), journal=journal)
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     assert unpaid(optimize(large, journal=journal)) == unpaid(optimize(large))
 
 
-@pytest.mark.parametrize("count", [0, 8])
-def test_a_run_that_a_provider_ended_in_small_batches_goes_on_when_it_is_back(count: int) -> None:
-    journal = MemoryJournal()
+@pytest.mark.parametrize(("k", "g", "count"), [(4, 1, 0), (4, 1, 8), (2, 3, 8)])
+def test_a_run_that_a_provider_ended_in_small_batches_goes_on_when_it_is_back(
+    k: int, g: int, count: int
+) -> None:
+    journal, chosen = MemoryJournal(), overlapping(k, g)
     with workers(count) as executor:
-        result = optimize(overlapping(4), task=numbered(down), journal=journal, executor=executor)
+        result = optimize(chosen, task=numbered(down), journal=journal, executor=executor)
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     # Steps that went on without a few answers keep to that; what ended the run is asked again.
-    resumed = Run(overlapping(4), journal=journal)
+    resumed = Run(chosen, journal=journal)
     ended = resumed.start()
     assert ended.stop_reason is StopReason.BUDGET
     assert ended.unscored_rollouts < result.unscored_rollouts
@@ -490,7 +545,7 @@ def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:
             raise BudgetExhaustedError("no more", limit="theirs")
         return moody(rendered)
 
-    settings = overlapping(8, rollout_budget=130)
+    settings = overlapping(2, 3, rollout_budget=130)
     with workers(4) as executor:
         run = Run(settings, reflection=numbered(reply), executor=executor)
         result = run.start()
@@ -498,31 +553,49 @@ def test_what_steps_have_used_that_are_given_up_is_part_of_the_budget() -> None:
     assert run.task.calls == result.total_rollouts <= 130
 
 
-def test_overlapping_proposals_belong_to_the_fingerprint_of_a_run() -> None:
+def test_what_steps_might_have_used_that_are_given_up_is_not_kept_from_the_finals() -> None:
+    def reply(number: int, rendered: Rendered) -> str:
+        if number == 3:
+            raise BudgetExhaustedError("no more", limit="theirs")
+        return moody(rendered)
+
+    result = optimize(overlapping(2, 3, rollout_budget=60), reflection=numbered(reply))
+    assert (result.stop_reason, result.stop_detail) == (StopReason.BUDGET, "no more")
+    assert None not in (*result.scores_matrix[0], *result.scores_matrix[result.best_index])
+
+
+def test_what_is_under_way_belongs_to_the_fingerprint_of_a_run() -> None:
     journal = MemoryJournal()
-    optimize(overlapping(2), journal=journal)
+    optimize(overlapping(2, 2), journal=journal)
     with pytest.raises(JournalMismatchError, match="`proposals_per_step` is 2 in the journal"):
-        optimize(overlapping(3), journal=journal)
+        optimize(overlapping(3, 2), journal=journal)
+    with pytest.raises(JournalMismatchError, match="`steps_at_once` is 2 in the journal"):
+        optimize(overlapping(2, 1), journal=journal)
 
 
+@pytest.mark.parametrize("name", ["proposals_per_step", "steps_at_once"])
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
-def test_there_is_at_least_one_proposal_under_way(wrong: object) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^proposals_per_step: expected an integer of at least 1"
-    ):
-        config(proposals_per_step=wrong)
+def test_there_is_at_least_one_under_way(name: str, wrong: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name}: expected an integer of at least 1"):
+        config(**{name: wrong})
 
 
-def test_modules_still_take_turns() -> None:
-    session = Session()
-    optimize(overlapping(4, preset="paper", perfect_score=2, rollout_budget=400), session=session)
+@pytest.mark.parametrize(("k", "g"), [(4, 1), (1, 4)])
+def test_modules_still_take_turns(k: int, g: int) -> None:
+    session, more = Session(), {"preset": "paper", "perfect_score": 2, "rollout_budget": 400}
+    optimize(overlapping(k, g, **more), session=session)
     modules = Counter(event.module for event in session.select_all(GepaMutationProposed))
     assert max(modules.values()) - min(modules.values()) <= 2
 
 
 def test_a_race_with_overlapping_steps_compares_what_both_were_tried_on() -> None:
     settings = overlapping(
-        6, training_examples=(*twins(40),), pareto_set_size=40, rollout_budget=500, perfect_score=2
+        2,
+        3,
+        training_examples=twins(40),
+        pareto_set_size=40,
+        rollout_budget=500,
+        perfect_score=2,
     )
     result = optimize(settings)
     assert result.improved
@@ -531,35 +604,17 @@ def test_a_race_with_overlapping_steps_compares_what_both_were_tried_on() -> Non
     assert result.total_rollouts <= 500
 
 
-def test_who_wins_a_race_must_also_beat_the_best_one_of_by_now() -> None:
-    """Both children beat the baseline; the second is worse than the first, which it never met."""
-    texts = ("Known words: w0 w1 w2 w3", "Known words: w0")
-
-    def reply(number: int, rendered: Rendered) -> str:
-        return instruction(texts[number] if number < 2 else "Known words:")
-
-    session = Session()
-    settings = config(
-        preset="lean",
-        proposals_per_step=2,
-        minibatch_size=6,
-        target_section_paths=(("rules",),),
-        reflections_per_module=1,
-    )
-    optimize(settings, reflection=numbered(reply), session=session)
-    added = session.select_all(GepaCandidateAdded)[:3]
-    assert [(one.step, one.best) for one in added] == [(0, 0), (1, 1), (2, 1)]
-
-
 def test_the_best_candidate_is_tried_once_on_each_example() -> None:
     session = Session()
     races = Racing(first=2, every=1)
-    result = optimize(overlapping(6, validation=races, rollout_budget=300), session=session)
+    result = optimize(overlapping(2, 3, validation=races, rollout_budget=300), session=session)
     made = found = 0
     scores: dict[int, int] = {}
     for event in session.select_all(object):
         if isinstance(event, GepaRolloutCompleted):
-            made += "/pareto/best/" in event.position
+            # What the last step makes is told of with the finals.
+            before = not event.position.startswith((f"step/{result.steps}/", "final/"))
+            made += before and "/pareto/best/" in event.position
         elif isinstance(event, GepaCandidateAdded):
             scores[event.candidate] = len(event.scores) - event.scores.count(None)
         elif isinstance(event, GepaCandidateScored) and event.step < result.steps:

@@ -516,10 +516,15 @@ def test_the_baseline_is_tried_on_little_first_and_on_the_rest_at_the_end(
     assert result.baseline_pareto_mean == sum(known) / size
 
 
-@given(st.integers(0, 99), st.integers(0, 7), st.booleans(), st.sampled_from((1, 3)))
+@given(
+    st.integers(0, 99),
+    st.integers(0, 7),
+    st.booleans(),
+    st.sampled_from(((1, 1), (3, 1), (1, 3), (2, 2))),
+)
 @settings(max_examples=8, deadline=None)
 def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
-    seed: int, count: int, shuffle: bool, k: int
+    seed: int, count: int, shuffle: bool, at_once: tuple[int, int]
 ) -> None:
     critical = {f"e{number}" for number in random.Random(seed).sample(range(12), count)}
     marked = tuple(attrs.evolve(one, critical=one.id in critical) for one in twins(12))
@@ -529,7 +534,8 @@ def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
         pareto_set_size=12,
         shuffle_examples=shuffle,
         rollout_budget=110,
-        proposals_per_step=k,
+        proposals_per_step=at_once[0],
+        steps_at_once=at_once[1],
     )
     session = Session()
     optimize(settings, session=session)
@@ -542,15 +548,16 @@ def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
             assert None not in [event.scores[place] for place in places]
 
 
-@pytest.mark.parametrize("k", [1, 4])
-def test_what_is_perfect_at_once_is_known_after_a_few_steps(k: int) -> None:
-    sizes = {"training_examples": twins(60), "pareto_set_size": 60, "proposals_per_step": k}
-    run = Run(lean(**sizes, rollout_budget=900), task=lambda _: "ok")
+@pytest.mark.parametrize(("k", "g"), [(1, 1), (4, 1), (1, 4), (2, 3)])
+def test_what_is_perfect_at_once_is_known_after_a_few_steps(k: int, g: int) -> None:
+    sizes: dict[str, Any] = {"training_examples": twins(60), "pareto_set_size": 60}
+    at_once = {"proposals_per_step": k, "steps_at_once": g}
+    run = Run(lean(**sizes, **at_once, rollout_budget=900), task=lambda _: "ok")
     result = run.start()
     assert result.stop_reason is StopReason.PERFECT
     # 4 examples, then 8, 16, 32 and all 60.
-    assert result.steps <= 4 + 2 * k
-    assert result.total_rollouts <= 60 + 3 * result.steps
+    assert result.steps <= 4 + g
+    assert result.total_rollouts <= 60 + 3 * k * result.steps
     assert run.reflection.calls == 0
 
 
@@ -600,14 +607,23 @@ def test_finals_try_so_many_candidates_besides_the_baseline(finalists: int) -> N
     assert len(tried) == 1 + finalists
 
 
-@pytest.mark.parametrize("target", [TargetScore(0.15), RequiredObjectives({"score": 0.15})])
+@pytest.mark.parametrize(
+    ("target", "k", "g"),
+    [
+        (TargetScore(0.15), 1, 1),
+        (RequiredObjectives({"score": 0.15}), 1, 1),
+        (TargetScore(0.15), 1, 3),
+        (RequiredObjectives({"score": 0.15}), 2, 2),
+    ],
+)
 def test_a_target_is_reached_on_everything_and_not_on_a_lucky_few(
-    target: TargetScore | RequiredObjectives,
+    target: TargetScore | RequiredObjectives, k: int, g: int
 ) -> None:
     """One word of 40 is a quarter of the first four examples, for who is lucky with these."""
     sizes: dict[str, Any] = {"training_examples": twins(40), "pareto_set_size": 40}
     for seed in range(4):
-        chosen = lean(seed=seed, stoppers=(target,), **sizes)
+        at_once = {"proposals_per_step": k, "steps_at_once": g}
+        chosen = lean(seed=seed, stoppers=(target,), **sizes, **at_once)
         journal = MemoryJournal()
         result = optimize(chosen, journal=journal)
         assert result.stop_reason is target.reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Never
 
 from promptgraft.errors import BudgetExhaustedError, LimitReachedError, PermanentProviderError
 from promptgraft.optimizers.gepa.config import GepaConfig
@@ -150,23 +151,29 @@ class GepaLoop:
 
     def _make_steps(self) -> None:
         self._search.evaluate_baseline()
-        end: RunStoppedError | BudgetExhaustedError | None = self._reason_to_stop()
-        with self._overlap:
-            while True:
+        try:
+            with self._overlap:
+                self._go_on(self._reason_to_stop())
+        finally:
+            self._pipeline.leave()
+
+    def _go_on(self, end: RunStoppedError | BudgetExhaustedError | None) -> Never:
+        """Make steps until there is a reason to stop, and raise it."""
+        while True:
+            if end is None:
+                self._pipeline.fill()
+            proposal = self._pipeline.next()
+            if proposal is None:
+                raise end or self._out_of_budget()
+            ended = self._taken(partial(self._search.commit, proposal))
+            end = end or ended
+            if proposal.last:
                 if end is None:
-                    self._pipeline.fill()
-                proposal = self._pipeline.next()
-                if proposal is None:
-                    raise end or self._out_of_budget()
-                ended = self._taken(partial(self._search.commit, proposal))
-                end = end or ended
-                if proposal.last:
-                    if end is None:
-                        self._pipeline.go_on_beside(proposal.round)
-                    ended = self._taken(self._search.race)
-                    with self._overlap.resting():
-                        self._answers.sync()
-                    end = end or ended or self._reason_to_stop()
+                    self._pipeline.go_on_beside(proposal.round)
+                ended = self._taken(self._search.race)
+                with self._overlap.resting():
+                    self._answers.sync()
+                end = end or ended or self._reason_to_stop()
 
     def _taken(self, account: Callable[[], None]) -> RunStoppedError | BudgetExhaustedError | None:
         """Take account of something; return why the search ends if that ends it in good order.

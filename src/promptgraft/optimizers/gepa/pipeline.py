@@ -140,7 +140,7 @@ class Pipeline:
         if self._desks.config.steps_at_once > 1:
             self.fill()
             self._start(racing.entry.largest + self._merge())
-            self._keep()
+            self._keep_whole()
 
     def next(self) -> Ended | None:
         """Return the next proposal once its work has ended; None when no step is paid for."""
@@ -157,7 +157,7 @@ class Pipeline:
         found = first.waiting.popleft()
         if not first.waiting:
             self._steps.popleft()
-        self._keep()
+        self._keep_whole()
         error = None if found.task is None else found.task.error
         return Ended(first.round, found.work, error, last=not first.waiting)
 
@@ -193,6 +193,18 @@ class Pipeline:
         started = [step for step in self._steps if step.has_started]
         kept = racing + sum(step.rollouts for step in started)
         self._desks.trials.keep(kept + len(started) * self._merge())
+
+    def _keep_whole(self) -> None:
+        """Keep all that the steps under way can use, whatever they have used by now.
+
+        So what is done beside them, where the budget pays for it, does not depend on time.
+        """
+        largest = sum(step.round.largest for step in self._steps)
+        self._desks.trials.keep(largest + len(self._steps) * self._merge())
+
+    def leave(self) -> None:
+        """Keep no more than what was used by steps that are given up."""
+        self._keep()
 
     def _allow_reflection(self, number: int, waiting: int) -> None:
         """Wait until the proposals before have used few enough reflections, or too many.

@@ -250,7 +250,9 @@ class Search:
         gathering = Gathering(self._target, step.candidate, self._pareto)
         modules = onto.modules if own else ()
         found, brought = gathering.together(onto, others, parents=(parent,), modules=modules)
-        if found is not onto and found.digest in self._tried:
+        # One of the children may have all that the others have; it was on no race yet.
+        fresh = found.digest not in self._tried or found.digest in {one.digest for one in others}
+        if found is not onto and not fresh:
             found, brought = onto, [False] * len(others)
         self._tried.add(found.digest)
         return found, [True, *brought] if own else brought
