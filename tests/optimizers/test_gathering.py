@@ -67,7 +67,7 @@ def test_of_those_that_rewrite_the_same_line_the_first_has_its_way(places: list[
     """Lines that stand apart: places 0 and 2, or 1 and 3."""
     texts = [
         "\n".join(
-            f"{line} as {number} wants" if at == place else line for at, line in enumerate(LINES)
+            f"rewritten by {number}" if at == place else line for at, line in enumerate(LINES)
         )
         for number, place in enumerate(places)
     ]
@@ -75,8 +75,17 @@ def test_of_those_that_rewrite_the_same_line_the_first_has_its_way(places: list[
     assert brought == [place not in places[: at + 1] for at, place in enumerate(places[1:])]
     kept = {place: number for number, place in reversed(list(enumerate(places)))}
     assert rules(found) == [
-        f"{line} as {kept[at]} wants" if at in kept else line for at, line in enumerate(LINES)
+        f"rewritten by {kept[at]}" if at in kept else line for at, line in enumerate(LINES)
     ]
+
+
+def test_a_line_to_which_both_only_add_words_has_the_words_of_both() -> None:
+    first, *others = LINES
+    found, brought = together(
+        child("\n".join([f"{first} here", *others])), child("\n".join([f"{first}, there", *others]))
+    )
+    assert brought == [True]
+    assert rules(found) == [f"{first} here, there", *others]
 
 
 def test_parts_are_taken_from_whoever_has_changed_them() -> None:

@@ -374,6 +374,22 @@ def test_with_higher_limits_a_run_goes_on_and_ends_like_one_without(
     assert second.task.calls < whole.total_rollouts
 
 
+@pytest.mark.parametrize(("k", "g"), [(1, 1), (2, 2)])
+def test_a_merge_that_is_not_paid_for_is_made_with_a_larger_budget(k: int, g: int) -> None:
+    sizes: dict[str, Any] = {"training_examples": twins(20), "pareto_set_size": 20}
+    merging = {"exploration": 1.0, "enable_merge": True, "minibatch_size": 3, "perfect_score": 2}
+    reasons = set()
+    for seed in (4, 7, 9):
+        whole = overlapping(k, g, seed=seed, rollout_budget=300, **sizes, **merging)
+        small = attrs.evolve(whole, rollout_budget=140)
+        journal = MemoryJournal()
+        reasons.add(optimize(small, reflection=moody, journal=journal).stop_detail)
+        again = optimize(whole, reflection=moody, journal=journal)
+        assert again == optimize(whole, reflection=moody)
+    if k == 1:
+        assert any("are to be merged, which takes" in one for one in reasons)
+
+
 def unpaid(value: object) -> object:
     """Return a result, or an event, without the calls that were paid for."""
     if isinstance(value, GepaResult):

@@ -623,7 +623,7 @@ def test_a_target_is_reached_on_everything_and_not_on_a_lucky_few(
     sizes: dict[str, Any] = {"training_examples": twins(40), "pareto_set_size": 40}
     for seed in range(4):
         at_once = {"proposals_per_step": k, "steps_at_once": g}
-        chosen = lean(seed=seed, stoppers=(target,), **sizes, **at_once)
+        chosen = lean(seed=seed, stoppers=(target,), rollout_budget=500, **sizes, **at_once)
         journal = MemoryJournal()
         result = optimize(chosen, journal=journal)
         assert result.stop_reason is target.reason

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from promptgraft.optimizers.example_text import fresh_key
 from promptgraft.optimizers.gepa.merge import merged_entries
 from promptgraft.optimizers.gepa.weaving import woven_in
 from promptgraft.optimizers.modules import Module, is_example
 from promptgraft.optimizers.target import InvalidProposalError, Target
 from promptgraft.optimizers.types import Candidate, GepaExample
+from promptgraft.overrides.types import PromptOverride
 
 
 @attrs.frozen
@@ -60,7 +62,8 @@ class Gathering:
         self, onto: Candidate, child: Candidate, parents: tuple[int, ...]
     ) -> Candidate | None:
         """Return ``onto`` with the changes of a child; None when there is nothing to change."""
-        entries = merged_entries(self.parent.override, onto.override, child.override)
+        changed = self._renamed(onto.override, child.override)
+        entries = merged_entries(self.parent.override, onto.override, changed)
         try:
             found = self.target.combine(entries, parents=parents, examples=self.examples)
         except InvalidProposalError:
@@ -68,6 +71,19 @@ class Gathering:
         for module in child.modules:
             found = self._woven(found, module, onto, child)
         return None if found.digest == onto.digest else found
+
+    def _renamed(self, onto: PromptOverride, child: PromptOverride) -> PromptOverride:
+        """Return a child's changes; a new example whose key another new one has gets another."""
+        known, held = self.parent.override.added_task_examples, onto.added_task_examples
+        changed = child
+        for path, added in child.added_task_examples.items():
+            if path in known or path not in held or held[path] == added:
+                continue
+            every = (*held.values(), *changed.added_task_examples.values())
+            taken = {one.example_key for one in every if one.container_path == path[:-1]}
+            renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, taken))
+            changed = changed.without(added).merged_with(changed.holding([renamed]))
+        return changed
 
     def _woven(
         self, found: Candidate, module: Module, onto: Candidate, child: Candidate

@@ -268,10 +268,10 @@ class GepaLoop:
                     proposals=search.proposals,
                     estimated=search.validator.estimates_best,
                 )
+                if not is_close or not search.deepen():
+                    return None
             except RunStoppedError as stop:
                 return stop
-            if not is_close or not search.validator.deepen(self.steps):
-                return None
 
     def _out_of_budget(self) -> RunStoppedError:
         config = self._config

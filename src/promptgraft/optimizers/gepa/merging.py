@@ -71,18 +71,19 @@ class Merger:
         return len(self._pareto) if left else 0
 
     def attempt(self, pool: Pool, step: int) -> None:
-        """Merge one pair that has not been tried, if there is one and the budget allows it.
+        """Merge one pair that has not been tried, if there is one.
 
         The merge is tried on a few examples on which its parents differ, then on the rest of
         D_pareto, and joins the pool if it is at least as good as the better parent each time.
         """
         if self._attempts >= self._config.max_merge_invocations:
             return
-        if not self._trials.afford(len(self._pareto) + self._validator.overhead):
-            return
         found = self._next(pool)
         if found is None:
             return
+        self._trials.require(
+            len(self._pareto) + self._validator.overhead, "two candidates are to be merged"
+        )
         triple, merged = found
         self._attempts += 1
         self._tried.add(merged.digest)

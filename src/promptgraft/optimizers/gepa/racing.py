@@ -209,8 +209,9 @@ class RacingValidator:
             return False
         self._races += self._policy.every * -(-self._depth // self._policy.first)
         lacking = self._lacking()
-        if not lacking or not self._trials.afford(len(lacking)):
+        if not lacking:
             return False
+        self._trials.require(len(lacking), "the best candidate is to be tried on more")
         best = self._members.pool.best
         self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
         return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import attrs
 
@@ -28,11 +29,12 @@ from promptgraft.optimizers.gepa.tried import Tried
 from promptgraft.optimizers.gepa.validation import FullValidator, Validator, placed
 from promptgraft.optimizers.gepa.work import Known, Rules, Work
 from promptgraft.optimizers.modules import Module
+from promptgraft.optimizers.stopping import RunStoppedError
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 
 _TWIN = "a proposal of the same time has tried the same text"
-_CONFLICT = "what it changes does not go together with what others have changed"
+_CONFLICT = "what others have changed does not go together with it, or has it already"
 
 
 class Search:
@@ -207,7 +209,7 @@ class Search:
         """Take account of a step as a whole: what was accepted is put together, and may race."""
         if not step.taught:
             # The best candidate may be perfect on everything.
-            self.validator.deepen(step.number)
+            self.deepen()
             self._patience.idle("in the last minibatches every answer with a score was perfect")
             return
         if not step.tried:
@@ -282,7 +284,26 @@ class Search:
             self.accepted.append(work.child.modules)
             tell_accepted(self._emit, work, position=position, pool=self.members.pool)
         if self._config.enable_merge:
-            self.merger.attempt(self.members.pool, step.number)
+            with self._or_broken():
+                self.merger.attempt(self.members.pool, step.number)
+
+    def deepen(self) -> bool:
+        """Have the best candidate tried on more; return whether that was done at once.
+
+        Raises:
+            RunStoppedError: the budget does not pay for it.
+        """
+        with self._or_broken():
+            return self.validator.deepen(self.steps)
+
+    @contextmanager
+    def _or_broken(self) -> Iterator[None]:
+        """Do what a larger budget would do here, or come to no further end of a step."""
+        try:
+            yield
+        except RunStoppedError:
+            self._broken = True
+            raise
 
     def evaluate_baseline(self) -> None:
         """Try the baseline on D_pareto, or on some of it, and take it into the pool."""

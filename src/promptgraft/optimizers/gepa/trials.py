@@ -95,6 +95,17 @@ class Trials:
         """Tell whether the budget has room for that many more, besides all that is kept."""
         return self._ledger.affords(rollouts + self._reserve + self._under_way)
 
+    def require(self, rollouts: int, what: str) -> None:
+        """Do nothing while the budget has room for that many more, besides all that is kept.
+
+        Raises:
+            RunStoppedError: it has not, so that ``what`` cannot be done.
+        """
+        if not self.afford(rollouts):
+            raise RunStoppedError(
+                StopReason.BUDGET, f"{what}, which takes {rollouts} rollouts, more than are left"
+            )
+
     def keep(self, rollouts: int) -> None:
         """Keep rollouts for the steps that are under way; no longer what was kept before."""
         self._under_way = rollouts
