@@ -234,14 +234,16 @@ def by_gold(
     return RolloutFeedback(score=int(response.text) / 100, feedback="")
 
 
-def example_of(key: str) -> str:
-    return f"```new_task_example\nkey: {key}\nobjective: find gold\nsteps: []\noutcome: gold\n```"
+def example_of(key: str, objective: str) -> str:
+    fields = f"key: {key}\nobjective: {objective}\nsteps: []\noutcome: gold"
+    return f"```new_task_example\n{fields}\n```"
 
 
-def test_children_that_change_different_parts_or_add_examples_are_put_together() -> None:
+@pytest.mark.parametrize("key", ["k{}", "always the same"])
+def test_children_that_change_different_parts_or_add_examples_are_put_together(key: str) -> None:
     def reply(number: int, rendered: Rendered) -> str:
         if "new_task_example" in rendered.text:
-            return example_of(f"k{number}")
+            return example_of(key.format(number), f"find gold {number}")
         return instruction(re.sub(r"(Rules:|Notes:|Find it.)", r"\1 gold", current_text(rendered)))
 
     settings = together(
@@ -269,6 +271,26 @@ def test_children_that_change_different_parts_or_add_examples_are_put_together()
     assert told == {one.example_key: 1 for one in changed.added_task_examples.values()}
     modules = {one.module for one in run.accepted(1)}
     assert {"section rules", "section notes", "tool find"} < modules
+
+
+def test_the_same_new_example_of_two_children_is_added_once() -> None:
+    settings = together(
+        3,
+        preset="paper",
+        target_section_paths=(RULES,),
+        enable_example_generation=True,
+        example_mutation_rate=1.0,
+        feedback_fn=by_gold,
+        stoppers=(MaxProposals(1),),
+    )
+
+    def reply(number: int, rendered: Rendered) -> str:
+        return example_of(f"k{number}", "find gold")
+
+    run = Watched(settings, reflection=numbered(reply), task=gold, prompt=PARTS)
+    assert len(run.result.candidates[1].override.added_task_examples) == 1
+    reasons = [one.reason for one in run.result.rejections]
+    assert reasons.count(RejectionReason.CONFLICT) == 2
 
 
 @pytest.mark.parametrize("limit", ["max_part_chars", "max_prompt_chars"])

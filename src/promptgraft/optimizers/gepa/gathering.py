@@ -62,7 +62,7 @@ class Gathering:
         self, onto: Candidate, child: Candidate, parents: tuple[int, ...]
     ) -> Candidate | None:
         """Return ``onto`` with the changes of a child; None when there is nothing to change."""
-        changed = self._renamed(onto.override, child.override)
+        changed = self._without_clashes(onto.override, child.override)
         entries = merged_entries(self.parent.override, onto.override, changed)
         try:
             found = self.target.combine(entries, parents=parents, examples=self.examples)
@@ -72,17 +72,24 @@ class Gathering:
             found = self._woven(found, module, onto, child)
         return None if found.digest == onto.digest else found
 
-    def _renamed(self, onto: PromptOverride, child: PromptOverride) -> PromptOverride:
-        """Return a child's changes; a new example whose key another new one has gets another."""
+    def _without_clashes(self, onto: PromptOverride, child: PromptOverride) -> PromptOverride:
+        """Return a child's changes, each new example under a key that no other new one has.
+
+        A new example that is there already, under whatever key, is left out.
+        """
         known, held = self.parent.override.added_task_examples, onto.added_task_examples
+        contents = {attrs.evolve(one, example_key="") for one in held.values()}
         changed = child
         for path, added in child.added_task_examples.items():
-            if path in known or path not in held or held[path] == added:
+            if path in known or held.get(path) == added:
                 continue
-            every = (*held.values(), *changed.added_task_examples.values())
-            taken = {one.example_key for one in every if one.container_path == path[:-1]}
-            renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, taken))
-            changed = changed.without(added).merged_with(changed.holding([renamed]))
+            if attrs.evolve(added, example_key="") in contents:
+                changed = changed.without(added)
+            elif path in held:
+                every = (*held.values(), *changed.added_task_examples.values())
+                taken = {one.example_key for one in every if one.container_path == path[:-1]}
+                renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, taken))
+                changed = changed.without(added).merged_with(changed.holding([renamed]))
         return changed
 
     def _woven(

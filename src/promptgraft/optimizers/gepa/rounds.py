@@ -6,11 +6,9 @@ import attrs
 
 from promptgraft.optimizers.gepa.events import GepaExampleGenerated, GepaMutationAccepted
 from promptgraft.optimizers.gepa.pool import Pool
-from promptgraft.optimizers.gepa.steps import Step
 from promptgraft.optimizers.gepa.trials import Emit
 from promptgraft.optimizers.gepa.validation import Entry
 from promptgraft.optimizers.gepa.work import Work
-from promptgraft.optimizers.modules import GenerationModule
 from promptgraft.optimizers.types import Candidate
 
 
@@ -65,35 +63,35 @@ class Racer:
     works: tuple[Work, ...]
 
 
-def tell_accepted(emit: Emit, work: Work, *, position: int, pool: Pool) -> None:
-    """Tell of an accepted proposal that is in the candidate at ``position``."""
-    compared = work.compared
-    if compared is None:
-        return
-    step, child = work.changes[-1].step, work.child
-    if isinstance(step.module, GenerationModule):
-        _tell_generated(emit, step, child, position)
-    emit(
-        GepaMutationAccepted(
-            step=step.number,
-            candidate=position,
-            parent=step.parent,
-            module=child.changed,
-            parent_score=compared.before,
-            child_score=compared.after,
-            pareto_mean=pool.estimate(position),
-            best_pareto_mean=pool.estimate(pool.best),
+def tell_accepted(emit: Emit, racer: Racer, *, position: int, pool: Pool) -> None:
+    """Tell of the accepted proposals that are in the candidate at ``position``."""
+    _tell_generated(emit, racer, position, pool)
+    for work in racer.works:
+        if work.compared is None:
+            continue
+        emit(
+            GepaMutationAccepted(
+                step=racer.step.number,
+                candidate=position,
+                parent=racer.step.parent,
+                module=work.child.changed,
+                parent_score=work.compared.before,
+                child_score=work.compared.after,
+                pareto_mean=pool.estimate(position),
+                best_pareto_mean=pool.estimate(pool.best),
+            )
         )
-    )
 
 
-def _tell_generated(emit: Emit, step: Step, child: Candidate, position: int) -> None:
-    before = step.candidate.override.added_task_examples
-    for path, added in child.override.added_task_examples.items():
-        if path not in before:
+def _tell_generated(emit: Emit, racer: Racer, position: int, pool: Pool) -> None:
+    """Tell of the examples that neither the parent has nor what the changes were put onto."""
+    parents = (racer.step.candidate, *map(pool.candidate, racer.candidate.parents))
+    known = {path for one in parents for path in one.override.added_task_examples}
+    for path, added in racer.candidate.override.added_task_examples.items():
+        if path not in known:
             emit(
                 GepaExampleGenerated(
-                    step=step.number,
+                    step=racer.step.number,
                     candidate=position,
                     container_path=added.container_path,
                     key=added.example_key,

@@ -280,9 +280,8 @@ class Search:
             proposals=len(racer.works),
         )
         self._racer = None
-        for work in racer.works:
-            self.accepted.append(work.child.modules)
-            tell_accepted(self._emit, work, position=position, pool=self.members.pool)
+        self.accepted += [work.child.modules for work in racer.works]
+        tell_accepted(self._emit, racer, position=position, pool=self.members.pool)
         if self._config.enable_merge:
             with self._or_broken():
                 self.merger.attempt(self.members.pool, step.number)
