@@ -231,7 +231,7 @@ def test_processes_do_not_change_the_outcome() -> None:
             executor=executor,
             journal=journal,
         )
-        chosen = settings(persist=False, proposals_per_step=overlap)
+        chosen = settings(persist=False, proposals_per_step=overlap, steps_at_once=overlap)
         result = GepaOptimizer(context, chosen).optimize(prompt)
         assert result.improved
         return result, answers(journal)

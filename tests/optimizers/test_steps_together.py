@@ -314,7 +314,10 @@ def test_the_next_step_begins_from_what_races_and_before_it_has_raced() -> None:
     assert run.rules("step/2/1/parent") == run.rules("step/2/2/parent") == raced
     order = list(run.shown)
     assert order.index("step/2/2/child") < order.index("step/1/pareto/first")
-    assert {one.parent for one in run.accepted(2)} == {0}
+    # It had no position when the step began, and has one when events tell of that.
+    assert {one.parent for one in run.accepted(2)} == {1}
+    proposed = run.session.select_all(GepaMutationProposed)
+    assert {one.parent for one in proposed if one.step == 2} == {1}
     # It has won its race, so what came of it is there.
     assert run.rules("step/2/pareto/first").startswith(raced)
     assert run.result.candidates[2].parents == (1,)
@@ -356,7 +359,7 @@ def test_when_a_race_is_lost_what_began_from_it_is_put_onto_the_best_one(k: int)
     assert len(added) == k
     assert set(raced.split("\n")) == {BASE, *added}
     assert run.result.candidates[2].parents == (0,)
-    assert {(one.candidate, one.parent) for one in run.accepted(2)} == {(2, 0)}
+    assert {(one.candidate, one.parent) for one in run.accepted(2)} == {(2, 1)}
 
 
 def test_what_children_made_together_is_not_tried_again_by_one_alone() -> None:

@@ -294,6 +294,7 @@ def run(
             feedback_fn=feedback,
             seed=seed,
             proposals_per_step=proposals,
+            steps_at_once=proposals,
         )
         return GepaOptimizer(context, config).optimize(Prompt(template(rules)))
     finally:

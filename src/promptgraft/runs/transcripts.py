@@ -26,8 +26,9 @@ class Transcript:
         phase: ``baseline``, ``parent``, ``child``, ``pareto``, ``merge``, ``final``, ``confirm``
             or ``held-out``.
         step: the step; 0 outside of the steps.
-        candidate: position of the candidate; None for a child or a merge that did not join the
-            pool, and for the parent in a step without a proposal.
+        candidate: position of the candidate; None for a child that did not join the pool, or
+            not as it was tried, for a merge that did not, and for the parent in a step without
+            a proposal.
         record: the rollout: input, answer, trace, score and feedback.
     """
 
@@ -89,6 +90,7 @@ class _Step:
 
     parent: int | None = None
     child: int | None = None
+    joined_as_tried: bool = False
     merge: int | None = None
     best_for_child: int | None = None
     best_for_merge: int | None = None
@@ -104,6 +106,7 @@ class _Step:
                 self.merge, self.best_for_merge = fields.integer("candidate"), self.scored
                 self.scored = None
             case "candidate":
+                self.joined_as_tried = fields.integers("parents") == (self.parent,)
                 self.child, self.best_for_child = fields.integer("candidate"), self.scored
                 self.scored = None
             case _:
@@ -133,6 +136,10 @@ def _place(key: str, steps: Mapping[int, _Step]) -> Place | None:
             return "confirm", 0, 0
         case ["confirm", candidate, "winner", *_]:
             return "confirm", 0, int(candidate)
+        case ["step", number, proposal, *inside] if proposal.isdigit():
+            found = _place_in_step(inside, steps.get(int(number), _Step()))
+            # The child of one of several proposals is no candidate: what joins is all together.
+            return found and (found[0], int(number), found[1] if found[0] == "parent" else None)
         case ["step", number, *inside]:
             found = _place_in_step(inside, steps.get(int(number), _Step()))
             return None if found is None else (found[0], int(number), found[1])
@@ -148,6 +155,8 @@ def _place_in_step(parts: list[str], step: _Step) -> tuple[str, int | None] | No
             return "pareto", step.best_for_merge
         case ["idle", _, _]:
             return "pareto", step.scored
+        case ["again", _, "child", _] | ["child", *_]:
+            return "child", step.child if step.joined_as_tried else None
         case ["again", _, phase, _] | [phase, *_]:
             whose = {"parent": step.parent, "merge": step.merge}
             return phase, whose.get(phase, step.child)

@@ -18,7 +18,7 @@ class Round:
 
     Attributes:
         number: counts the steps from 1.
-        parent: position of the parent of all its proposals; of one that races, of the best one.
+        parent: position of the parent of all its proposals; until it has raced, of the best one.
         candidate: the parent.
         leads: whether that was the best candidate when the step began, or raced it.
         entry: the way into the pool of what comes of it.

@@ -32,6 +32,7 @@ from promptgraft.optimizers.modules import Module
 from promptgraft.optimizers.stopping import RunStoppedError
 from promptgraft.optimizers.target import RejectionReason, Target
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.serde import HexDigest
 
 _TWIN = "a proposal of the same time has tried the same text"
 _CONFLICT = "what others have changed does not go together with it, or has it already"
@@ -86,6 +87,7 @@ class Search:
         self.accepted: list[tuple[Module, ...]] = []
         self._broken = False
         self._racer: Racer | None = None
+        self._positions: dict[HexDigest, int] = {}
 
     def _make_validator(self) -> Validator:
         config, trials = self._config, self._desks.trials
@@ -158,6 +160,10 @@ class Search:
         """
         step, work = proposal.round, proposal.work
         self.steps = step.number
+        # A parent that raced when the step began has a position by now.
+        step.parent = self._positions.get(step.candidate.digest, step.parent)
+        if work.known.lesson.parent != step.parent:
+            work.name_parent(step.parent)
         self.rejections.take_over(work.rejections)
         self._settle(work.desk)
         if proposal.error is not None:
@@ -280,6 +286,7 @@ class Search:
             proposals=len(racer.works),
         )
         self._racer = None
+        self._positions[racer.candidate.digest] = position
         self.accepted += [work.child.modules for work in racer.works]
         tell_accepted(self._emit, racer, position=position, pool=self.members.pool)
         if self._config.enable_merge:

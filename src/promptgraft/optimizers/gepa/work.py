@@ -14,6 +14,7 @@ from promptgraft.optimizers.gepa.comparing import Compared, Comparer
 from promptgraft.optimizers.gepa.config import GepaConfig
 from promptgraft.optimizers.gepa.copying import AnswerGuard
 from promptgraft.optimizers.gepa.desk import Desk
+from promptgraft.optimizers.gepa.events import GepaMutationProposed, GepaMutationRejected
 from promptgraft.optimizers.gepa.history import Remembered
 from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.optimizers.gepa.proposing import Proposer
@@ -138,6 +139,21 @@ class Work:
             modules = tuple(one.step.module for one in self.changes)
             self.child = attrs.evolve(self.changes[-1].candidate, modules=modules)
             self.compared = self._compare()
+
+    def name_parent(self, position: int) -> None:
+        """Name the parent by the position that it got in the pool after the step had begun."""
+        told = self.desk.told
+        told[:] = [
+            attrs.evolve(event, parent=position)
+            if isinstance(event, (GepaMutationProposed, GepaMutationRejected))
+            else event
+            for event in told
+        ]
+        refused = self.rejections.all
+        refused[:] = [attrs.evolve(one, parent=position) for one in refused]
+        self.changes = tuple(
+            attrs.evolve(one, step=attrs.evolve(one.step, parent=position)) for one in self.changes
+        )
 
     def _settle(self) -> Iterator[Step]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
