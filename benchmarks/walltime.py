@@ -20,6 +20,7 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -29,8 +30,9 @@ from gepa.strategies.proposal_sampling import IndependentSampling
 
 from search import peer
 from search.curves import Curve, median
-from search.interfaces import ReflectionModel, World
+from search.interfaces import World
 from search.methods import BEST, BEST_SETTINGS, DEFAULTS, LEAN, METHODS, Search
+from search.reflecting import Reflector
 from search.tasks import TASKS
 from search.worlds import Item, Texts, Trial
 from search_bench import header
@@ -101,12 +103,13 @@ class SlowWorld:
 
 
 class SlowReflector:
-    """A reflection model whose replies take their time."""
+    """A reflection model whose replies take their time, and do not depend on which come first."""
 
-    def __init__(self, reflector: ReflectionModel, latency: Latency) -> None:
+    def __init__(self, reflector: Reflector, latency: Latency) -> None:
         self._reflector = reflector
         self._latency = latency
         self._lock = threading.Lock()
+        self._asked: Counter[str] = Counter()
 
     @property
     def calls(self) -> int:
@@ -115,7 +118,10 @@ class SlowReflector:
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text; safe to call from several threads."""
         self._latency.wait()
+        question = "\x00".join((module, text, *feedback))
         with self._lock:
+            self._asked[question] += 1
+            self._reflector.draw = random.Random(f"{self._asked[question]}/{question}")
             return self._reflector.improve(module, text, feedback)
 
 
@@ -251,7 +257,7 @@ def claims(
 def main() -> int:
     """Measure and print the tables."""
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    given.add_argument("--seeds", type=int, default=3, help="worlds, an odd number")
+    given.add_argument("--seeds", type=int, default=5, help="worlds, an odd number")
     given.add_argument("--calls", type=int, default=1_200, help="calls of a search")
     given.add_argument("--proposals", type=int, default=8, help="promptgraft's proposals_per_step")
     given.add_argument("--steps", type=int, default=4, help="promptgraft's steps_at_once")

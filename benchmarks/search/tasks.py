@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 
 from search.families import FAMILIES, Family, drawn
-from search.interfaces import ReflectionModel, World
+from search.interfaces import World
 from search.reflecting import Habits, Reflector
 from search.tickets import TicketReflector, TicketWorld
 from search.tool_worlds import ToolShape, ToolWorld
@@ -28,26 +28,26 @@ class Task:
         budget: calls of the task model that a search may use.
     """
 
-    make: Callable[[int], tuple[World, ReflectionModel]]
+    make: Callable[[int], tuple[World, Reflector]]
     says: str
     budget: int = BUDGET
 
 
-def _by_rules(family: Family, seed: int) -> tuple[World, ReflectionModel]:
+def _by_rules(family: Family, seed: int) -> tuple[World, Reflector]:
     world = RuleWorld(family.shape, seed)
     return world, Reflector(family.habits, world.wrong_actions, seed)
 
 
-def _mixed(seed: int) -> tuple[World, ReflectionModel]:
+def _mixed(seed: int) -> tuple[World, Reflector]:
     return _by_rules(drawn(seed), seed)
 
 
-def _tools(seed: int) -> tuple[World, ReflectionModel]:
+def _tools(seed: int) -> tuple[World, Reflector]:
     world = ToolWorld(ToolShape(), seed)
     return world, Reflector(Habits(), world.wrong_actions, seed)
 
 
-def _few_shot(seed: int) -> tuple[World, ReflectionModel]:
+def _few_shot(seed: int) -> tuple[World, Reflector]:
     return TicketWorld(seed), TicketReflector(Habits(lessons=4, wrong=0.1), seed)
 
 

@@ -39,6 +39,7 @@ from promptgraft.optimizers.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
+from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.optimizers.stoppers import MaxProposals
 from promptgraft.prompt import (
     MarkdownSection,
@@ -321,6 +322,16 @@ def test_the_next_step_begins_from_what_races_and_before_it_has_raced() -> None:
     # It has won its race, so what came of it is there.
     assert run.rules("step/2/pareto/first").startswith(raced)
     assert run.result.candidates[2].parents == (1,)
+
+
+def test_a_race_that_other_steps_wait_for_is_run_at_once() -> None:
+    legs = []
+    for g in (1, 2):
+        settings = together(2, g, validation=Racing(first=1, every=1), rollout_budget=300)
+        shown = Watched(settings, reflection=note).shown
+        legs.append([place for place in shown if place.endswith("/pareto/rest")])
+    assert legs[0]
+    assert not legs[1]
 
 
 def poisoned(

@@ -160,8 +160,10 @@ class RacingValidator:
 
     def begin(self, *, alone: bool) -> Entry:
         order = self._race_order(self._order[: self._depth])
+        # Other steps wait for a race: it is over sooner when all of it is asked for at once.
+        first = self._policy.first if alone else len(order)
         lacking = self._lacking() if alone else order
-        return Entry(order=order, largest=len(order) + len(lacking))
+        return Entry(order=order, first=first, largest=len(order) + len(lacking))
 
     def take_in(
         self,
@@ -175,7 +177,7 @@ class RacingValidator:
     ) -> int:
         pool = self._members.pool
         race = _Race(
-            first=self._policy.first,
+            first=entry.first,
             pareto=self._pareto,
             order=entry.order,
             members=self._members,

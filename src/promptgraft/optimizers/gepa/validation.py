@@ -22,10 +22,12 @@ class Entry:
 
     Attributes:
         order: positions of the examples of D_pareto that it may be tried on, in that order.
+        first: on how many of them it is tried before it may be dropped.
         largest: rollouts that it can use, those of others included.
     """
 
     order: Sequence[int]
+    first: int
     largest: int
 
 
@@ -115,7 +117,8 @@ class FullValidator:
 
     def begin(self, *, alone: bool) -> Entry:
         del alone
-        return Entry(order=self.baseline, largest=len(self._pareto))
+        size = len(self._pareto)
+        return Entry(order=self.baseline, first=size, largest=size)
 
     def take_in(
         self,
