@@ -79,7 +79,8 @@ def _lines(*texts: str) -> list[list[str]] | None:
 
 
 def _edits(before: Sequence[str], after: Sequence[str]) -> Iterator[_Edit]:
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    # Its rule for popular lines keeps it quick, whatever a model has written.
+    matcher = SequenceMatcher(None, before, after)
     for kind, begin, end, start, stop in matcher.get_opcodes():
         if kind != "equal":
             yield _Edit(begin, end, after[start:stop])
