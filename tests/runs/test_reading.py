@@ -331,6 +331,21 @@ def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
         assert tuple(scores.get(case) for case in record.pareto_ids) == candidate.scores
 
 
+def test_rollouts_of_several_proposals_belong_to_their_parent_and_to_no_candidate(
+    tmp_path: Path,
+) -> None:
+    job = make_job(pareto_set_size=5, rollout_budget=120, proposals_per_step=2, steps_at_once=2)
+    folder = kept_run(tmp_path, job)
+    record = read_run(folder)
+    parents = {one.step: one.parents for one in record.candidates if one.n}
+    found = [one for one in transcripts(folder) if one.phase in ("parent", "child")]
+    assert {one.candidate for one in found if one.phase == "child"} == {None}
+    assert len(parents) > 1
+    for one in found:
+        if one.phase == "parent" and one.step in parents:
+            assert (one.candidate,) == parents[one.step]
+
+
 def test_transcripts_leave_out_what_is_being_written_and_say_what_is_damaged(
     folder: RunFolder,
 ) -> None:
