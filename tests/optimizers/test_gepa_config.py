@@ -56,6 +56,15 @@ def test_a_number_that_is_none_or_too_small_is_refused(name: str) -> None:
         )
 
 
+def test_more_proposals_at_once_than_a_machine_has_threads_for_are_refused() -> None:
+    assert config(proposals_per_step=1, steps_at_once=1_000).steps_at_once == 1_000
+    message = (
+        "steps_at_once: 501 steps of 2 proposals are 1002 proposals at once, expected at most "
+        "1000; lower one of them"
+    )
+    refused(message, proposals_per_step=2, steps_at_once=501)
+
+
 @pytest.mark.parametrize("name", ["perfect_score", "max_unscored_share"])
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 10**400])
 def test_a_share_or_a_score_that_is_no_finite_number_is_refused(name: str, value: object) -> None:

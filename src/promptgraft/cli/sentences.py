@@ -101,6 +101,9 @@ def doing(state: RunState) -> str:
 def _phase(position: str) -> str:
     kind, *rest = position.split("/")
     match kind, rest:
+        case "step", [number, proposal, *what] if proposal.isdigit():
+            of_step = _phase("/".join(("step", number, *what)))
+            return of_step.replace(":", f", proposal {proposal}:", 1)
         case "baseline", _:
             return "trying the baseline"
         case "step", [number, "reflect", attempt] if attempt[-1:] in tuple("13579"):

@@ -100,7 +100,8 @@ class GepaConfig:
             more, an executor's workers are busy and a run takes less time; but proposals of a
             step do not know of each other.
         steps_at_once: steps that are under way at the same time, at least 1; the same trade.
-            The result depends on these two, and on neither time nor workers.
+            At most 1,000 proposals may be under way. The result depends on these two, and on
+            neither time nor workers.
         minibatch_size: examples that a mutation is tried on first.
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn

@@ -38,6 +38,8 @@ _LEAST = {
     "history_top_k": 0,
     "max_task_examples_per_section": 1,
 }
+_MOST_AT_ONCE = 1_000
+"""Proposals under way: each has a thread, and all of them begin before the first one ends."""
 
 
 _TARGETS = (
@@ -78,6 +80,12 @@ def check_sizes(config: GepaConfig) -> None:
             raise ConfigError(
                 f"{name}: expected an integer of at least {least}, found {shown(value)}"
             )
+    at_once = config.proposals_per_step * config.steps_at_once
+    if at_once > _MOST_AT_ONCE:
+        raise ConfigError(
+            f"steps_at_once: {config.steps_at_once} steps of {config.proposals_per_step} proposals "
+            f"are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; lower one of them"
+        )
     _check_examples(config)
 
 
