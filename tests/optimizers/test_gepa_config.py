@@ -65,6 +65,13 @@ def test_more_proposals_at_once_than_a_machine_has_threads_for_are_refused() -> 
     refused(message, proposals_per_step=2, steps_at_once=501)
 
 
+def test_a_budget_that_does_not_pay_for_all_proposals_of_a_step_is_refused() -> None:
+    refused(
+        "raise it or lower pareto_set_size or minibatch_size or proposals_per_step",
+        proposals_per_step=900,
+    )
+
+
 @pytest.mark.parametrize("name", ["perfect_score", "max_unscored_share"])
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 10**400])
 def test_a_share_or_a_score_that_is_no_finite_number_is_refused(name: str, value: object) -> None:

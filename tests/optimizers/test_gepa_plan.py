@@ -87,9 +87,10 @@ def tried(result: GepaResult) -> int:
 @st.composite
 def sizes(draw: st.DrawFn) -> dict[str, Any]:
     pareto, learning = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    minibatch = draw(st.integers(1, 8))
-    least = 2 * pareto + 2 * min(minibatch, learning)
+    minibatch, proposals = draw(st.integers(1, 8)), draw(st.sampled_from((1, 1, 3)))
+    least = 2 * pareto + 2 * proposals * min(minibatch, learning)
     return {
+        "proposals_per_step": proposals,
         "rollout_budget": least + draw(st.integers(0, 80)),
         "minibatch_size": minibatch,
         "pareto_set_size": pareto,
@@ -100,7 +101,7 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
 
 def room_for(chosen: dict[str, Any], policy: AcceptancePolicy) -> dict[str, Any]:
     """Add to a budget what repeats and confirming may take of a first step."""
-    more = chosen["minibatch_size"] * policy.max_repeats
+    more = chosen["proposals_per_step"] * chosen["minibatch_size"] * policy.max_repeats
     more += chosen["pareto_set_size"] * policy.confirmations
     return {**chosen, "rollout_budget": chosen["rollout_budget"] + 2 * more}
 

@@ -325,13 +325,34 @@ def test_the_next_step_begins_from_what_races_and_before_it_has_raced() -> None:
 
 
 def test_a_race_that_other_steps_wait_for_is_run_at_once() -> None:
+    def reply(number: int, rendered: Rendered) -> str:
+        # Of some steps nothing comes, so that nobody races when the next one begins.
+        return note(rendered) if number % 8 < 4 else "hm"
+
     legs = []
-    for g in (1, 2):
-        settings = together(2, g, validation=Racing(first=1, every=1), rollout_budget=300)
-        shown = Watched(settings, reflection=note).shown
+    for g in (1, 2, 4):
+        races = Racing(first=1, every=1)
+        settings = together(
+            2,
+            g,
+            validation=races,
+            rollout_budget=400,
+            minibatch_size=1,
+            max_failed_reflections=9,
+        )
+        shown = Watched(settings, reflection=numbered(reply)).shown
         legs.append([place for place in shown if place.endswith("/pareto/rest")])
     assert legs[0]
-    assert not legs[1]
+    assert legs[1:] == [[], []]
+
+
+def test_every_accepted_proposal_of_a_step_counts_for_how_far_races_go() -> None:
+    settings = together(3, validation=Racing(first=2, every=3), minibatch_size=1)
+    run = Watched(settings, reflection=note)
+    assert [len(run.accepted(step)) for step in (1, 2)] == [3, 3]
+    assert len(run.shown["step/1/pareto/first"]) == 2
+    assert "step/1/pareto/rest" not in run.shown
+    assert len(run.shown["step/2/pareto/rest"]) == 2
 
 
 def poisoned(

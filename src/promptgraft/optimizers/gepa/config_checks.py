@@ -274,10 +274,11 @@ def _check_budget(config: GepaConfig) -> None:
             "the held-out examples": config.following_size - config.confirmation_size,
         }
         last = "".join(f", {what} {size}" for what, size in kept.items() if size)
+        fewer = " or proposals_per_step" if config.proposals_per_step > 1 else ""
         raise ConfigError(
             f"rollout_budget: expected at least {config.least_budget} (the baseline takes "
-            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), "
-            f"found {config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size"
+            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), found "
+            f"{config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size{fewer}"
         )
 
 
