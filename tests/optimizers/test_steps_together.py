@@ -330,7 +330,7 @@ def test_a_race_that_other_steps_wait_for_is_run_at_once() -> None:
         return note(rendered) if number % 8 < 4 else "hm"
 
     legs = []
-    for g in (1, 2, 4):
+    for g in (1, 4):
         races = Racing(first=1, every=1)
         settings = together(
             2,
@@ -343,7 +343,7 @@ def test_a_race_that_other_steps_wait_for_is_run_at_once() -> None:
         shown = Watched(settings, reflection=numbered(reply)).shown
         legs.append([place for place in shown if place.endswith("/pareto/rest")])
     assert legs[0]
-    assert legs[1:] == [[], []]
+    assert not legs[1]
 
 
 def test_every_accepted_proposal_of_a_step_counts_for_how_far_races_go() -> None:
