@@ -7,7 +7,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
 from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
@@ -104,6 +104,17 @@ def digest_json(plain: Json) -> HexDigest:
 def digest_text(text: str) -> HexDigest:
     """Return the SHA-256 of ``text`` in UTF-8."""
     return HexDigest(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def digest_all(beginning: str, ends: Iterable[str]) -> list[HexDigest]:
+    """Return what :func:`digest_text` returns of ``beginning`` with each of ``ends``."""
+    begun = hashlib.sha256(beginning.encode("utf-8", "surrogatepass"))
+    digests = []
+    for end in ends:
+        found = begun.copy()
+        found.update(end.encode("utf-8", "surrogatepass"))
+        digests.append(HexDigest(found.hexdigest()))
+    return digests
 
 
 def parse_json(text: str | bytes, *, where: str) -> Json:

@@ -227,6 +227,11 @@ class Ledger:
                         limit="max_cost",
                     )
 
+    @property
+    def limits_reflections(self) -> bool:
+        """Whether the number of reflections has a limit."""
+        return self._max_reflections is not None
+
     def allows_reflection(self, used: int) -> bool:
         """Tell whether one more may be used after so many."""
         return self._max_reflections is None or used < self._max_reflections

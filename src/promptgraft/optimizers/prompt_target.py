@@ -132,6 +132,9 @@ class PromptTarget:
             found = described[module] = describe_module(view, module)
         return found
 
+    def text(self, module: Module, candidate: Candidate) -> str:
+        return text_of(self._view(candidate.override), module)
+
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         if not isinstance(module, GenerationModule):
             return True
@@ -149,7 +152,7 @@ class PromptTarget:
     ) -> Candidate:
         view = self._view(candidate.override)
         entry = edit_module(view, module, proposal)
-        override = candidate.override.merged_with(candidate.override.holding([entry]))
+        override = candidate.override.with_entries([entry])
         if not isinstance(module, GenerationModule):
             text = _text(self._view(override), module)
             if text == _text(view, module):
@@ -209,10 +212,9 @@ class PromptTarget:
         )
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
-        prompt = self.rollout.prompt_of(candidate)
         for example in self._telling(examples):
             try:
-                rendered = prompt.bind(*example.params).render()
+                rendered = self.rollout.prompt_of(candidate).bind(*example.params).render()
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
@@ -229,14 +231,13 @@ class PromptTarget:
     def _telling(self, examples: Sequence[GepaExample]) -> Sequence[GepaExample]:
         """Return the examples that say something new when a candidate is rendered with them.
 
-        An override only places what the slots of the source become. So whatever fails because of
-        the override fails with any example, and an example that has rendered with one candidate
-        renders with all. Only lengths have to be looked at one by one.
+        An override only places what the slots of the source become, and has been parsed by now.
+        So an example that has rendered with one candidate renders with all, and only lengths
+        have to be looked at one by one.
         """
         if self.max_prompt_chars is not None:
             return examples
-        new = [example for example in examples if example.id not in self._rendered]
-        return new or examples[:1]
+        return [example for example in examples if example.id not in self._rendered]
 
 
 def _text(view: View, module: Module) -> str:

@@ -14,7 +14,7 @@ from promptgraft.optimizers.ledger import Ledger, Spending, spent_from_json, spe
 from promptgraft.optimizers.overlap import InTurn, Overlap
 from promptgraft.optimizers.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import HexDigest, Json, digest_text
+from promptgraft.serde import HexDigest, Json, digest_all, digest_text
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 
@@ -126,9 +126,7 @@ class RolloutRunner:
                 f"{asked.position}/{self._name(example) if asked.by_example else index}"
                 for index, example in enumerate(asked.examples)
             ],
-            digests=[
-                digest_text(f"{candidate.digest}:{digests[one.id]}") for one in asked.examples
-            ],
+            digests=digest_all(f"{candidate.digest}:", [digests[one.id] for one in asked.examples]),
             records=[None] * len(asked.examples),
         )
 

@@ -74,6 +74,10 @@ class Target(Protocol):
         """Return what a reflector may know of ``module`` as ``candidate`` has it."""
         ...
 
+    def text(self, module: Module, candidate: Candidate) -> str:
+        """Return the text that :meth:`describe` gives, without the rest of what it says."""
+        ...
+
     def combine(
         self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
     ) -> Candidate:

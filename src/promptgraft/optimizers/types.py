@@ -109,19 +109,20 @@ class RolloutFeedback:
     objectives: Mapping[str, float] = _NONE
 
     def __attrs_post_init__(self) -> None:
+        score = self.score
         # Quickly past what is right: replaying a long run builds one of these for every answer.
-        if type(self.score) is not float and (
-            isinstance(self.score, bool) or not isinstance(self.score, (int, float))
+        if type(score) is not float and (
+            isinstance(score, bool) or not isinstance(score, (int, float))
         ):
-            raise FeedbackError(f"score: expected a number, found {shown(self.score)}")
-        if not -_LARGEST <= self.score <= _LARGEST:
-            raise FeedbackError(f"score: expected a finite number, found {shown(self.score)}")
+            raise FeedbackError(f"score: expected a number, found {shown(score)}")
+        if not -_LARGEST <= score <= _LARGEST:
+            raise FeedbackError(f"score: expected a finite number, found {shown(score)}")
         if not isinstance(self.feedback, str):
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
             raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
-        if type(self.score) is not float:
-            object.__setattr__(self, "score", float(self.score))
+        if type(score) is not float:
+            object.__setattr__(self, "score", float(score))
         if not self.feedback.isascii():
             object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:

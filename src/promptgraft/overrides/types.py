@@ -176,8 +176,12 @@ class PromptOverride:
             return self
         if not self and self._address == newer._address:
             return newer
+        return self.with_entries(newer.entries())
+
+    def with_entries(self, newer: Iterable[Entry]) -> PromptOverride:
+        """Return the override with more entries, which win as in :meth:`merged_with`."""
         merged = {(type(entry), entry.key): entry for entry in self.entries()}
-        for entry in newer.entries():
+        for entry in newer:
             key = (type(entry), entry.key)
             merged[key] = _merged(merged.get(key), entry)
         return self.holding(merged.values())

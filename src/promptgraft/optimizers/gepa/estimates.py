@@ -114,5 +114,5 @@ def _room(target: PromptTarget, config: GepaConfig) -> int:
         if isinstance(module, GenerationModule):
             room += config.max_task_examples_per_section * config.max_part_chars
         else:
-            room += config.max_part_chars - len(target.describe(module, baseline).text)
+            room += config.max_part_chars - len(target.text(module, baseline))
     return room

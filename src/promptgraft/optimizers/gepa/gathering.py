@@ -99,7 +99,7 @@ class Gathering:
         if is_example(module):
             return found
         sides = (self.parent, onto, child)
-        before, one, other = (self.target.describe(module, side).text for side in sides)
+        before, one, other = (self.target.text(module, side) for side in sides)
         text = None if before in (one, other) else woven_in(before, one, other)
         if text is None:
             return found

@@ -126,7 +126,8 @@ class Scorer:
         if record.fault:
             return self._nothing
         found = {SCORE: feedback.score}
-        found.update(feedback.objectives)
+        if feedback.objectives:
+            found.update(feedback.objectives)
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5

@@ -217,6 +217,8 @@ class Pipeline:
             BudgetExhaustedError: too many.
         """
         whole = self._desks.whole
+        if not whole.limits_reflections:
+            return
         self._overlap.await_that(
             lambda: (
                 whole.allows_reflection(self._reflections(number) + waiting)

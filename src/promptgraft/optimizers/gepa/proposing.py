@@ -135,8 +135,8 @@ class Proposer:
         before = step.description.text
         for other in others:
             # As the target shows them: a reply may say the same in other words.
-            sides = (self._target.describe(step.module, one.candidate) for one in (chosen, other))
-            text = woven(before, *(side.text for side in sides))
+            sides = (self._target.text(step.module, one.candidate) for one in (chosen, other))
+            text = woven(before, *sides)
             if text is None:
                 continue
             try:

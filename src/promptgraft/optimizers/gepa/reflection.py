@@ -18,7 +18,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.optimizers.answers import Answers, Working, untold
-from promptgraft.optimizers.gepa.prompts import reflection_params
+from promptgraft.optimizers.gepa.prompts import ReflectionParams, reflection_params
 from promptgraft.optimizers.ledger import (
     Ledger,
     Role,
@@ -35,7 +35,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.runtime.watch import Watch
-from promptgraft.serde import HexDigest, Json, digest_text
+from promptgraft.serde import HexDigest, Json, digest_json
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +88,8 @@ class _Asked:
     """A question with what comes of it."""
 
     position: str
-    prompt: Prompt[object]
+    meta_prompt: MetaPrompt
+    params: ReflectionParams
     digest: HexDigest
     session: Session
     reply: Reply | None = None
@@ -173,10 +174,16 @@ class Reflector:
             problem=problem,
             previous=previous,
         )
-        prompt = self._prompts[description.meta_prompt].bind(params)
-        position, digest = question.position, digest_text(prompt.render().text)
-        session = self._watch.session(tags={"scope": "reflection"})
-        asked = _Asked(position=position, prompt=prompt, digest=digest, session=session)
+        # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
+        meta_prompt = description.meta_prompt
+        position, digest = question.position, digest_json([meta_prompt.value, *params.texts])
+        asked = _Asked(
+            position=position,
+            meta_prompt=meta_prompt,
+            params=params,
+            digest=digest,
+            session=self._watch.session(tags={"scope": "reflection"}),
+        )
         for spent in self._answers.spent(position, digest):
             self._ledger.replay(spent_from_json(spent, position))
         answer = self._answers.recall(position, digest)
@@ -193,21 +200,18 @@ class Reflector:
             self._ask_side_by_side(self._executor, asked)
             return
         for one in asked:
-            self._take(one, partial(self._evaluate, one))
+            self._take(one, partial(self._evaluate_here, one))
+
+    def _evaluate_here(self, asked: _Asked) -> PromptResponse[object]:
+        with self._overlap.resting():
+            return self._evaluate(asked)
 
     def _evaluate(self, asked: _Asked) -> PromptResponse[object]:
-        with self._overlap.resting():
-            return self._adapter.evaluate(
-                asked.prompt, session=asked.session, deadline=self._deadline
-            )
+        prompt = self._prompts[asked.meta_prompt].bind(asked.params)
+        return self._adapter.evaluate(prompt, session=asked.session, deadline=self._deadline)
 
     def _ask_side_by_side(self, executor: Executor, asked: Sequence[_Asked]) -> None:
-        futures = {
-            executor.submit(
-                self._adapter.evaluate, one.prompt, session=one.session, deadline=self._deadline
-            ): order
-            for order, one in enumerate(asked)
-        }
+        futures = {executor.submit(self._evaluate, one): order for order, one in enumerate(asked)}
         failures: dict[int, PromptgraftError] = {}
         try:
             for future in self._overlap.as_ended(futures, self._deadline):

@@ -129,7 +129,7 @@ class Newcomers:
 def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
     """Return a candidate's text of each module by name; a new example has no text before it."""
     return FrozenMap(
-        (module.name, target.describe(module, candidate).text)
+        (module.name, target.text(module, candidate))
         for module in target.modules
         if not isinstance(module, GenerationModule)
     )
