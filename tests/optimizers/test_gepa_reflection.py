@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 import attrs
+import pytest
 
 from optimizers.worlds import (
     PROMPT,
@@ -28,7 +31,7 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.errors import TransientProviderError
+from promptgraft.errors import JournalMismatchError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.optimizers import OptimizationContext, StopReason
 from promptgraft.optimizers.gepa import (
@@ -41,6 +44,7 @@ from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
+from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")
 
@@ -360,3 +364,43 @@ def test_the_prompts_own_answers_are_shown_when_a_response_is_an_object() -> Non
     run = Run(prompt=with_output(Verdict), task=lambda _: '{"known": false}')
     run.start()
     assert '{"known": false}' in bound(run.reflection.requests[0], "examples")
+
+
+class _Forged(MemoryJournal):
+    """A journal of which somebody has changed an answer."""
+
+    def __init__(self, journal: MemoryJournal, key: str, changes: Mapping[str, Json]) -> None:
+        super().__init__()
+        self._from, self._changed, self._changes = journal, key, changes
+
+    def begin(self, fingerprint: Mapping[str, Json]) -> None:
+        super().begin(fingerprint)
+        for record in self._from.records():
+            answer = record.answer
+            if record.key == self._changed and isinstance(answer, dict):
+                answer = {**answer, **self._changes}
+            self.append(record.key, record.digest, record.kind, answer)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "question"),
+    [
+        ("step/1/parent/0", {"inputs_repr": "another input"}, "step/1/reflect/0"),
+        ("step/1/parent/0", {"output_repr": "another answer"}, "step/1/reflect/0"),
+        ("step/1/parent/2", {"tool_trace_repr": "another trace"}, "step/1/reflect/0"),
+        ("step/1/reflect/0", {"text": "I would rather not, thank you."}, "step/1/reflect/1"),
+    ],
+)
+def test_a_reply_is_not_taken_for_one_to_another_question(
+    key: str, changes: Mapping[str, Json], question: str
+) -> None:
+    journal = MemoryJournal()
+    replies = numbered(lambda n, question: propose(question) if n % 2 else "I would rather not.")
+    whole = optimize(journal=journal, reflection=replies)
+    assert "step/1/reflect/1" in journal
+    same = _Forged(journal, key, {})
+    assert optimize(journal=same, reflection=replies) == whole
+    with pytest.raises(
+        JournalMismatchError, match=f"another question under `{re.escape(question)}`"
+    ):
+        optimize(journal=_Forged(journal, key, changes), reflection=replies)
