@@ -371,15 +371,15 @@ class _Forged(MemoryJournal):
 
     def __init__(self, journal: MemoryJournal, key: str, changes: Mapping[str, Json]) -> None:
         super().__init__()
-        self._from, self._changed, self._changes = journal, key, changes
+        self._whole, self._forged, self._forgery = journal, key, changes
 
     def begin(self, fingerprint: Mapping[str, Json]) -> None:
         super().begin(fingerprint)
-        for record in self._from.records():
-            answer = record.answer
-            if record.key == self._changed and isinstance(answer, dict):
-                answer = {**answer, **self._changes}
-            self.append(record.key, record.digest, record.kind, answer)
+        for record in self._whole.records():
+            found = record.answer
+            if record.key == self._forged and isinstance(found, dict):
+                found = {**found, **self._forgery}
+            self.append(record.key, record.digest, record.kind, found)
 
 
 @pytest.mark.parametrize(

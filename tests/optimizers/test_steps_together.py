@@ -46,6 +46,7 @@ from promptgraft.prompt import (
     Prompt,
     PromptTemplate,
     RenderedPrompt,
+    TaskExample,
     TaskExamplesSection,
     Tool,
 )
@@ -196,6 +197,8 @@ class _Found:
     word: str
 
 
+SILVER = TaskExample(key="always-the-same-2", objective="Find silver.", outcome="silver")
+
 PARTS = Prompt[object](
     PromptTemplate[object](
         ns="toy",
@@ -216,7 +219,7 @@ PARTS = Prompt[object](
                 ),
             ),
             MarkdownSection(title="Notes", key="notes", template="Notes:"),
-            TaskExamplesSection(title="Examples", key="examples", examples=()),
+            TaskExamplesSection(title="Examples", key="examples", examples=(SILVER,)),
             MarkdownSection(title="Question", key="question", template="Do you know $word?"),
         ),
     )
@@ -262,11 +265,10 @@ def test_children_that_change_different_parts_or_add_examples_are_put_together(k
     assert set(changed.sections) == {RULES, NOTES}
     assert set(changed.tool_overrides) == {"find"}
     assert len(changed.added_task_examples) > 1
+    assert ("examples", SILVER.key) not in changed.added_task_examples
     for rendered in run.shown["step/1/pareto"]:
         seen = {found.path for found in rendered.sections if found.path[:-1] == ("examples",)}
-        assert seen == {
-            ("examples", one.example_key) for one in changed.added_task_examples.values()
-        }
+        assert seen == {("examples", SILVER.key), *changed.added_task_examples}
     assert {tool.description for tool in run.shown["step/1/pareto"][0].tools} == {"Find it. gold"}
     told = {one.key: one.candidate for one in run.session.select_all(GepaExampleGenerated)}
     assert told == {one.example_key: 1 for one in changed.added_task_examples.values()}

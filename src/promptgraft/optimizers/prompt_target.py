@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
@@ -14,13 +14,14 @@ from promptgraft.optimizers.editing.dispatch import (
     require_module,
     text_of,
 )
+from promptgraft.optimizers.editing.examples import taken_keys
 from promptgraft.optimizers.editing.view import View
 from promptgraft.optimizers.modules import GenerationModule, Module
 from promptgraft.optimizers.prompt_rollout import PromptRollout
 from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
 from promptgraft.optimizers.types import Candidate, GepaExample, ModuleDescription
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.entries import Entry, show_path
+from promptgraft.overrides.entries import Entry, SectionPath, show_path
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -134,6 +135,9 @@ class PromptTarget:
 
     def text(self, module: Module, candidate: Candidate) -> str:
         return text_of(self._view(candidate.override), module)
+
+    def taken_keys(self, container: SectionPath, candidate: Candidate) -> Collection[str]:
+        return taken_keys(self._view(candidate.override), container)
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         if not isinstance(module, GenerationModule):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from promptgraft.optimizers.types import (
     ModuleDescription,
     RolloutRecord,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.overrides.entries import Entry, SectionPath
 from promptgraft.overrides.types import Provenance
 from promptgraft.runtime.deadline import Deadline
 
@@ -86,6 +86,10 @@ class Target(Protocol):
         Raises:
             InvalidProposalError: they cannot stand together.
         """
+        ...
+
+    def taken_keys(self, container: SectionPath, candidate: Candidate) -> Collection[str]:
+        """Return the keys that a new task example of a section cannot have."""
         ...
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:

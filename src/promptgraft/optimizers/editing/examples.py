@@ -134,9 +134,14 @@ def edit_generation(view: View, module: GenerationModule, text: str) -> AddedTas
     """
     view.check_length(text)
     read = read_task_example(text, outcome_is_text=_outcome_is_text(view))
-    container = view.descriptor.container(module.container_path)
-    taken = {*view.task_examples(module.container_path), *(container.taken if container else ())}
-    return _added(view, module.container_path, fresh_key(read.key, taken), read)
+    key = fresh_key(read.key, taken_keys(view, module.container_path))
+    return _added(view, module.container_path, key, read)
+
+
+def taken_keys(view: View, container: SectionPath) -> set[str]:
+    """Return the keys that a new task example of a section cannot have."""
+    source = view.descriptor.container(container)
+    return {*view.task_examples(container), *(source.taken if source else ())}
 
 
 def check_is_new(view: View, added: AddedTaskExample) -> None:

@@ -62,7 +62,7 @@ class Gathering:
         self, onto: Candidate, child: Candidate, parents: tuple[int, ...]
     ) -> Candidate | None:
         """Return ``onto`` with the changes of a child; None when there is nothing to change."""
-        changed = self._without_clashes(onto.override, child.override)
+        changed = self._without_clashes(onto, child.override)
         entries = merged_entries(self.parent.override, onto.override, changed)
         try:
             found = self.target.combine(entries, parents=parents, examples=self.examples)
@@ -72,12 +72,12 @@ class Gathering:
             found = self._woven(found, module, onto, child)
         return None if found.digest == onto.digest else found
 
-    def _without_clashes(self, onto: PromptOverride, child: PromptOverride) -> PromptOverride:
-        """Return a child's changes, each new example under a key that no other new one has.
+    def _without_clashes(self, onto: Candidate, child: PromptOverride) -> PromptOverride:
+        """Return a child's changes, each new example under a key that no other one has.
 
         A new example that is there already, under whatever key, is left out.
         """
-        known, held = self.parent.override.added_task_examples, onto.added_task_examples
+        known, held = self.parent.override.added_task_examples, onto.override.added_task_examples
         contents = {attrs.evolve(one, example_key="") for one in held.values()}
         changed = child
         for path, added in child.added_task_examples.items():
@@ -86,10 +86,12 @@ class Gathering:
             if attrs.evolve(added, example_key="") in contents:
                 changed = changed.without(added)
             elif path in held:
-                every = (*held.values(), *changed.added_task_examples.values())
-                taken = {one.example_key for one in every if one.container_path == path[:-1]}
+                taken = {*self.target.taken_keys(path[:-1], onto)}
+                taken.update(
+                    one[-1] for one in changed.added_task_examples if one[:-1] == path[:-1]
+                )
                 renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, taken))
-                changed = changed.without(added).merged_with(changed.holding([renamed]))
+                changed = changed.without(added).with_entries([renamed])
         return changed
 
     def _woven(
