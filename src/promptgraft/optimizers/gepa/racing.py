@@ -160,7 +160,8 @@ class RacingValidator:
 
     def begin(self, *, alone: bool) -> Entry:
         order = self._race_order(self._order[: self._depth])
-        # Other steps wait for a race: it is over sooner when all of it is asked for at once.
+        # Other steps wait for a race: it is over sooner when all of it is asked for at once. And
+        # whoever is the best one by then may lack any of it.
         first = self._policy.first if alone else len(order)
         lacking = self._lacking() if alone else order
         return Entry(order=order, first=first, largest=len(order) + len(lacking))
