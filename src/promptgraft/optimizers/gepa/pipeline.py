@@ -8,7 +8,7 @@ it. So the budget decides how many steps there are and not what they do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Protocol
@@ -73,8 +73,8 @@ class Ended:
 class OpenStep(Protocol):
     """Begins a step."""
 
-    def __call__(self, number: int, *, alone: bool) -> Round:
-        """Begin step ``number``, ``alone`` or while others are under way."""
+    def __call__(self, number: int, *, beside: Sequence[Round]) -> Round:
+        """Begin step ``number``, ``beside`` others that are under way."""
         ...
 
 
@@ -116,7 +116,7 @@ class Pipeline:
         """Begin as many steps as may be under way; one of them may race."""
         while len(self._steps) < max(1, self._desks.config.steps_at_once - 1):
             self._begun += 1
-            found = self._open(self._begun, alone=not self._steps)
+            found = self._open(self._begun, beside=[one.round for one in self._steps])
             under_way = _UnderWay(found, deque())
             self._steps.append(under_way)
             for index in range(self._desks.config.proposals_per_step):

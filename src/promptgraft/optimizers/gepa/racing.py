@@ -158,13 +158,15 @@ class RacingValidator:
         wanted = self._untried[member].intersection(within)
         return [place for place in self._order if place in wanted] if wanted else []
 
-    def begin(self, *, alone: bool) -> Entry:
+    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
         order = self._race_order(self._order[: self._depth])
-        # Other steps wait for a race: it is over sooner when all of it is asked for at once. And
-        # whoever is the best one by then may lack any of it.
-        first = self._policy.first if alone else len(order)
-        lacking = self._lacking() if alone else order
-        return Entry(order=order, first=first, largest=len(order) + len(lacking))
+        # Other steps wait for a race: it is over sooner when all of it is asked for at once.
+        first = len(order) if beside else self._policy.first
+        # Whoever wins a race that has begun has been tried on all of that one, which is a part of
+        # this one.
+        shortest = min((len(one.order) for one in beside), default=len(order))
+        lacking = max(len(self._lacking()), len(order) - shortest)
+        return Entry(order=order, first=first, largest=len(order) + lacking)
 
     def take_in(
         self,

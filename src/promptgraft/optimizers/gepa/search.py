@@ -116,8 +116,8 @@ class Search:
             emit=self._emit,
         )
 
-    def open_step(self, number: int, *, alone: bool) -> Round:
-        """Begin a step, ``alone`` or while others are under way: settle on its parent."""
+    def open_step(self, number: int, *, beside: Sequence[Round]) -> Round:
+        """Begin a step, ``beside`` others that are under way: settle on its parent."""
         self._desks.answers.accept_faults()
         pool = self.members.pool
         parent = self._lessons.parent(pool)
@@ -126,12 +126,13 @@ class Search:
         if leads and racer is not None and racer.step.leads:
             # Most that is accepted wins its race.
             candidate = racer.candidate
+        rounds = [*beside, *([] if racer is None else [racer.step])]
         return Round(
             number=number,
             parent=parent,
             candidate=candidate,
             leads=leads,
-            entry=self.validator.begin(alone=alone and racer is None),
+            entry=self.validator.begin(beside=[one.entry for one in rounds]),
         )
 
     def begin(self, step: Round, place: Place) -> Work:

@@ -48,11 +48,11 @@ class Validator(Protocol):
         """Return the examples that two members can be compared on, by their scores."""
         ...
 
-    def begin(self, *, alone: bool) -> Entry:
+    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
         """Return the way into the pool of the child of a step that begins now.
 
         Args:
-            alone: whether no other step is under way, so that the best candidate stays the same.
+            beside: those of the steps under way, any of which may bring another best candidate.
         """
         ...
 
@@ -115,8 +115,8 @@ class FullValidator:
         del second
         return range(len(first))
 
-    def begin(self, *, alone: bool) -> Entry:
-        del alone
+    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
+        del beside
         size = len(self._pareto)
         return Entry(order=self.baseline, first=size, largest=size)
 

@@ -110,7 +110,7 @@ class Work:
     @property
     def largest(self) -> int:
         """Rollouts that it can use."""
-        return self.rules.config.trial_size
+        return self.rules.config.trial_size - len(self.known.lesson.known)
 
     @property
     def accepted(self) -> bool:
