@@ -36,6 +36,7 @@ from promptgraft.optimizers.gepa import (
     GepaMutationAccepted,
     GepaMutationProposed,
     GepaResult,
+    GepaRolloutCompleted,
     GepaWorking,
     RolloutFeedback,
 )
@@ -469,3 +470,44 @@ def test_a_critical_example_protects_from_what_only_harms_together() -> None:
     assert best_after_one_step(1, critical=True) == 1
     assert best_after_one_step(3, critical=False) == 1
     assert best_after_one_step(3, critical=True) == 0
+
+
+def longer(rendered: Rendered) -> str:
+    return instruction(f"{current_text(rendered)}!")
+
+
+def marks(rendered: Rendered) -> str:
+    return str(rendered.text.count("!"))
+
+
+def by_marks(
+    example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+) -> RolloutFeedback:
+    return RolloutFeedback(score=int(response.text) / 50, feedback="more")
+
+
+@pytest.mark.parametrize(("pareto", "k", "g"), [(10, 2, 2), (9, 1, 4), (13, 2, 1), (4, 2, 3)])
+def test_a_search_leaves_what_is_kept_for_its_end(pareto: int, k: int, g: int) -> None:
+    """Every child wins its race, and every race takes one example more than the last one."""
+    rooms = []
+    for budget in range(40, 80):
+        settings = together(
+            k,
+            g,
+            validation=Racing(first=1, every=1, finalists=1),
+            training_examples=twins(pareto),
+            pareto_set_size=pareto,
+            rollout_budget=budget,
+            minibatch_size=1,
+            perfect_score=2,
+            max_idle_steps=50,
+            feedback_fn=by_marks,
+            seed=181,
+        )
+        session = Session()
+        result = Run(settings, task=marks, reflection=longer, session=session).start()
+        assert result.improved
+        made = [one.position for one in session.select_all(GepaRolloutCompleted)]
+        used = sum(not position.startswith("final/") for position in made)
+        rooms.append(budget - settings.reserved_size - used)
+    assert min(rooms) == 0

@@ -85,6 +85,7 @@ class GepaLoop:
             overlap=overlap,
             open_step=self._search.open_step,
             begin=self._search.begin,
+            needs=self._search.needs,
             merge=lambda: self._search.merger.largest,
         )
         self.confirmation: Confirmation | None = None
@@ -169,7 +170,7 @@ class GepaLoop:
             end = end or ended
             if proposal.last:
                 if end is None:
-                    self._pipeline.go_on_beside(proposal.round)
+                    self._pipeline.go_on_beside(self._search.race_needs)
                 ended = self._taken(self._search.race)
                 with self._overlap.resting():
                     self._answers.sync()

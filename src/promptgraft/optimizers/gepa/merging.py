@@ -139,7 +139,7 @@ class Merger:
         if not self._keeps_up(records, known, common):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
-        entry = self._validator.begin()
+        entry = self._validator.begin(alone=True)
         position = self._validator.take_in(
             f"step/{step}/merge/race", merged, records, step=step, entry=entry
         )

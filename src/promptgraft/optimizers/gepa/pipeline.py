@@ -49,8 +49,8 @@ class _UnderWay:
 
     @property
     def rollouts(self) -> int:
-        """Rollouts that it can still use."""
-        return sum(one.rollouts for one in self.waiting) + self.round.entry.largest
+        """Rollouts that its proposals can still use."""
+        return sum(one.rollouts for one in self.waiting)
 
 
 @attrs.frozen
@@ -73,8 +73,8 @@ class Ended:
 class OpenStep(Protocol):
     """Begins a step."""
 
-    def __call__(self, number: int, *, beside: Sequence[Round]) -> Round:
-        """Begin step ``number``, ``beside`` others that are under way."""
+    def __call__(self, number: int, *, alone: bool) -> Round:
+        """Begin step ``number``, ``alone`` or while others are under way."""
         ...
 
 
@@ -86,6 +86,8 @@ class Pipeline:
         overlap: where proposals are worked on.
         open_step: begins a step.
         begin: begins a proposal of a step.
+        needs: says how many rollouts a step can use for its way into the pool, beside those
+            before it.
         merge: says how many rollouts a merge at a commit can use.
     """
 
@@ -96,12 +98,14 @@ class Pipeline:
         overlap: Overlap,
         open_step: OpenStep,
         begin: Callable[[Round, Place], Work],
+        needs: Callable[[Round, Sequence[Round]], int],
         merge: Callable[[], int],
     ) -> None:
         self._desks = desks
         self._overlap = overlap
         self._open = open_step
         self._begin = begin
+        self._needs = needs
         self._merge = merge
         self._steps: deque[_UnderWay] = deque()
         self._begun = 0
@@ -110,13 +114,13 @@ class Pipeline:
     @property
     def next_needs(self) -> int:
         """Rollouts that the next step can use which the budget does not pay for."""
-        return self._steps[0].round.largest
+        return self._steps[0].round.largest + self._entries[0]
 
     def fill(self) -> None:
         """Begin as many steps as may be under way; one of them may race."""
         while len(self._steps) < max(1, self._desks.config.steps_at_once - 1):
             self._begun += 1
-            found = self._open(self._begun, beside=[one.round for one in self._steps])
+            found = self._open(self._begun, alone=not self._steps)
             under_way = _UnderWay(found, deque())
             self._steps.append(under_way)
             for index in range(self._desks.config.proposals_per_step):
@@ -135,11 +139,15 @@ class Pipeline:
             settled=partial(self._settle_before, self._proposals),
         )
 
-    def go_on_beside(self, racing: Round) -> None:
-        """Begin what may begin while a step that is no longer under way races."""
+    def go_on_beside(self, race: int) -> None:
+        """Begin what may begin beside a race, of a step that is no longer under way.
+
+        Args:
+            race: rollouts that it can use.
+        """
         if self._desks.config.steps_at_once > 1:
             self.fill()
-            self._start(racing.entry.largest + self._merge())
+            self._start(race + self._merge())
             self._keep_whole()
 
     def next(self) -> Ended | None:
@@ -167,17 +175,23 @@ class Pipeline:
         Args:
             racing: rollouts that a step can use that is no longer under way.
         """
-        for step in self._steps:
+        for step, entry in zip(self._steps, self._entries, strict=True):
             if step.has_started:
                 continue
             self._keep(racing)
-            if self._fails() or not self._desks.trials.afford(step.round.largest):
+            if self._fails() or not self._desks.trials.afford(step.round.largest + entry):
                 return
             step.has_started = True
             for one in step.waiting:
                 if self._fails():
                     return
                 one.task = self._overlap.start(one.work.run)
+
+    @property
+    def _entries(self) -> list[int]:
+        """Rollouts that steps can use for their ways into the pool."""
+        rounds = [step.round for step in self._steps]
+        return [self._needs(one, rounds[:place]) for place, one in enumerate(rounds)]
 
     @property
     def _all(self) -> Iterator[_Started]:
@@ -190,16 +204,18 @@ class Pipeline:
 
     def _keep(self, racing: int = 0) -> None:
         """Keep the rollouts of the steps under way, and of the merges at their ends."""
-        started = [step for step in self._steps if step.has_started]
-        kept = racing + sum(step.rollouts for step in started)
-        self._desks.trials.keep(kept + len(started) * self._merge())
+        kept = racing
+        for step, entry in zip(self._steps, self._entries, strict=True):
+            if step.has_started:
+                kept += step.rollouts + entry + self._merge()
+        self._desks.trials.keep(kept)
 
     def _keep_whole(self) -> None:
         """Keep all that the steps under way can use, whatever they have used by now.
 
         So what is done beside them, where the budget pays for it, does not depend on time.
         """
-        largest = sum(step.round.largest for step in self._steps)
+        largest = sum(step.round.largest for step in self._steps) + sum(self._entries)
         self._desks.trials.keep(largest + len(self._steps) * self._merge())
 
     def leave(self) -> None:

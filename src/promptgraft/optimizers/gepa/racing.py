@@ -158,15 +158,17 @@ class RacingValidator:
         wanted = self._untried[member].intersection(within)
         return [place for place in self._order if place in wanted] if wanted else []
 
-    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
+    def begin(self, *, alone: bool) -> Entry:
         order = self._race_order(self._order[: self._depth])
         # Other steps wait for a race: it is over sooner when all of it is asked for at once.
-        first = len(order) if beside else self._policy.first
-        # Whoever wins a race that has begun has been tried on all of that one, which is a part of
-        # this one.
-        shortest = min((len(one.order) for one in beside), default=len(order))
-        lacking = max(len(self._lacking()), len(order) - shortest)
-        return Entry(order=order, first=first, largest=len(order) + lacking)
+        return Entry(order=order, first=self._policy.first if alone else len(order))
+
+    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
+        size = len(entry.order)
+        # Whoever wins an earlier race has been tried on all of that, which is a part of this one.
+        shortest = min((len(one.order) for one in beside), default=size)
+        lacking = len(self._missing(self._members.pool.best, within=entry.order))
+        return size + max(lacking, size - shortest)
 
     def take_in(
         self,

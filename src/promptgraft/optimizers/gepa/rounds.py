@@ -39,8 +39,8 @@ class Round:
 
     @property
     def largest(self) -> int:
-        """Rollouts that it can use."""
-        return sum(work.largest for work in self.works) + self.entry.largest
+        """Rollouts that its proposals can use."""
+        return sum(work.largest for work in self.works)
 
     @property
     def taught(self) -> list[Work]:

@@ -116,8 +116,8 @@ class Search:
             emit=self._emit,
         )
 
-    def open_step(self, number: int, *, beside: Sequence[Round]) -> Round:
-        """Begin a step, ``beside`` others that are under way: settle on its parent."""
+    def open_step(self, number: int, *, alone: bool) -> Round:
+        """Begin a step, ``alone`` or while others are under way: settle on its parent."""
         self._desks.answers.accept_faults()
         pool = self.members.pool
         parent = self._lessons.parent(pool)
@@ -126,14 +126,28 @@ class Search:
         if leads and racer is not None and racer.step.leads:
             # Most that is accepted wins its race.
             candidate = racer.candidate
-        rounds = [*beside, *([] if racer is None else [racer.step])]
         return Round(
             number=number,
             parent=parent,
             candidate=candidate,
             leads=leads,
-            entry=self.validator.begin(beside=[one.entry for one in rounds]),
+            entry=self.validator.begin(alone=alone and racer is None),
         )
+
+    def needs(self, step: Round, before: Sequence[Round]) -> int:
+        """Return the rollouts that a step can use for its way into the pool.
+
+        Args:
+            step: the step.
+            before: those before it that are under way.
+        """
+        racing = () if self._racer is None else (self._racer.step,)
+        return self.validator.needs(step.entry, beside=[one.entry for one in (*racing, *before)])
+
+    @property
+    def race_needs(self) -> int:
+        """Rollouts that the next race can use; 0 when there is none."""
+        return 0 if self._racer is None else self.validator.needs(self._racer.step.entry)
 
     def begin(self, step: Round, place: Place) -> Work:
         """Return the work of a proposal, with all that it may know."""

@@ -23,12 +23,10 @@ class Entry:
     Attributes:
         order: positions of the examples of D_pareto that it may be tried on, in that order.
         first: on how many of them it is tried before it may be dropped.
-        largest: rollouts that it can use, those of others included.
     """
 
     order: Sequence[int]
     first: int
-    largest: int
 
 
 class Validator(Protocol):
@@ -48,11 +46,22 @@ class Validator(Protocol):
         """Return the examples that two members can be compared on, by their scores."""
         ...
 
-    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
+    def begin(self, *, alone: bool) -> Entry:
         """Return the way into the pool of the child of a step that begins now.
 
         Args:
-            beside: those of the steps under way, any of which may bring another best candidate.
+            alone: whether no other step is under way, and waits for it.
+        """
+        ...
+
+    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
+        """Return the rollouts that a way into the pool can use, those of others included.
+
+        It may become less while the search goes on, and never more.
+
+        Args:
+            entry: the way.
+            beside: those before it, any of which may bring another best candidate.
         """
         ...
 
@@ -115,10 +124,13 @@ class FullValidator:
         del second
         return range(len(first))
 
-    def begin(self, *, beside: Sequence[Entry] = ()) -> Entry:
+    def begin(self, *, alone: bool) -> Entry:
+        del alone
+        return Entry(order=self.baseline, first=len(self._pareto))
+
+    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
         del beside
-        size = len(self._pareto)
-        return Entry(order=self.baseline, first=size, largest=size)
+        return len(entry.order)
 
     def take_in(
         self,
