@@ -262,7 +262,7 @@ def claims(
 def main() -> int:
     """Measure and print the tables."""
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    given.add_argument("--seeds", type=int, default=5, help="worlds, an odd number")
+    given.add_argument("--seeds", type=int, default=7, help="worlds, an odd number")
     given.add_argument("--calls", type=int, default=1_200, help="calls of a search")
     given.add_argument("--proposals", type=int, default=8, help="promptgraft's proposals_per_step")
     given.add_argument("--steps", type=int, default=4, help="promptgraft's steps_at_once")
