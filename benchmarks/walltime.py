@@ -108,7 +108,10 @@ class SlowWorld:
 
 
 class SlowReflector:
-    """A reflection model whose replies take their time, and do not depend on which come first."""
+    """A reflection model whose replies take their time.
+
+    They depend on which come first only where the same is asked again.
+    """
 
     def __init__(self, reflector: Reflector, latency: Latency) -> None:
         self._reflector = reflector
