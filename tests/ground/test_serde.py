@@ -20,6 +20,7 @@ from promptgraft.serde import (
     canonical_json,
     did_you_mean,
     digest,
+    digest_all,
     digest_text,
     parse_json,
     shown,
@@ -82,6 +83,15 @@ def test_digests_differ_where_the_data_does(one: Any, other: Any) -> None:
     ) == json.dumps(other, sort_keys=True)
     assert (digest(one) == digest(other)) == same
     assert digest([one]) != digest(one)
+
+
+@given(st.text(max_size=5), st.lists(st.text(max_size=5), max_size=4))
+def test_digests_of_texts_with_one_beginning_are_those_of_the_texts(
+    beginning: str, ends: list[str]
+) -> None:
+    halves = [*ends, "\ude00"]
+    for begun in (beginning, f"{beginning}\ud83d"):
+        assert digest_all(begun, halves) == [digest_text(f"{begun}{end}") for end in halves]
 
 
 def test_canonical_json_has_one_known_form() -> None:

@@ -80,12 +80,6 @@ def blocks(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", [field.name for field in attrs.fields(ReflectionParams)])
-def test_questions_are_told_apart_by_everything_that_they_hold(name: str) -> None:
-    params = reflection_params(MODULE, [RECORD], problem="too long", previous="a reply")
-    assert attrs.evolve(params, **{name: "something else"}).texts != params.texts
-
-
 @given(st.integers(0, 2**63))
 @settings(max_examples=300, deadline=None)
 def test_a_fence_is_longer_than_any_run_of_backticks_inside(seed: int) -> None:

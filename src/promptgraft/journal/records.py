@@ -32,9 +32,6 @@ _STRING = rb'"[ !#-\[\]-~]*(?:\\[ -~][ !#-\[\]-~]*)*"'
 _HEAD = re.compile(
     rb'\{"key":(%b),"digest":"([0-9a-f]{64})","kind":(%b),"answer":' % (_STRING, _STRING)
 )
-_PLAIN_HEAD = re.compile(
-    rb'\{"key":"([ !#-\[\]-~]*)","digest":"[0-9a-f]{64}","kind":"[ !#-\[\]-~]*","answer":'
-)
 
 _ANSWER = msgspec.json.Decoder()
 # The order of keys is kept: a replay must see the answer exactly as the first run saw it.
@@ -114,10 +111,7 @@ def record_key(line: bytes) -> str:
     Raises:
         JournalCorruptError: as ``decode_record`` does.
     """
-    _check_seal(line)
-    # Nearly every key is what it looks like.
-    plain = _PLAIN_HEAD.match(line)
-    return _loads_string(_split(line)[0]) if plain is None else plain[1].decode("ascii")
+    return _loads_string(_split(line)[0])
 
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:

@@ -170,7 +170,7 @@ class GepaLoop:
             end = end or ended
             if proposal.last:
                 if end is None:
-                    self._pipeline.go_on_beside(self._search.race_needs)
+                    self._pipeline.go_on_beside()
                 ended = self._taken(self._search.race)
                 with self._overlap.resting():
                     self._answers.sync()

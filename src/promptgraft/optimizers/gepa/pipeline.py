@@ -86,8 +86,8 @@ class Pipeline:
         overlap: where proposals are worked on.
         open_step: begins a step.
         begin: begins a proposal of a step.
-        needs: says how many rollouts a step can use for its way into the pool, beside those
-            before it.
+        needs: says how many rollouts ways into the pool can use: the next race's, and those of
+            steps under way.
         merge: says how many rollouts a merge at a commit can use.
     """
 
@@ -98,7 +98,7 @@ class Pipeline:
         overlap: Overlap,
         open_step: OpenStep,
         begin: Callable[[Round, Place], Work],
-        needs: Callable[[Round, Sequence[Round]], int],
+        needs: Callable[[Sequence[Round]], tuple[int, list[int]]],
         merge: Callable[[], int],
     ) -> None:
         self._desks = desks
@@ -114,7 +114,8 @@ class Pipeline:
     @property
     def next_needs(self) -> int:
         """Rollouts that the next step can use which the budget does not pay for."""
-        return self._steps[0].round.largest + self._entries[0]
+        _, entries = self._entries()
+        return self._steps[0].round.largest + entries[0]
 
     def fill(self) -> None:
         """Begin as many steps as may be under way; one of them may race."""
@@ -139,15 +140,11 @@ class Pipeline:
             settled=partial(self._settle_before, self._proposals),
         )
 
-    def go_on_beside(self, race: int) -> None:
-        """Begin what may begin beside a race, of a step that is no longer under way.
-
-        Args:
-            race: rollouts that it can use.
-        """
+    def go_on_beside(self) -> None:
+        """Begin what may begin beside a race, of a step that is no longer under way."""
         if self._desks.config.steps_at_once > 1:
             self.fill()
-            self._start(race + self._merge())
+            self._start()
             self._keep_whole()
 
     def next(self) -> Ended | None:
@@ -169,29 +166,28 @@ class Pipeline:
         error = None if found.task is None else found.task.error
         return Ended(first.round, found.work, error, last=not first.waiting)
 
-    def _start(self, racing: int = 0) -> None:
-        """Start the work of steps whose turn it is, as far as the budget pays for all of it.
-
-        Args:
-            racing: rollouts that a step can use that is no longer under way.
-        """
-        for step, entry in zip(self._steps, self._entries, strict=True):
-            if step.has_started:
-                continue
-            self._keep(racing)
-            if self._fails() or not self._desks.trials.afford(step.round.largest + entry):
-                return
-            step.has_started = True
-            for one in step.waiting:
-                if self._fails():
+    def _start(self) -> None:
+        """Start the work of steps whose turn it is, as far as the budget pays for all of it."""
+        race, entries = self._entries()
+        kept = race and race + self._merge()
+        for step, entry in zip(self._steps, entries, strict=True):
+            if not step.has_started:
+                self._desks.trials.keep(kept)
+                if self._fails() or not self._desks.trials.afford(step.round.largest + entry):
                     return
-                one.task = self._overlap.start(one.work.run)
+                self._start_step(step)
+            kept += step.rollouts + entry + self._merge()
 
-    @property
-    def _entries(self) -> list[int]:
-        """Rollouts that steps can use for their ways into the pool."""
-        rounds = [step.round for step in self._steps]
-        return [self._needs(one, rounds[:place]) for place, one in enumerate(rounds)]
+    def _start_step(self, step: _UnderWay) -> None:
+        step.has_started = True
+        for one in step.waiting:
+            if self._fails():
+                return
+            one.task = self._overlap.start(one.work.run)
+
+    def _entries(self) -> tuple[int, list[int]]:
+        """Return the rollouts that the next race, and ways into the pool of steps, can use."""
+        return self._needs([step.round for step in self._steps])
 
     @property
     def _all(self) -> Iterator[_Started]:
@@ -202,25 +198,19 @@ class Pipeline:
         errors = (one.task.error for one in self._all if one.task is not None)
         return any(error is not None and not is_orderly(error) for error in errors)
 
-    def _keep(self, racing: int = 0) -> None:
-        """Keep the rollouts of the steps under way, and of the merges at their ends."""
-        kept = racing
-        for step, entry in zip(self._steps, self._entries, strict=True):
-            if step.has_started:
-                kept += step.rollouts + entry + self._merge()
-        self._desks.trials.keep(kept)
-
     def _keep_whole(self) -> None:
         """Keep all that the steps under way can use, whatever they have used by now.
 
         So what is done beside them, where the budget pays for it, does not depend on time.
         """
-        largest = sum(step.round.largest for step in self._steps) + sum(self._entries)
+        _, entries = self._entries()
+        largest = sum(step.round.largest for step in self._steps) + sum(entries)
         self._desks.trials.keep(largest + len(self._steps) * self._merge())
 
     def leave(self) -> None:
         """Keep no more than what was used by steps that are given up."""
-        self._keep()
+        started = [step.rollouts for step in self._steps if step.has_started]
+        self._desks.trials.keep(sum(started))
 
     def _allow_reflection(self, number: int, waiting: int) -> None:
         """Wait until the proposals before have used few enough reflections, or too many.

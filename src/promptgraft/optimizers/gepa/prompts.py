@@ -19,7 +19,6 @@ from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import Json
 
 META_NS = "promptgraft/gepa"
 
@@ -56,14 +55,6 @@ class ReflectionParams:
     examples: str
     problem: str = ""
     previous: str = ""
-
-    @property
-    def texts(self) -> list[Json]:
-        """All that it holds, in order."""
-        return [getattr(self, name) for name in _NAMES]
-
-
-_NAMES = tuple(attribute.name for attribute in attrs.fields(ReflectionParams))
 
 
 def _has(name: str) -> Callable[[Values], bool]:

@@ -163,12 +163,17 @@ class RacingValidator:
         # Other steps wait for a race: it is over sooner when all of it is asked for at once.
         return Entry(order=order, first=self._policy.first if alone else len(order))
 
-    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
-        size = len(entry.order)
-        # Whoever wins an earlier race has been tried on all of that, which is a part of this one.
-        shortest = min((len(one.order) for one in beside), default=size)
-        lacking = len(self._missing(self._members.pool.best, within=entry.order))
-        return size + max(lacking, size - shortest)
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        # Races of one depth take the same examples, and those of a smaller depth a part of them.
+        depths = {len(one.order): one.order for one in entries}
+        untried = self._untried[self._members.pool.best]
+        lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
+        found, least = [], len(self._order)
+        for depth in (len(one.order) for one in entries):
+            # Whoever wins an earlier race has been tried on all of that.
+            least = min(least, depth)
+            found.append(depth + max(lacking[depth], depth - least))
+        return found
 
     def take_in(
         self,

@@ -18,7 +18,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.optimizers.answers import Answers, Working, untold
-from promptgraft.optimizers.gepa.prompts import ReflectionParams, reflection_params
+from promptgraft.optimizers.gepa.prompts import reflection_params
 from promptgraft.optimizers.ledger import (
     Ledger,
     Role,
@@ -35,7 +35,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.runtime.watch import Watch
-from promptgraft.serde import HexDigest, Json, digest_json
+from promptgraft.serde import HexDigest, Json, digest
 
 
 @attrs.frozen(kw_only=True)
@@ -88,8 +88,7 @@ class _Asked:
     """A question with what comes of it."""
 
     position: str
-    meta_prompt: MetaPrompt
-    params: ReflectionParams
+    prompt: Prompt[object]
     digest: HexDigest
     session: Session
     reply: Reply | None = None
@@ -174,19 +173,18 @@ class Reflector:
             problem=problem,
             previous=previous,
         )
+        prompt = self._prompts[description.meta_prompt].bind(params)
         # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
-        meta_prompt = description.meta_prompt
-        position, digest = question.position, digest_json([meta_prompt.value, *params.texts])
         asked = _Asked(
-            position=position,
-            meta_prompt=meta_prompt,
-            params=params,
-            digest=digest,
+            position=question.position,
+            prompt=prompt,
+            digest=digest([description.meta_prompt, params]),
             session=self._watch.session(tags={"scope": "reflection"}),
         )
-        for spent in self._answers.spent(position, digest):
+        position = asked.position
+        for spent in self._answers.spent(position, asked.digest):
             self._ledger.replay(spent_from_json(spent, position))
-        answer = self._answers.recall(position, digest)
+        answer = self._answers.recall(position, asked.digest)
         if answer is not None:
             asked.reply, spent_then = _read(answer, position)
             self._ledger.replay(spent_then)
@@ -200,18 +198,21 @@ class Reflector:
             self._ask_side_by_side(self._executor, asked)
             return
         for one in asked:
-            self._take(one, partial(self._evaluate_here, one))
-
-    def _evaluate_here(self, asked: _Asked) -> PromptResponse[object]:
-        with self._overlap.resting():
-            return self._evaluate(asked)
+            self._take(one, partial(self._evaluate, one))
 
     def _evaluate(self, asked: _Asked) -> PromptResponse[object]:
-        prompt = self._prompts[asked.meta_prompt].bind(asked.params)
-        return self._adapter.evaluate(prompt, session=asked.session, deadline=self._deadline)
+        with self._overlap.resting():
+            return self._adapter.evaluate(
+                asked.prompt, session=asked.session, deadline=self._deadline
+            )
 
     def _ask_side_by_side(self, executor: Executor, asked: Sequence[_Asked]) -> None:
-        futures = {executor.submit(self._evaluate, one): order for order, one in enumerate(asked)}
+        futures = {
+            executor.submit(
+                self._adapter.evaluate, one.prompt, session=one.session, deadline=self._deadline
+            ): order
+            for order, one in enumerate(asked)
+        }
         failures: dict[int, PromptgraftError] = {}
         try:
             for future in self._overlap.as_ended(futures, self._deadline):
@@ -233,7 +234,6 @@ class Reflector:
 
     def _take(self, asked: _Asked, respond: Callable[[], PromptResponse[object]]) -> None:
         """Keep the reply to a question, or the fault that there is instead."""
-        position, digest = asked.position, asked.digest
         try:
             response = respond()
         except (ProviderError, CandidateError) as error:
@@ -241,14 +241,14 @@ class Reflector:
             if isinstance(error, PermanentProviderError):
                 raise
             reply = Reply(text="", finish_reason="", fault=joined(str(error)) or "no reason given")
-            self._answers.hold(position, digest, _answer(reply, ()))
+            self._answers.hold(asked.position, asked.digest, _answer(reply, ()))
         except PromptgraftError:
             self._spend(asked)
             raise
         else:
             reply = Reply(text=joined(response.text), finish_reason=response.finish_reason)
             spent = self._spent(asked.session)
-            self._answers.record(position, digest, "reflection", _answer(reply, spent))
+            self._answers.record(asked.position, asked.digest, "reflection", _answer(reply, spent))
             self._ledger.count(spent)
         asked.reply = reply
         self._ledger.count_reflection()

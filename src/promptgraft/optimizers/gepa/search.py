@@ -134,20 +134,17 @@ class Search:
             entry=self.validator.begin(alone=alone and racer is None),
         )
 
-    def needs(self, step: Round, before: Sequence[Round]) -> int:
-        """Return the rollouts that a step can use for its way into the pool.
+    def needs(self, steps: Sequence[Round]) -> tuple[int, list[int]]:
+        """Return the rollouts that ways into the pool can use: the next race's, and those of steps.
 
         Args:
-            step: the step.
-            before: those before it that are under way.
+            steps: those under way, in order.
         """
-        racing = () if self._racer is None else (self._racer.step,)
-        return self.validator.needs(step.entry, beside=[one.entry for one in (*racing, *before)])
-
-    @property
-    def race_needs(self) -> int:
-        """Rollouts that the next race can use; 0 when there is none."""
-        return 0 if self._racer is None else self.validator.needs(self._racer.step.entry)
+        entries = [one.entry for one in steps]
+        if self._racer is None:
+            return 0, self.validator.needs(entries)
+        race, *others = self.validator.needs([self._racer.step.entry, *entries])
+        return race, others
 
     def begin(self, step: Round, place: Place) -> Work:
         """Return the work of a proposal, with all that it may know."""

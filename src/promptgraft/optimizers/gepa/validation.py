@@ -54,14 +54,13 @@ class Validator(Protocol):
         """
         ...
 
-    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
-        """Return the rollouts that a way into the pool can use, those of others included.
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        """Return the rollouts that ways into the pool can use, those of others included.
 
-        It may become less while the search goes on, and never more.
+        They may become less while the search goes on, and never more.
 
         Args:
-            entry: the way.
-            beside: those before it, any of which may bring another best candidate.
+            entries: the ways, in order; each may bring another best candidate for those after it.
         """
         ...
 
@@ -128,9 +127,8 @@ class FullValidator:
         del alone
         return Entry(order=self.baseline, first=len(self._pareto))
 
-    def needs(self, entry: Entry, *, beside: Sequence[Entry] = ()) -> int:
-        del beside
-        return len(entry.order)
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        return [len(entry.order) for entry in entries]
 
     def take_in(
         self,
