@@ -43,9 +43,9 @@ from gepa.core.state import GEPAState
 import overhead
 from figures import Figure
 from promptgraft import EventBus, FileJournal
+from promptgraft.algorithms.gepa import GepaOptimizationCompleted
 from promptgraft.clock import FakeClock
 from promptgraft.journal import Answer
-from promptgraft.optimizers.gepa import GepaOptimizationCompleted
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
 from promptgraft.serde import HexDigest, Json, digest_text

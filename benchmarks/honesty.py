@@ -32,7 +32,7 @@ from promptgraft import (
     RolloutFeedback,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.optimizers.gepa import AcceptancePolicy, Paired, Strict
+from promptgraft.algorithms.gepa import AcceptancePolicy, Paired, Strict
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 

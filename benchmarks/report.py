@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figures import Figure
-from promptgraft.optimizers.gepa.scores import Scores
+from promptgraft.algorithms.gepa.scores import Scores
 from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import (
     AnswerData,

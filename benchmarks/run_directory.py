@@ -11,12 +11,12 @@ from pathlib import Path
 import overhead
 from figures import Figure, unit_seconds
 from promptgraft import EventBus
-from promptgraft.clock import FakeClock
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaMutationRejected,
     GepaOptimizationCompleted,
 )
+from promptgraft.clock import FakeClock
 from promptgraft.runs import find_run, list_runs
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.following import follow

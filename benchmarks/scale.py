@@ -20,12 +20,12 @@ from pathlib import Path
 import attrs
 
 from figures import Figure, unit_seconds
-from promptgraft.optimizers.gepa.merge import triples
-from promptgraft.optimizers.gepa.pool import Pool
-from promptgraft.optimizers.gepa.selection import Choices
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa.merge import triples
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.serde import HexDigest
+from promptgraft.targets.types import Candidate
 
 TITLE = "Scale: 10,000 candidates, 2,000 validation examples"
 CANDIDATES = 10_000

@@ -25,18 +25,15 @@ import attrs
 import overhead
 from figures import Figure
 from promptgraft import EventBus
-from promptgraft.cli.main import run as promptgraft
-from promptgraft.clock import FakeClock
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaMutationRejected,
     GepaOptimizationStarted,
 )
-from promptgraft.optimizers.gepa.scores import Scores
-from promptgraft.optimizers.modules import SectionModule
-from promptgraft.optimizers.target import RejectionReason
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa.scores import Scores
+from promptgraft.cli.main import run as promptgraft
+from promptgraft.clock import FakeClock
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.entries import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.event_file import EventFile
@@ -44,6 +41,9 @@ from promptgraft.runs.event_lines import EventLines
 from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report import write_report
 from promptgraft.serde import digest_text
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.types import Candidate
 
 TITLE = "Show and report: 10,000 candidates, 2,000 validation examples"
 CANDIDATES = 10_000

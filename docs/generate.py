@@ -79,7 +79,7 @@ PAGES = (
         "optimizing.md",
         "Optimizing",
         "How a prompt is improved.",
-        homes=("promptgraft.optimizers",),
+        homes=("promptgraft.search",),
     ),
     Page(
         "running.md",

@@ -24,7 +24,7 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
-from promptgraft.optimizers.gepa import ToolExampleTarget
+from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.prompt import (
     Described,
     TaskExample,

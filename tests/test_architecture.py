@@ -17,7 +17,9 @@ ROWS = (
     {"integrations"},
     {"jobs", "project"},
     {"runs"},
-    {"optimizers"},
+    {"algorithms"},
+    {"search"},
+    {"targets"},
     {"evals", "agents"},
     {"adapters"},
     {"prompt"},
@@ -246,7 +248,7 @@ def test_imports_go_down_only_and_modules_keep_the_house_figures() -> None:
 
 
 GOOD: Mapping[str, str] = {
-    "__init__.py": "import importlib\nfrom promptgraft.optimizers import base\n",
+    "__init__.py": "import importlib\nfrom promptgraft.search import base\n",
     "errors.py": "",
     "serde.py": "from promptgraft import errors\nimport attrs\n",
     "runtime/__init__.py": "from promptgraft.runtime.session import Session\n",
@@ -257,8 +259,8 @@ GOOD: Mapping[str, str] = {
         "if TYPE_CHECKING:\n    import jinja2\n"
         "def f():\n    from jinja2 import meta\n"
     ),
-    "optimizers/base.py": "from promptgraft.runtime import Session\nSession().print(1)\n",
-    "optimizers/gepa/loop.py": "from promptgraft.optimizers.base import x\nfrom ..base import y\n",
+    "search/base.py": "from promptgraft.runtime import Session\nSession().print(1)\n",
+    "algorithms/gepa/loop.py": "from promptgraft.search.context import x\nfrom ..base import y\n",
     "cli/main.py": "from promptgraft import __version__\nimport click, rich.table\nprint(1)\n",
     "testing/contract.py": "import pytest\nfrom promptgraft.cli import main\n",
 }

@@ -23,10 +23,10 @@ from promptgraft import (
     Tool,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.optimizers.example_text import read_said, write_said
-from promptgraft.optimizers.gepa.events import GepaCandidateAdded
+from promptgraft.algorithms.gepa.events import GepaCandidateAdded
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
+from promptgraft.targets.example_text import read_said, write_said
 from search.curves import Curve, Recorder
 from search.interfaces import ReflectionModel, World
 from search.worlds import Item

@@ -20,7 +20,7 @@ from typing import Any
 from gepa.strategies.proposal_sampling import IndependentSampling, SameParentSampling
 from gepa.strategies.proposal_selection import BestImprovement
 
-from promptgraft.optimizers.gepa import Full, Racing
+from promptgraft.algorithms.gepa import Full, Racing
 from search import peer
 from search.curves import median
 from search.methods import LEAN, METHODS, Run, run

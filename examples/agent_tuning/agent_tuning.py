@@ -38,7 +38,7 @@ from promptgraft import (
     ToolExampleTarget,
 )
 from promptgraft.adapters.base import ToolInvoked
-from promptgraft.optimizers.gepa import GepaExampleGenerated, GepaMutationAccepted, GepaResult
+from promptgraft.algorithms.gepa import GepaExampleGenerated, GepaMutationAccepted, GepaResult
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import canonical_json, unstructure
 

@@ -8,7 +8,7 @@ from typing import Any
 from code_questions import HERE, feedback, load_questions
 
 from promptgraft import GepaConfig, OfflineAdapter, OptimizationContext
-from promptgraft.optimizers.gepa import ToolExampleTarget
+from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.overrides import PromptOverridesStore
 
 KINDS: dict[str, dict[str, Any]] = {

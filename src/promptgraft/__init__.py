@@ -15,27 +15,7 @@ if TYPE_CHECKING:
     from promptgraft.adapters.offline import OfflineAdapter
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
-    from promptgraft.errors import PromptgraftError
-    from promptgraft.evals.dataset import Dataset
-    from promptgraft.evals.evaluate import Evaluation, evaluate
-    from promptgraft.evals.metrics import load_metrics
-    from promptgraft.evals.splits import Splits
-    from promptgraft.evals.types import Case
-    from promptgraft.journal import FileJournal, MemoryJournal
-    from promptgraft.optimizers import (
-        MaxCandidates,
-        MaxProposals,
-        NoImprovement,
-        OptimizationContext,
-        PersistenceScope,
-        RequiredObjectives,
-        RunState,
-        StopFile,
-        Stopper,
-        StopReason,
-        TargetScore,
-    )
-    from promptgraft.optimizers.gepa import (
+    from promptgraft.algorithms.gepa import (
         GepaConfig,
         GepaExample,
         GepaOptimizer,
@@ -48,7 +28,13 @@ if TYPE_CHECKING:
         Strict,
         ToolExampleTarget,
     )
-    from promptgraft.optimizers.judging import examples_from, feedback_from
+    from promptgraft.errors import PromptgraftError
+    from promptgraft.evals.dataset import Dataset
+    from promptgraft.evals.evaluate import Evaluation, evaluate
+    from promptgraft.evals.metrics import load_metrics
+    from promptgraft.evals.splits import Splits
+    from promptgraft.evals.types import Case
+    from promptgraft.journal import FileJournal, MemoryJournal
     from promptgraft.overrides import (
         InMemoryPromptOverridesStore,
         LocalPromptOverridesStore,
@@ -70,6 +56,20 @@ if TYPE_CHECKING:
         ToolExample,
     )
     from promptgraft.runtime import Cancellation, Deadline, EventBus, Session
+    from promptgraft.search import (
+        MaxCandidates,
+        MaxProposals,
+        NoImprovement,
+        OptimizationContext,
+        PersistenceScope,
+        RequiredObjectives,
+        RunState,
+        StopFile,
+        Stopper,
+        StopReason,
+        TargetScore,
+    )
+    from promptgraft.targets.judging import examples_from, feedback_from
 
 __all__ = [
     "AnthropicAdapter",
@@ -151,26 +151,26 @@ _HOMES = {
     "Evaluation": "promptgraft.evals.evaluate",
     "EventBus": "promptgraft.runtime",
     "FileJournal": "promptgraft.journal",
-    "GepaConfig": "promptgraft.optimizers.gepa",
-    "GepaExample": "promptgraft.optimizers.gepa",
-    "GepaOptimizer": "promptgraft.optimizers.gepa",
-    "GepaResult": "promptgraft.optimizers.gepa",
+    "GepaConfig": "promptgraft.algorithms.gepa",
+    "GepaExample": "promptgraft.algorithms.gepa",
+    "GepaOptimizer": "promptgraft.algorithms.gepa",
+    "GepaResult": "promptgraft.algorithms.gepa",
     "InMemoryPromptOverridesStore": "promptgraft.overrides",
     "LocalPromptOverridesStore": "promptgraft.overrides",
     "MarkdownSection": "promptgraft.prompt",
-    "MaxCandidates": "promptgraft.optimizers",
-    "MaxProposals": "promptgraft.optimizers",
+    "MaxCandidates": "promptgraft.search",
+    "MaxProposals": "promptgraft.search",
     "MemoryJournal": "promptgraft.journal",
-    "MinGain": "promptgraft.optimizers.gepa",
+    "MinGain": "promptgraft.algorithms.gepa",
     "ModelPrice": "promptgraft.adapters.calling.prices",
-    "NoImprovement": "promptgraft.optimizers",
+    "NoImprovement": "promptgraft.search",
     "OfflineAdapter": "promptgraft.adapters.offline",
     "OpenAIAdapter": "promptgraft.adapters.openai",
-    "OptimizationContext": "promptgraft.optimizers",
-    "OptimizationJob": "promptgraft.optimizers.gepa",
+    "OptimizationContext": "promptgraft.search",
+    "OptimizationJob": "promptgraft.algorithms.gepa",
     "OverlayPromptOverridesStore": "promptgraft.overrides",
-    "Paired": "promptgraft.optimizers.gepa",
-    "PersistenceScope": "promptgraft.optimizers",
+    "Paired": "promptgraft.algorithms.gepa",
+    "PersistenceScope": "promptgraft.search",
     "Prices": "promptgraft.adapters.calling.prices",
     "Prompt": "promptgraft.prompt",
     "PromptOverride": "promptgraft.overrides",
@@ -179,31 +179,31 @@ _HOMES = {
     "PromptgraftError": "promptgraft.errors",
     "ProviderAdapter": "promptgraft.adapters.base",
     "RenderedPrompt": "promptgraft.prompt",
-    "RequiredObjectives": "promptgraft.optimizers",
+    "RequiredObjectives": "promptgraft.search",
     "RetryPolicy": "promptgraft.adapters.calling.retrying",
-    "RolloutFeedback": "promptgraft.optimizers.gepa",
-    "RolloutRecord": "promptgraft.optimizers.gepa",
-    "RunState": "promptgraft.optimizers",
+    "RolloutFeedback": "promptgraft.algorithms.gepa",
+    "RolloutRecord": "promptgraft.algorithms.gepa",
+    "RunState": "promptgraft.search",
     "ScriptedAdapter": "promptgraft.adapters.scripted",
     "SectionOverride": "promptgraft.overrides",
     "SectionVisibility": "promptgraft.prompt",
     "Session": "promptgraft.runtime",
     "Splits": "promptgraft.evals.splits",
-    "StopFile": "promptgraft.optimizers",
-    "StopReason": "promptgraft.optimizers",
-    "Stopper": "promptgraft.optimizers",
-    "Strict": "promptgraft.optimizers.gepa",
-    "TargetScore": "promptgraft.optimizers",
+    "StopFile": "promptgraft.search",
+    "StopReason": "promptgraft.search",
+    "Stopper": "promptgraft.search",
+    "Strict": "promptgraft.algorithms.gepa",
+    "TargetScore": "promptgraft.search",
     "TaskExample": "promptgraft.prompt",
     "TaskExamplesSection": "promptgraft.prompt",
     "TaskStep": "promptgraft.prompt",
     "Tool": "promptgraft.prompt",
     "ToolExample": "promptgraft.prompt",
-    "ToolExampleTarget": "promptgraft.optimizers.gepa",
+    "ToolExampleTarget": "promptgraft.algorithms.gepa",
     "Usage": "promptgraft.adapters.base",
     "evaluate": "promptgraft.evals.evaluate",
-    "examples_from": "promptgraft.optimizers.judging",
-    "feedback_from": "promptgraft.optimizers.judging",
+    "examples_from": "promptgraft.targets.judging",
+    "feedback_from": "promptgraft.targets.judging",
     "load_metrics": "promptgraft.evals.metrics",
 }
 

@@ -28,21 +28,21 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.agent_names import invented, names_in
 from promptgraft.adapters.offline.agent_reflector import TAGS, reflect
+from promptgraft.algorithms.gepa.mutation import parse_reply
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
-from promptgraft.optimizers.example_text import read_said, read_task_example, read_tool_example
-from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
-from promptgraft.optimizers.types import (
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.prompt import Prompt, TaskExample
+from promptgraft.prompt.schema import schema_of
+from promptgraft.runtime import Deadline, Session
+from promptgraft.targets.example_text import read_said, read_task_example, read_tool_example
+from promptgraft.targets.types import (
     MetaPrompt,
     ModuleDescription,
     RolloutFeedback,
     RolloutRecord,
 )
-from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.prompt import Prompt, TaskExample
-from promptgraft.prompt.schema import schema_of
-from promptgraft.runtime import Deadline, Session
 
 SORREL = "What does the herb `wood_sorrel` taste of?"
 CICELY = "What does the herb `sweet_cicely` taste of?"

@@ -18,11 +18,11 @@ from promptgraft import (
     RolloutRecord,
     Session,
 )
+from promptgraft.algorithms.gepa.mutation import parse_reply
+from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION, reflection_params
-from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.overrides.body import BodySyntax, marker_names
+from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
 RULES = "- fruit: sweet things\n- bird: feathers\n- hand_tool: nails\n- weather: rain"

@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import Run, config
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.errors import DataFormatError
-from promptgraft.optimizers.gepa.prompts import META_PROMPTS
-from promptgraft.optimizers.types import MetaPrompt
 from promptgraft.overrides import InMemoryPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.project.meta_prompts import (
     SHIPPED,
@@ -21,6 +20,7 @@ from promptgraft.project.meta_prompts import (
     read_copies,
 )
 from promptgraft.serde import HexDigest
+from promptgraft.targets.types import MetaPrompt
 
 SECTION = META_PROMPTS[MetaPrompt.SECTION]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.console import Console
-from promptgraft.optimizers.gepa.prompts import META_PROMPTS, REFLECT_ON_SECTION
-from promptgraft.optimizers.types import MetaPrompt
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS, REFLECT_ON_SECTION
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.serde import HexDigest
+from promptgraft.targets.types import MetaPrompt
 
 NAMES = [name.value for name in MetaPrompt]
 ADDRESS = OverrideAddress("promptgraft/gepa", "reflect-section", "latest")

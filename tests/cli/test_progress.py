@@ -16,6 +16,7 @@ from rich.console import Console
 
 from optimizers.worlds import Run, config, optimize
 from promptgraft.adapters.base import CallWaiting
+from promptgraft.algorithms.gepa import GepaResult, GepaWorking
 from promptgraft.cli.panel import PanelProgress
 from promptgraft.cli.progress import (
     PlainProgress,
@@ -27,7 +28,6 @@ from promptgraft.cli.run_state import RunState
 from promptgraft.cli.sentences import doing
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DataFormatError
-from promptgraft.optimizers.gepa import GepaResult, GepaWorking
 from promptgraft.runs.event_lines import EventLines, Line
 from promptgraft.runtime import EventBus
 

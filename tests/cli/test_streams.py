@@ -135,7 +135,7 @@ def test_help_loads_nothing_that_it_does_not_need(arguments: list[str], project:
         "cattrs",
         "rich",
         "filelock",
-        "promptgraft.optimizers",
+        "promptgraft.search",
         "promptgraft.prompt",
     ]
     code = (

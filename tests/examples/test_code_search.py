@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from promptgraft import OfflineAdapter, Prompt, PromptTemplate, Session
-from promptgraft.optimizers.gepa import GepaExample
+from promptgraft.algorithms.gepa import GepaExample
 from promptgraft.project.python_source import load_file
 
 FOLDER = Path(__file__).parents[2] / "examples" / "code_search"

@@ -27,8 +27,7 @@ from promptgraft import (
     Tool,
     ToolExample,
 )
-from promptgraft.optimizers import OptimizationContext, PersistenceScope
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaConfig,
     GepaExample,
     GepaOptimizationCompleted,
@@ -40,6 +39,7 @@ from promptgraft.optimizers.gepa import (
 )
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import OptimizationContext, PersistenceScope
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = EXAMPLES / "first_steps" / "first_steps.py"

@@ -14,7 +14,7 @@ from typing import Any
 
 from optimizers.worlds import Run, asked, bound, config, current_text, instruction, section, twins
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.optimizers.gepa import GepaConfig, GepaExample, RolloutFeedback
+from promptgraft.algorithms.gepa import GepaConfig, GepaExample, RolloutFeedback
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 

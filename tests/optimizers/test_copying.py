@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.optimizers.gepa.copying import AnswerGuard, Copied
-from promptgraft.optimizers.modules import (
+from promptgraft.algorithms.gepa.copying import AnswerGuard, Copied
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.modules import (
     GenerationModule,
     Module,
     OutputFieldModule,
@@ -21,8 +22,7 @@ from promptgraft.optimizers.modules import (
     ToolExampleModule,
     ToolModule,
 )
-from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
-from promptgraft.optimizers.types import GepaExample, MetaPrompt, ModuleDescription
+from promptgraft.targets.types import GepaExample, MetaPrompt, ModuleDescription
 
 ANSWER = "Send the lamp back within thirty days and we will refund the whole price"
 RULE = "Say how long a customer has to return a thing, and what is paid back."

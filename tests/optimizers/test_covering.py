@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import config, optimize
+from promptgraft.algorithms.gepa import Full, Preset, Racing
+from promptgraft.algorithms.gepa.policies import FrontierPruning
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.scores import Score
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa import Full, Preset, Racing
-from promptgraft.optimizers.gepa.policies import FrontierPruning
-from promptgraft.optimizers.gepa.pool import Pool
-from promptgraft.optimizers.gepa.scores import Score
-from promptgraft.optimizers.types import Candidate
 from promptgraft.overrides import PromptOverride
 from promptgraft.serde import digest_text
+from promptgraft.targets.types import Candidate
 
 Row = tuple[Score, ...]
 

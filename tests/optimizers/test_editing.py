@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from agent_prompts import SOURCE, SQLI
 from optimizers.worlds import refusal_of, target_of
-from promptgraft.optimizers import RejectionReason
-from promptgraft.optimizers.loose_names import read_names, write_names
-from promptgraft.optimizers.modules import (
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.search import RejectionReason
+from promptgraft.targets.loose_names import read_names, write_names
+from promptgraft.targets.modules import (
     GenerationModule,
     Module,
     OutputFieldModule,
@@ -25,10 +27,8 @@ from promptgraft.optimizers.modules import (
     ToolExampleModule,
     ToolModule,
 )
-from promptgraft.optimizers.prompt_target import PromptTarget
-from promptgraft.optimizers.types import Candidate, ModuleDescription
-from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import Candidate, ModuleDescription
 
 SECURITY = GenerationModule(("guide", "security"))
 SEVERITY = OutputFieldModule("Review.severity")

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from optimizers.paid import spendings
 from optimizers.worlds import Question
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
+from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import JournalCorruptError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.formatting import (
+from promptgraft.runtime import Session
+from promptgraft.search.rollouts import record_from_json, record_to_json
+from promptgraft.serde import digest_text
+from promptgraft.targets.formatting import (
     clip,
     default_example_formatter,
     default_trace_formatter,
     show_value,
 )
-from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback, RolloutRecord
-from promptgraft.optimizers.rollouts import record_from_json, record_to_json
-from promptgraft.optimizers.text import joined
-from promptgraft.runtime import Session
-from promptgraft.serde import digest_text
+from promptgraft.targets.text import joined
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
 

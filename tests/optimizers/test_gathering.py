@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
-from promptgraft.optimizers.gepa.gathering import Gathering
-from promptgraft.optimizers.modules import SectionModule
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa.gathering import Gathering
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.types import Candidate
 
 LINES = ["alpha", "beta", "gamma", "delta"]
 PROMPT = Prompt[object](

@@ -15,6 +15,7 @@ from resume_world import paid, run
 
 from optimizers.worlds import PROMPT, Run, config, instruction, twins
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.algorithms.gepa import GepaConfig, GepaExample, GepaResult, RolloutFeedback
 from promptgraft.errors import (
     CandidateError,
     ConfigError,
@@ -23,11 +24,10 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import GepaConfig, GepaExample, GepaResult, RolloutFeedback
-from promptgraft.optimizers.ledger import Role
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import StopReason
+from promptgraft.targets.spending import Role
 
 SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, 1e300)
 REPLIES = (

@@ -18,15 +18,15 @@ from optimizers.worlds import (
     optimize,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    FeedbackError,
-)
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     FeedbackFn,
     GepaExample,
     RolloutFeedback,
 )
+from promptgraft.errors import (
+    FeedbackError,
+)
+from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import SessionProtocol
 
 

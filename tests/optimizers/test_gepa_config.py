@@ -21,9 +21,9 @@ from optimizers.worlds import (
     examples,
     twins,
 )
+from promptgraft.algorithms.gepa import GepaExample
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.gepa import GepaExample
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate

@@ -40,10 +40,7 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
-from promptgraft.errors import JournalMismatchError
-from promptgraft.journal import FileJournal, MemoryJournal
-from promptgraft.optimizers import OptimizationContext
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaConfig,
     GepaExample,
     GepaOptimizer,
@@ -51,10 +48,13 @@ from promptgraft.optimizers.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.errors import JournalMismatchError
+from promptgraft.journal import FileJournal, MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import EventBus, Session, SessionProtocol
+from promptgraft.search import OptimizationContext
 
 P = ParamSpec("P")
 T = TypeVar("T")

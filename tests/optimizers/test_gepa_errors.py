@@ -30,6 +30,13 @@ from optimizers.worlds import (
     with_output,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.algorithms.gepa import (
+    GepaExample,
+    GepaResult,
+    GepaRolloutCompleted,
+    RolloutFeedback,
+)
+from promptgraft.algorithms.gepa.trials import FaultyStretch
 from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BudgetExhaustedError,
@@ -37,16 +44,9 @@ from promptgraft.errors import (
     PromptRenderError,
 )
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
-    GepaExample,
-    GepaResult,
-    GepaRolloutCompleted,
-    RolloutFeedback,
-)
-from promptgraft.optimizers.gepa.trials import FaultyStretch
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
 
 Rendered = RenderedPrompt[object]
 

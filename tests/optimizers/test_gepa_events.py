@@ -19,10 +19,7 @@ from optimizers.worlds import (
     propose,
     section,
 )
-from promptgraft.errors import PermanentProviderError, TransientProviderError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaMutationAccepted,
     GepaMutationProposed,
@@ -32,9 +29,12 @@ from promptgraft.optimizers.gepa import (
     GepaRolloutCompleted,
     GepaWorking,
 )
-from promptgraft.optimizers.gepa.events import teller
+from promptgraft.algorithms.gepa.events import teller
+from promptgraft.errors import PermanentProviderError, TransientProviderError
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
+from promptgraft.search import RejectionReason, StopReason
 
 
 def test_a_run_is_told_from_its_start_to_its_end() -> None:

@@ -21,16 +21,16 @@ from agent_world import (
 )
 from optimizers.worlds import Run, bound, config, numbered
 from promptgraft import Prompt, PromptResponse, RenderedPrompt, Session, StopReason
-from promptgraft.errors import UnknownPartError
-from promptgraft.optimizers import RejectionReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaExampleGenerated,
     GepaMutationProposed,
     RolloutFeedback,
     ToolExampleTarget,
 )
+from promptgraft.errors import UnknownPartError
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import RejectionReason
 
 
 def in_tool_example(rendered: RenderedPrompt[object]) -> bool:

@@ -14,9 +14,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from agent_prompts import SOURCE, SQLI, Hits, ReadParams, Review, SearchParams
-from promptgraft.optimizers.editing.dispatch import edit_module
-from promptgraft.optimizers.editing.view import View
-from promptgraft.optimizers.example_text import (
+from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
+from promptgraft.overrides.effective import read_stored_steps
+from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.validation import check_key
+from promptgraft.serde import parse_json, structure
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.editing.dispatch import edit_module
+from promptgraft.targets.editing.view import View
+from promptgraft.targets.example_text import (
     StepText,
     TaskExampleText,
     ToolExampleText,
@@ -28,18 +34,12 @@ from promptgraft.optimizers.example_text import (
     write_task_example,
     write_tool_example,
 )
-from promptgraft.optimizers.modules import (
+from promptgraft.targets.modules import (
     GenerationModule,
     Module,
     TaskExampleModule,
     ToolExampleModule,
 )
-from promptgraft.optimizers.target import InvalidProposalError, RejectionReason
-from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
-from promptgraft.overrides.effective import read_stored_steps
-from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
-from promptgraft.overrides.validation import check_key
-from promptgraft.serde import parse_json, structure
 
 UNPARSABLE = RejectionReason.UNPARSABLE
 EMPTY = RejectionReason.EMPTY

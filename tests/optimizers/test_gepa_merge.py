@@ -22,14 +22,13 @@ from promptgraft import (
     ScriptedAdapter,
 )
 from promptgraft.adapters.scripted import Reply
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaMergeAccepted,
     GepaMergeAttempted,
     GepaMergeRejected,
     GepaMutationProposed,
 )
-from promptgraft.optimizers.gepa.merge import ancestors_of, merged_entries, triples
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa.merge import ancestors_of, merged_entries, triples
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,
@@ -41,6 +40,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.entries import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, digest
+from promptgraft.targets.types import Candidate
 
 EMPTY = PromptOverride(ns="n", prompt_key="k", tag="t")
 HASH = HexDigest("0" * 64)

@@ -22,13 +22,13 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import GepaExample, GepaRolloutCompleted, RolloutFeedback
-from promptgraft.optimizers.modules import SectionModule
+from promptgraft.algorithms.gepa import GepaExample, GepaRolloutCompleted, RolloutFeedback
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
+from promptgraft.search import StopReason
+from promptgraft.targets.modules import SectionModule
 
 
 def last_year(key: str) -> Prompt[object]:

@@ -32,15 +32,7 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import (
-    BudgetExhaustedError,
-    ConfigError,
-    FeedbackError,
-    JournalMismatchError,
-)
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaCandidateScored,
     GepaConfig,
@@ -52,11 +44,19 @@ from promptgraft.optimizers.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.stoppers import MaxProposals, TargetScore
+from promptgraft.algorithms.gepa.policies import Racing
+from promptgraft.errors import (
+    BudgetExhaustedError,
+    ConfigError,
+    FeedbackError,
+    JournalMismatchError,
+)
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs.progress import Progress
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.stoppers import MaxProposals, TargetScore
 from promptgraft.serde import Json
 
 P = ParamSpec("P")

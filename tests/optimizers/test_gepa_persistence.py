@@ -17,12 +17,12 @@ from optimizers.worlds import (
     optimize,
     scored,
 )
+from promptgraft.algorithms.gepa import GepaOptimizationCompleted, GepaResult
 from promptgraft.errors import StoreError, UnknownPartError, WinnerNotStoredError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import PersistenceScope
-from promptgraft.optimizers.gepa import GepaOptimizationCompleted, GepaResult
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.runtime import Session
+from promptgraft.search import PersistenceScope
 
 
 def test_a_winner_of_several_sections_is_kept_in_one_write() -> None:

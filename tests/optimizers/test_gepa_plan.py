@@ -27,10 +27,7 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import ModelCalled, PromptResponse, Usage, answered
 from promptgraft.adapters.scripted import Reply
-from promptgraft.errors import ConfigError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaConfig,
     GepaExample,
     GepaOptimizer,
@@ -38,14 +35,17 @@ from promptgraft.optimizers.gepa import (
     RolloutFeedback,
     RunPlan,
 )
-from promptgraft.optimizers.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.optimizers.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
-from promptgraft.optimizers.gepa.estimates import FEEDBACK_CHARS
-from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.ledger import Role
-from promptgraft.optimizers.target import RejectionReason
+from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.algorithms.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
+from promptgraft.algorithms.gepa.estimates import FEEDBACK_CHARS
+from promptgraft.algorithms.gepa.policies import Racing
+from promptgraft.errors import ConfigError
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.spending import Role
 
 OutputT = TypeVar("OutputT")
 

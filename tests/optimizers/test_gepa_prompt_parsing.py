@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import hostile_text, refusal_of
-from promptgraft.optimizers import RejectionReason
-from promptgraft.optimizers.gepa.mutation import parse_reply
-from promptgraft.optimizers.target import InvalidProposalError
+from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.prompt.fences import fenced
+from promptgraft.search import RejectionReason
+from promptgraft.targets.base import InvalidProposalError
 
 UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNPARSABLE,

@@ -31,19 +31,19 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.errors import JournalMismatchError, TransientProviderError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaMutationProposed,
     GepaOptimizer,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.errors import JournalMismatchError, TransientProviderError
+from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
+from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
-from promptgraft.optimizers.gepa import GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.optimizers.gepa.frontier import dominates, drawn
-from promptgraft.optimizers.gepa.pool import Pool
-from promptgraft.optimizers.gepa.scores import Score, mean_score
-from promptgraft.optimizers.gepa.selection import Choices, split_examples
-from promptgraft.optimizers.modules import Module, SectionModule
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa import GepaMutationProposed, GepaRolloutCompleted
+from promptgraft.algorithms.gepa.frontier import dominates, drawn
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.scores import Score, mean_score
+from promptgraft.algorithms.gepa.selection import Choices, split_examples
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.serde import digest_text
+from promptgraft.targets.modules import Module, SectionModule
+from promptgraft.targets.types import Candidate
 
 Row = tuple[Score, ...]
 

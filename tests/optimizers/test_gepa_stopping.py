@@ -26,18 +26,18 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ProviderError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     FeedbackFn,
     GepaExample,
     GepaMutationProposed,
     GepaResult,
     RolloutFeedback,
 )
+from promptgraft.errors import ProviderError
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
 
 Rendered = RenderedPrompt[object]
 

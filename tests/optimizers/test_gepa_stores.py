@@ -38,9 +38,9 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.algorithms.gepa import GepaOptimizationStarted, GepaResult
 from promptgraft.clock import FakeClock
 from promptgraft.errors import StoreError, WinnerNotStoredError
-from promptgraft.optimizers.gepa import GepaOptimizationStarted, GepaResult
 from promptgraft.overrides import (
     BasePromptOverridesStore,
     InMemoryPromptOverridesStore,

@@ -19,13 +19,13 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
+from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import GepaExample, RolloutFeedback
-from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, SessionProtocol
+from promptgraft.search import StopReason
 
 UNSEEN = tuple(
     attrs.evolve(example, id=f"unseen-{example.id}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
+from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa.history import History
+from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.optimizers.gepa.history import History
-from promptgraft.optimizers.gepa.objectives import Scorer
 from promptgraft.prompt import RenderedPrompt
 
 

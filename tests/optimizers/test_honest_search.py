@@ -33,17 +33,7 @@ from optimizers.worlds import (
     section,
 )
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
-from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.running import exit_code_of_run
-from promptgraft.errors import ConfigError, OutputError, TransientProviderError
-from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.evaluate import evaluate
-from promptgraft.evals.gain import Gain, Outcome, gain
-from promptgraft.evals.judges import LlmFinalResponse
-from promptgraft.evals.metrics import Contains, Exact, Python
-from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.optimizers import RejectionReason, RequiredObjectives, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     FrontierPruning,
     FrontierType,
     GepaConfig,
@@ -54,7 +44,15 @@ from promptgraft.optimizers.gepa import (
     Paired,
     Strict,
 )
-from promptgraft.optimizers.judging import examples_from, feedback_from
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.running import exit_code_of_run
+from promptgraft.errors import ConfigError, OutputError, TransientProviderError
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.evaluate import evaluate
+from promptgraft.evals.gain import Gain, Outcome, gain
+from promptgraft.evals.judges import LlmFinalResponse
+from promptgraft.evals.metrics import Contains, Exact, Python
+from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,
@@ -65,6 +63,8 @@ from promptgraft.prompt import (
     TaskExamplesSection,
 )
 from promptgraft.runtime import EventBus
+from promptgraft.search import RejectionReason, RequiredObjectives, StopReason
+from promptgraft.targets.judging import examples_from, feedback_from
 
 Rendered = RenderedPrompt[object]
 

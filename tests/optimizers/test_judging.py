@@ -25,6 +25,8 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
+from promptgraft.algorithms.gepa import GepaConfig, GepaExample, GepaOptimizer, RolloutFeedback
+from promptgraft.algorithms.gepa.copying import AnswerGuard
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -38,14 +40,12 @@ from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext
-from promptgraft.optimizers.gepa import GepaConfig, GepaExample, GepaOptimizer, RolloutFeedback
-from promptgraft.optimizers.gepa.copying import AnswerGuard
-from promptgraft.optimizers.judging import examples_from, feedback_from
-from promptgraft.optimizers.ledger import Role
-from promptgraft.optimizers.prompt_rollout import OnError
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Session
+from promptgraft.search import OptimizationContext
+from promptgraft.targets.judging import examples_from, feedback_from
+from promptgraft.targets.prompt_rollout import OnError
+from promptgraft.targets.spending import Role
 
 
 def known(case: Case, answer: Answer) -> tuple[bool, str]:

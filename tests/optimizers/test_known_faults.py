@@ -35,6 +35,13 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply
+from promptgraft.algorithms.gepa import (
+    GepaExample,
+    GepaMergeRejected,
+    GepaMutationProposed,
+    RolloutFeedback,
+)
+from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -43,18 +50,11 @@ from promptgraft.errors import (
     TransientProviderError,
     WinnerNotStoredError,
 )
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.formatting import clip
-from promptgraft.optimizers.gepa import (
-    GepaExample,
-    GepaMergeRejected,
-    GepaMutationProposed,
-    RolloutFeedback,
-)
-from promptgraft.optimizers.gepa.mutation import parse_reply
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
+from promptgraft.targets.formatting import clip
 
 AGENT = Prompt[object](agent_world.TEMPLATE)
 

@@ -25,27 +25,21 @@ from optimizers.worlds import (
     propose,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import JournalCorruptError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaConfig,
     GepaExample,
     GepaOptimizer,
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.optimizers.ledger import (
-    Ledger,
-    LedgerEntry,
-    Role,
-    Spending,
-    spent_from_json,
-    spent_to_json,
-)
+from promptgraft.errors import JournalCorruptError
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.ledger import Ledger, LedgerEntry
 from promptgraft.serde import Json
+from promptgraft.targets.spending import Role, Spending, spent_from_json, spent_to_json
 
 
 def paid_run(

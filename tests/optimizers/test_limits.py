@@ -12,13 +12,13 @@ import pytest
 
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import PROMPT, PlainAdapter, about, answer, asked, config, propose
+from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizer, GepaResult
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import GepaConfig, GepaOptimizer, GepaResult
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.search import OptimizationContext, StopReason
 
 
 def run(task: Any, settings: GepaConfig, **surroundings: Any) -> GepaResult:

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import bound, hostile_text, section
-from promptgraft.optimizers.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.optimizers.gepa.prompts import (
+from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     REFLECT_ON_SECTION,
     ReflectionParams,
     reflection_params,
 )
-from promptgraft.optimizers.types import MetaPrompt, ModuleDescription
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.prompt.fences import fenced
+from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 HOSTILE = (
     *(

@@ -27,20 +27,20 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, RejectionReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.acceptance import Paired
-from promptgraft.optimizers.gepa.frontier import Frontier, FrontierType, cells_of
-from promptgraft.optimizers.gepa.scores import Score, mean_score
+from promptgraft.algorithms.gepa.acceptance import Paired
+from promptgraft.algorithms.gepa.frontier import Frontier, FrontierType, cells_of
+from promptgraft.algorithms.gepa.scores import Score, mean_score
+from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search import OptimizationContext, RejectionReason
 
 Rendered = RenderedPrompt[object]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from promptgraft.optimizers.overlap import HaltedError, InTurn, Overlap, SideBySide, Task
+from promptgraft.search.overlap import HaltedError, InTurn, Overlap, SideBySide, Task
 
 LONG_ENOUGH = 60  # seconds until a test that hangs is given up
 

@@ -25,16 +25,16 @@ from optimizers.worlds import (
     section,
     target_of,
 )
-from promptgraft.optimizers import RejectionReason
-from promptgraft.optimizers.modules import SectionModule
-from promptgraft.optimizers.prompt_target import PromptTarget
-from promptgraft.optimizers.target import InvalidProposalError
-from promptgraft.optimizers.types import Candidate, GepaExample
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import Provenance
 from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.search import RejectionReason
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import Candidate, GepaExample
 
 DOLLAR: SectionPath = ("dollar",)
 JINJA: SectionPath = ("jinja",)

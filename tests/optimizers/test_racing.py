@@ -34,10 +34,7 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, TransientProviderError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaCandidateScored,
     GepaConfig,
@@ -47,27 +44,30 @@ from promptgraft.optimizers.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.policies import (
+from promptgraft.algorithms.gepa.policies import (
     Full,
     MinibatchChoice,
     ModuleChoice,
     Preset,
     Racing,
 )
-from promptgraft.optimizers.gepa.racing import is_behind
-from promptgraft.optimizers.gepa.selection import Choices
-from promptgraft.optimizers.gepa.teaching import blamed
-from promptgraft.optimizers.modules import (
+from promptgraft.algorithms.gepa.racing import is_behind
+from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.teaching import blamed
+from promptgraft.errors import ConfigError, TransientProviderError
+from promptgraft.journal import MemoryJournal
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import Cancellation, Session, SessionProtocol
+from promptgraft.search import StopReason
+from promptgraft.search.stoppers import MaxProposals, RequiredObjectives, TargetScore
+from promptgraft.targets.modules import (
     Module,
     OutputFieldModule,
     SectionModule,
     TaskExampleModule,
     ToolModule,
 )
-from promptgraft.optimizers.stoppers import MaxProposals, RequiredObjectives, TargetScore
-from promptgraft.optimizers.types import RolloutRecord
-from promptgraft.prompt import RenderedPrompt
-from promptgraft.runtime import Cancellation, Session, SessionProtocol
+from promptgraft.targets.types import RolloutRecord
 
 
 def lean(**changes: Any) -> GepaConfig:

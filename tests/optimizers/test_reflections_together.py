@@ -14,11 +14,11 @@ import pytest
 
 from optimizers.several_world import NAMES, Rendered, search
 from optimizers.worlds import OVERLOADED, Run, answers, bound, current_text, instruction
+from promptgraft.algorithms.gepa import GepaMutationProposed, GepaResult
 from promptgraft.errors import PermanentProviderError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import GepaMutationProposed, GepaResult
 from promptgraft.runtime import Cancellation, Session
+from promptgraft.search import RejectionReason, StopReason
 
 LONG_ENOUGH = 60  # seconds until a test that hangs is given up
 

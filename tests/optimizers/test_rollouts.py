@@ -12,15 +12,16 @@ import pytest
 
 from optimizers.worlds import PROMPT, RULES, answers, examples, target_of
 from promptgraft.adapters.base import Usage
+from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.answers import Answers
-from promptgraft.optimizers.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
-from promptgraft.optimizers.ledger import Ledger, LedgerEntry, Role, Spending
-from promptgraft.optimizers.rollouts import Asked, RolloutRunner, record_from_json, record_to_json
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
+from promptgraft.search.answers import Answers
+from promptgraft.search.ledger import Ledger, LedgerEntry
+from promptgraft.search.rollouts import Asked, RolloutRunner, record_from_json, record_to_json
 from promptgraft.serde import Json, digest_text
+from promptgraft.targets.spending import Role, Spending
 
 P = ParamSpec("P")
 T = TypeVar("T")

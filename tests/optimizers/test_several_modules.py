@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from optimizers.several_world import NAMES, Rendered, moody, search, teach
 from optimizers.worlds import answers, bound, current_text, instruction
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaMutationAccepted,
     GepaMutationProposed,
     GepaMutationRejected,
 )
-from promptgraft.optimizers.modules import SectionModule
+from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
+from promptgraft.search import RejectionReason, StopReason
+from promptgraft.targets.modules import SectionModule
 
 
 def by_step(

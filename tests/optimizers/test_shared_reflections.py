@@ -12,14 +12,14 @@ import pytest
 from optimizers.several_world import NAMES, Rendered, prompt_of, search, several, teach
 from optimizers.worlds import Run, answers, asked, bound, current_text, instruction
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaMutationProposed,
     GepaMutationRejected,
     RolloutFeedback,
 )
+from promptgraft.errors import ConfigError
+from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session, SessionProtocol
 
 ALONE = NAMES[:1]

@@ -26,9 +26,7 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import RejectionReason, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaConfig,
     GepaExample,
@@ -40,8 +38,8 @@ from promptgraft.optimizers.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.policies import Racing
-from promptgraft.optimizers.stoppers import MaxProposals
+from promptgraft.algorithms.gepa.policies import Racing
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,
@@ -52,6 +50,8 @@ from promptgraft.prompt import (
     Tool,
 )
 from promptgraft.runtime import EventBus, Session, SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.stoppers import MaxProposals
 
 Rendered = RenderedPrompt[object]
 Task = Callable[[Rendered], str]

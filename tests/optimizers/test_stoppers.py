@@ -62,10 +62,10 @@ from promptgraft import (
     StopReason,
     TargetScore,
 )
+from promptgraft.algorithms.gepa import GepaConfig, GepaStopFileRemoved
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, FeedbackError, StopperError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.optimizers.gepa import GepaConfig, GepaStopFileRemoved
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 

@@ -16,10 +16,7 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
-from promptgraft.errors import PermanentProviderError, TransientProviderError
-from promptgraft.journal import MemoryJournal, Record
-from promptgraft.optimizers import OptimizationContext
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     FeedbackFn,
     GepaConfig,
     GepaExample,
@@ -27,12 +24,9 @@ from promptgraft.optimizers.gepa import (
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.optimizers.gepa.plan import RunPlan
-from promptgraft.optimizers.modules import SectionModule
-from promptgraft.optimizers.prompt_rollout import PromptRollout, Scoring
-from promptgraft.optimizers.prompt_target import PromptTarget
-from promptgraft.optimizers.target import InvalidProposalError
-from promptgraft.optimizers.types import Candidate
+from promptgraft.algorithms.gepa.plan import RunPlan
+from promptgraft.errors import PermanentProviderError, TransientProviderError
+from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Change
 from promptgraft.overrides.entries import SectionPath
@@ -41,7 +35,13 @@ from promptgraft.overrides.types import Provenance
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.search import OptimizationContext
 from promptgraft.serde import Json
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.prompt_rollout import PromptRollout, Scoring
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.types import Candidate
 
 OutputT = TypeVar("OutputT")
 

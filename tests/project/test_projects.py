@@ -15,13 +15,11 @@ import pytest
 import promptgraft.project.schema
 from promptgraft import OptimizationJob
 from promptgraft.adapters.openai import OpenAIAdapter
+from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
+from promptgraft.algorithms.gepa.acceptance import MinGain, Paired
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
 from promptgraft.evals.types import Case
-from promptgraft.optimizers.gepa import GepaConfig, GepaOptimizationStarted
-from promptgraft.optimizers.gepa.acceptance import MinGain, Paired
-from promptgraft.optimizers.judging import feedback_from
-from promptgraft.optimizers.stoppers import MaxProposals, StopFile
 from promptgraft.project import (
     Project,
     find_project,
@@ -34,7 +32,9 @@ from promptgraft.project.format import PROJECT
 from promptgraft.project.format_optimizer import ELSEWHERE
 from promptgraft.project.schema import schema_text
 from promptgraft.runtime import EventBus
+from promptgraft.search.stoppers import MaxProposals, StopFile
 from promptgraft.serde import Json
+from promptgraft.targets.judging import feedback_from
 from promptgraft.yaml_text import read_yaml
 
 RIGHT = Path(__file__).parent / "right"
@@ -399,7 +399,7 @@ def test_the_folder_of_runs_is_known_without_looking_at_anything_else(folder: Pa
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert not {name for name in loaded if name.startswith("promptgraft.optimizers")}
+    assert not {name for name in loaded if name.startswith("promptgraft.search")}
 
 
 def test_a_missing_project_file_is_one_line(tmp_path: Path) -> None:

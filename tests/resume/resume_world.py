@@ -29,10 +29,10 @@ from promptgraft import (
     RolloutFeedback,
 )
 from promptgraft.adapters.base import Usage, answered
+from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.clock import FakeClock
 from promptgraft.journal import Answer as Recorded
 from promptgraft.journal import Record
-from promptgraft.optimizers.gepa import ToolExampleTarget
 from promptgraft.prompt import (
     Described,
     RenderedPrompt,

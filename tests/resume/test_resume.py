@@ -16,12 +16,12 @@ import pytest
 from resume_world import acknowledged, paid, run
 
 from promptgraft import EventBus, FileJournal
-from promptgraft.errors import JournalLockedError, JournalMismatchError
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaMergeAttempted,
     GepaMutationAccepted,
     GepaMutationProposed,
 )
+from promptgraft.errors import JournalLockedError, JournalMismatchError
 
 HERE = Path(__file__).parent
 

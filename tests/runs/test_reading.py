@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import answer
+from promptgraft.algorithms.gepa.policies import Racing
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
-from promptgraft.optimizers.gepa.policies import Racing
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import (

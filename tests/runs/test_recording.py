@@ -12,9 +12,9 @@ import pytest
 
 from optimizers.worlds import answer, section, twins
 from promptgraft import ScriptedAdapter
+from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError
-from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.pages import table_row

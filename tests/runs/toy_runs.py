@@ -10,8 +10,8 @@ import attrs
 from optimizers.worlds import PROMPT, Question, answer, config, propose, twins
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
 from promptgraft.adapters.scripted import Reply
+from promptgraft.algorithms.gepa import GepaExample, GepaResult
 from promptgraft.clock import Clock, FakeClock
-from promptgraft.optimizers.gepa import GepaExample, GepaResult
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import make_run

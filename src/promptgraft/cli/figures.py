@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from promptgraft.algorithms.gepa import GepaResult
 from promptgraft.cli.output import Screen
 from promptgraft.cli.running import went_to_its_end
 from promptgraft.cli.sentences import ESTIMATED
-from promptgraft.optimizers.gepa import GepaResult
-from promptgraft.optimizers.ledger import LedgerEntry
 from promptgraft.overrides import PartDiff
+from promptgraft.search.ledger import LedgerEntry
 from promptgraft.text import counted, difference, dollars, duration, score
 
 FIELD = 9

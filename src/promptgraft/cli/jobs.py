@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from types import FunctionType
 
+from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.project.python_source import (
     Wanted,
     as_maker,

@@ -8,6 +8,7 @@ from typing import TextIO
 
 import attrs
 
+from promptgraft.algorithms.gepa import GepaResult, OptimizationJob
 from promptgraft.cli.changes import Changes
 from promptgraft.cli.event_stream import EventStream
 from promptgraft.cli.exits import ExitCode, complain
@@ -21,7 +22,6 @@ from promptgraft.cli.running import carry_out, complaint, exit_code_of_run
 from promptgraft.cli.summary import print_outcome
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, WinnerNotStoredError
-from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
 from promptgraft.runs import RunFolder
 from promptgraft.runs.files import write_document
 from promptgraft.runs.recorder import recorded

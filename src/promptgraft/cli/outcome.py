@@ -6,9 +6,8 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.algorithms.gepa import GepaResult, OptimizationJob
 from promptgraft.cli.stored import override_file, revision_json_or_none
-from promptgraft.optimizers import PersistenceScope
-from promptgraft.optimizers.gepa import GepaResult, OptimizationJob
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -18,6 +17,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import result_document
+from promptgraft.search import PersistenceScope
 from promptgraft.serde import Json
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.algorithms.gepa import OptimizationJob
 from promptgraft.cli.jobs import loaded_job
 from promptgraft.cli.origins import Origin
 from promptgraft.cli.projects import loaded_project
 from promptgraft.cli.run_choice import DEFAULT
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa import OptimizationJob
 from promptgraft.project import Project
 from promptgraft.runs import RunFolder
 from promptgraft.runs.settings import described_job

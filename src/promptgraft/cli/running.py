@@ -8,13 +8,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import attrs
 
+from promptgraft.algorithms.gepa import GepaResult
+from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.progress import Progress
 from promptgraft.journal import FileJournal
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import GepaResult
-from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.search import StopReason
 
 MODEL = "embedded offline model"
 

@@ -9,8 +9,8 @@ from promptgraft.cli.options import examples, json_option, project_option, runs_
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.run_choice import chosen_runs, relative
 from promptgraft.cli.sentences import ESTIMATED
-from promptgraft.optimizers.ledger import money
 from promptgraft.runs import RunSummary, list_runs
+from promptgraft.search.ledger import money
 from promptgraft.serde import Json
 from promptgraft.text import counted, difference, score
 

@@ -11,10 +11,10 @@ from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.ledger import money
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord
 from promptgraft.runs.comparing import figures_of
+from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 

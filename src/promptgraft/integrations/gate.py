@@ -8,7 +8,6 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.gate.subject import Subject
 from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
-from promptgraft.optimizers.snapshot import store_of
 from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.validation import shown_hash
@@ -18,6 +17,7 @@ from promptgraft.project.applying.winner import check_source
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.targets.snapshot import store_of
 
 ALL = "all"
 SPLITS = ("test", "validation", "train", ALL)

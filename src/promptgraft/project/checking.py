@@ -8,12 +8,12 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.algorithms.gepa.job import OptimizationJob
+from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.optimizers.base import OptimizationContext
-from promptgraft.optimizers.gepa.job import OptimizationJob
-from promptgraft.optimizers.gepa.plan import RunPlan
 from promptgraft.project.models import checked_model
 from promptgraft.project.project import Project, load_project
+from promptgraft.search.context import OptimizationContext
 from promptgraft.yaml_text import YamlPath
 
 _NO_TEST = "there is no test set, so a run cannot say what its gain on unseen cases is"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.evals.aggregation import Aggregation
-from promptgraft.optimizers.stoppers import Stopper
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.secrets import Secret
+from promptgraft.search.stoppers import Stopper
 from promptgraft.serde import Json
 
 DEFAULT_MINIBATCH = 6

@@ -6,7 +6,7 @@ import copy
 
 import attrs
 
-from promptgraft.optimizers.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.config import DEFAULT_MINIBATCH, DEFAULT_WORKERS, RatioConfig
 from promptgraft.project.files import DEFAULT_RUNS

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from promptgraft.algorithms.gepa.acceptance import MinGain, Paired, Strict
+from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.gepa.acceptance import MinGain, Paired, Strict
-from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.stoppers import BuiltIn, Stopper
-from promptgraft.optimizers.types import GepaExample
 from promptgraft.project.config import OptimizerConfig, TargetsConfig
 from promptgraft.project.derived import class_of, keys_of
 from promptgraft.project.kinds import (
@@ -24,6 +22,8 @@ from promptgraft.project.kinds import (
     without_name,
 )
 from promptgraft.project.nodes import Node
+from promptgraft.search.stoppers import BuiltIn, Stopper
+from promptgraft.targets.types import GepaExample
 
 ELSEWHERE: Mapping[str, str] = {
     "pareto_set_size": "is the number of validation cases; leave it out, or mend `splits`",

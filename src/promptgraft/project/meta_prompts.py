@@ -12,8 +12,8 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.algorithms.gepa.prompts import META_NS, META_PROMPTS
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.optimizers.gepa.prompts import META_NS, META_PROMPTS
 from promptgraft.overrides import PromptOverride, SectionOverride
 from promptgraft.overrides.checks import checked_entry
 from promptgraft.overrides.hashing import hash_section

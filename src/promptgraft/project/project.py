@@ -8,14 +8,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
-from promptgraft.optimizers.base import OptimizationContext
-from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.config import ModelConfig, ProjectConfig
 from promptgraft.project.described import described
@@ -32,6 +31,7 @@ from promptgraft.project.parts import (
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.reading import read_project
 from promptgraft.project.settings import Judging, gepa_config, target_faults
+from promptgraft.search.context import OptimizationContext
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.yaml_text import YamlPath
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.binding import ParamsOf, params_of_fitting
@@ -13,16 +15,14 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.base import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
-from promptgraft.optimizers.gepa.config import GepaConfig
-from promptgraft.optimizers.gepa.config_fields import ToolExampleTarget
-from promptgraft.optimizers.judging import examples_from, feedback_from
-from promptgraft.optimizers.stoppers import StopFile, Stopper
-from promptgraft.optimizers.types import GepaExample
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.project.config import DEFAULT_MINIBATCH, OptimizerConfig, TargetsConfig
 from promptgraft.project.format_optimizer import FORMATTERS
 from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.search.stoppers import StopFile, Stopper
 from promptgraft.serde import did_you_mean
+from promptgraft.targets.judging import examples_from, feedback_from
+from promptgraft.targets.types import GepaExample
 
 _CONFIG: Callable[..., GepaConfig] = GepaConfig
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.optimizers.ledger import money
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import CandidateRecord, RunRecord
+from promptgraft.search.ledger import money
 
 Ancestry = tuple[tuple[int, str, float | None, bool], ...]
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.clock import Clock
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
     GepaExampleGenerated,
@@ -23,13 +22,14 @@ from promptgraft.optimizers.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
-from promptgraft.optimizers.gepa.scores import is_estimate
-from promptgraft.optimizers.ledger import money
-from promptgraft.optimizers.modules import names_of
+from promptgraft.algorithms.gepa.scores import is_estimate
+from promptgraft.clock import Clock
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import show_path
 from promptgraft.runs.progress import Progress
+from promptgraft.search.ledger import money
 from promptgraft.serde import Json
+from promptgraft.targets.modules import names_of
 
 Line = dict[str, Json]
 """One line: ``event`` says which; ``n`` numbers those that every replay tells again."""

@@ -6,12 +6,12 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaMutationRejected,
     GepaOptimizationStarted,
 )
-from promptgraft.optimizers.gepa.scores import Score, is_estimate
+from promptgraft.algorithms.gepa.scores import Score, is_estimate
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.prompt.fences import fenced
 from promptgraft.text import counted, dollars, score, visible, visible_line

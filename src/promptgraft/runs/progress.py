@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
     GepaMergeAccepted,
@@ -17,8 +17,8 @@ from promptgraft.optimizers.gepa.events import (
     GepaRolloutCompleted,
     GepaWorking,
 )
-from promptgraft.optimizers.gepa.scores import is_estimate
-from promptgraft.optimizers.ledger import money
+from promptgraft.algorithms.gepa.scores import is_estimate
+from promptgraft.search.ledger import money
 from promptgraft.serde import Json
 
 

@@ -11,18 +11,18 @@ from typing import Self
 
 import attrs
 
-from promptgraft.clock import Clock, SystemClock
-from promptgraft.errors import PromptgraftError
-from promptgraft.journal import FileJournal
-from promptgraft.optimizers.gepa.events import (
+from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
     GepaMutationRejected,
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
 )
-from promptgraft.optimizers.gepa.job import OptimizationJob
-from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.algorithms.gepa.job import OptimizationJob
+from promptgraft.algorithms.gepa.types import GepaResult
+from promptgraft.clock import Clock, SystemClock
+from promptgraft.errors import PromptgraftError
+from promptgraft.journal import FileJournal
 from promptgraft.overrides.types import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile

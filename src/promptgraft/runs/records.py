@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import attrs
 
+from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.notebook import Card, Shown
-from promptgraft.optimizers.gepa.scores import is_estimate
 from promptgraft.runs.folder import RunFolder
 from promptgraft.serde import Json
 from promptgraft.text import change

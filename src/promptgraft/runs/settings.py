@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft import __version__
+from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import DataFormatError
-from promptgraft.optimizers.gepa.job import OptimizationJob
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.serde import Json, unstructure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from promptgraft.optimizers.gepa.types import GepaResult
+from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
 from promptgraft.overrides.types import PromptLike
 from promptgraft.runs.folder import RunFolder

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from promptgraft.journal.records import Record, decode_record, record_key
-from promptgraft.optimizers.rollouts import record_from_json
-from promptgraft.optimizers.types import RolloutRecord
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.lines import read_lines
+from promptgraft.search.rollouts import record_from_json
 from promptgraft.serde import Json
+from promptgraft.targets.types import RolloutRecord
 
 _NO_ROLLOUTS = {"reflect", "spent"}
 

@@ -30,8 +30,8 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.cli.exits import ExitCode, conclude
 from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.errors import RunCancelledError
-from promptgraft.optimizers import StopReason
 from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.search import StopReason
 
 OutputT = TypeVar("OutputT")
 

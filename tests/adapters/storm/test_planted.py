@@ -38,7 +38,7 @@ from promptgraft import (
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.errors import ConfigError, PromptgraftError
-from promptgraft.optimizers import StopReason
+from promptgraft.search import StopReason
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import WELL, Asked, Behaviour, Break, Fault, Script
 from servers.loopback import LoopbackServer

@@ -31,8 +31,8 @@ from adapters.storm.storm_world import (
 )
 from promptgraft import FileJournal, GepaConfig, GepaResult, LocalPromptOverridesStore
 from promptgraft.cli.exits import ExitCode
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.ledger import LedgerEntry
+from promptgraft.search import StopReason
+from promptgraft.search.ledger import LedgerEntry
 from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 

@@ -24,9 +24,10 @@ from adapters.storm.storm_world import (
 )
 from promptgraft import GepaConfig, GepaResult
 from promptgraft.adapters.base import Usage
-from promptgraft.optimizers import StopReason
-from promptgraft.optimizers.gepa import Candidate, GepaExample
-from promptgraft.optimizers.ledger import LedgerEntry, Role
+from promptgraft.algorithms.gepa import Candidate, GepaExample
+from promptgraft.search import StopReason
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.targets.spending import Role
 from servers.behaviour import Answer, Asked, Behaviour, Break, storm
 from servers.desk import Counts
 from servers.loopback import LoopbackServer

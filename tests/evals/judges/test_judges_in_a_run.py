@@ -10,21 +10,21 @@ from evals.judging import always, category, failing
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import PROMPT, Question, config, propose
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter
-from promptgraft.errors import PermanentProviderError
-from promptgraft.evals.judges import LlmFinalResponse
-from promptgraft.evals.types import Answer, Case
-from promptgraft.journal import MemoryJournal
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import (
+from promptgraft.algorithms.gepa import (
     FeedbackFn,
     GepaExample,
     GepaOptimizer,
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.optimizers.ledger import Role
+from promptgraft.errors import PermanentProviderError
+from promptgraft.evals.judges import LlmFinalResponse
+from promptgraft.evals.types import Answer, Case
+from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, SessionProtocol
+from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.targets.spending import Role
 
 
 def strict(rendered: RenderedPrompt[object]) -> str:

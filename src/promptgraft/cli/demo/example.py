@@ -9,10 +9,10 @@ import attrs
 
 from promptgraft.cli.source import example_folder
 from promptgraft.errors import ConfigError
-from promptgraft.optimizers.types import FeedbackFn, GepaExample
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.project.python_source import load_file
 from promptgraft.prompt import PromptTemplate
+from promptgraft.targets.types import FeedbackFn, GepaExample
 
 NAME = "triage"
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
+from promptgraft.algorithms.gepa import Candidate, GepaConfig, GepaResult, OptimizationJob
+from promptgraft.algorithms.gepa.scores import mean_score
 from promptgraft.cli.demo.example import Example, load_example
 from promptgraft.cli.demo.kept import Kept, keep, place_for
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
@@ -22,14 +24,12 @@ from promptgraft.errors import (
     RunCancelledError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.optimizers import OptimizationContext, StopReason
-from promptgraft.optimizers.gepa import Candidate, GepaConfig, GepaResult, OptimizationJob
-from promptgraft.optimizers.gepa.scores import mean_score
-from promptgraft.optimizers.prompt_rollout import PromptRollout
-from promptgraft.optimizers.rollouts import AbandonedRolloutError
 from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Cancellation
+from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.targets.prompt_rollout import PromptRollout
+from promptgraft.targets.spending import AbandonedRolloutError
 
 
 class InterruptedRunError(LimitReachedError):

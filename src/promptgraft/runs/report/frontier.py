@@ -8,7 +8,7 @@ from operator import eq
 
 import attrs
 
-from promptgraft.optimizers.gepa.scores import UNSCORED, packed
+from promptgraft.algorithms.gepa.scores import UNSCORED, packed
 from promptgraft.runs.report.allowance import short_name
 from promptgraft.runs.report.data import ReportData, Score
 

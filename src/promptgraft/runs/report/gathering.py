@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 
+from promptgraft.algorithms.gepa.frontier import Frontier
 from promptgraft.errors import DataFormatError
-from promptgraft.optimizers.gepa.frontier import Frontier
 from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.readable import show_entry
 from promptgraft.overrides.types import PromptOverride

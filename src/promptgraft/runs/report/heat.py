@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptgraft.optimizers.gepa.scores import is_estimate, packed
+from promptgraft.algorithms.gepa.scores import is_estimate, packed
 from promptgraft.runs.report.allowance import Limits, short_name
 from promptgraft.runs.report.data import CandidateData, ReportData, Score
 from promptgraft.runs.report.png import Color, data_url, palette_png

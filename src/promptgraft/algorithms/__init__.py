@@ -1,0 +1,1 @@
+"""The algorithms that improve a target; each is found by its name."""

@@ -1,0 +1,90 @@
+"""GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
+
+from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
+from promptgraft.algorithms.gepa.confirming import Confirmation
+from promptgraft.algorithms.gepa.events import (
+    GepaCandidateAdded,
+    GepaCandidateScored,
+    GepaExampleGenerated,
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
+    GepaMutationAccepted,
+    GepaMutationProposed,
+    GepaMutationRejected,
+    GepaOptimizationCompleted,
+    GepaOptimizationStarted,
+    GepaRolloutCompleted,
+    GepaStopFileRemoved,
+    GepaWorking,
+)
+from promptgraft.algorithms.gepa.frontier import FrontierType
+from promptgraft.algorithms.gepa.held_out import HeldOut
+from promptgraft.algorithms.gepa.job import OptimizationJob
+from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
+from promptgraft.algorithms.gepa.plan import RolePlan, RunPlan
+from promptgraft.algorithms.gepa.policies import (
+    FrontierPruning,
+    Full,
+    MinibatchChoice,
+    ModuleChoice,
+    Preset,
+    Racing,
+)
+from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
+from promptgraft.targets.types import (
+    Candidate,
+    ExampleFormatter,
+    FeedbackFn,
+    GepaExample,
+    RolloutFeedback,
+    RolloutRecord,
+    TraceFormatter,
+)
+
+__all__ = [
+    "AcceptancePolicy",
+    "Candidate",
+    "Confirmation",
+    "ExampleFormatter",
+    "FeedbackFn",
+    "FrontierPruning",
+    "FrontierType",
+    "Full",
+    "GeneratedTaskExample",
+    "GepaCandidateAdded",
+    "GepaCandidateScored",
+    "GepaConfig",
+    "GepaExample",
+    "GepaExampleGenerated",
+    "GepaMergeAccepted",
+    "GepaMergeAttempted",
+    "GepaMergeRejected",
+    "GepaMutationAccepted",
+    "GepaMutationProposed",
+    "GepaMutationRejected",
+    "GepaOptimizationCompleted",
+    "GepaOptimizationStarted",
+    "GepaOptimizer",
+    "GepaResult",
+    "GepaRolloutCompleted",
+    "GepaStopFileRemoved",
+    "GepaWorking",
+    "HeldOut",
+    "MinGain",
+    "MinibatchChoice",
+    "ModuleChoice",
+    "OptimizationJob",
+    "Paired",
+    "Preset",
+    "Racing",
+    "RolePlan",
+    "RolloutFeedback",
+    "RolloutRecord",
+    "RunPlan",
+    "Strict",
+    "ToolExampleTarget",
+    "TraceFormatter",
+]

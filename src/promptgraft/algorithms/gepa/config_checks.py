@@ -1,0 +1,294 @@
+"""What must hold of the settings of a run, before the first rollout."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from promptgraft.algorithms.gepa.acceptance import Paired
+from promptgraft.algorithms.gepa.budgets import auto_budget
+from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
+from promptgraft.algorithms.gepa.frontier import EXAMPLE_CELLS
+from promptgraft.algorithms.gepa.policies import FrontierPruning, Full, Racing
+from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import check_installed
+from promptgraft.overrides.entries import show_path
+from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.runtime.budget import Budget
+from promptgraft.search.context import PersistenceScope
+from promptgraft.serde import shown
+from promptgraft.targets.types import GepaExample, is_finite
+
+if TYPE_CHECKING:
+    from promptgraft.algorithms.gepa.config import GepaConfig
+
+_LEAST = {
+    "reflections_per_module": 1,
+    "proposals_per_step": 1,
+    "steps_at_once": 1,
+    "minibatch_size": 1,
+    "pareto_set_size": 1,
+    "seed": 0,
+    "max_example_chars": 100,
+    "max_trace_chars": 100,
+    "max_part_chars": 1,
+    "max_failed_reflections": 1,
+    "max_idle_steps": 1,
+    "max_merge_invocations": 0,
+    "history_top_k": 0,
+    "max_task_examples_per_section": 1,
+}
+_MOST_AT_ONCE = 1_000
+"""Proposals under way: each has a thread, and all of them begin before the first one ends."""
+
+
+_TARGETS = (
+    "target_section_paths",
+    "target_tools",
+    "target_output_fields",
+    "target_tool_examples",
+    "target_task_examples",
+)
+
+
+def check_config(config: GepaConfig) -> None:
+    """Check everything that can be checked without a prompt.
+
+    Raises:
+        ConfigError: naming the field, what was expected and what was found.
+    """
+    check_sizes(config)
+    _check_numbers(config)
+    _check_limits(config)
+    _check_objectives(config)
+    _check_power(config)
+    _check_choices(config)
+    _check_validation(config)
+    _check_targets(config)
+    _check_budget(config)
+
+
+def check_sizes(config: GepaConfig) -> None:
+    """Check what decides how many rollouts a step takes.
+
+    Raises:
+        ConfigError: as ``check_config``.
+    """
+    for name, least in _LEAST.items():
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(
+                f"{name}: expected an integer of at least {least}, found {shown(value)}"
+            )
+    at_once = config.proposals_per_step * config.steps_at_once
+    if at_once > _MOST_AT_ONCE:
+        raise ConfigError(
+            f"steps_at_once: {config.steps_at_once} steps of {config.proposals_per_step} proposals "
+            f"are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; lower one of them"
+        )
+    _check_examples(config)
+
+
+def _check_numbers(config: GepaConfig) -> None:
+    for name in ("max_unscored_share", "example_mutation_rate", "perfect_score", "exploration"):
+        value = getattr(config, name)
+        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not usable or not is_finite(value):
+            raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
+    if config.max_part_chars > MAX_BODY_CHARS:
+        raise ConfigError(
+            f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
+            f"found {config.max_part_chars}"
+        )
+    for name in ("max_unscored_share", "example_mutation_rate", "exploration"):
+        share = getattr(config, name)
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
+
+
+def _check_limits(config: GepaConfig) -> None:
+    Budget(max_cost=config.max_cost, max_tokens=_whole("max_tokens", config.max_tokens))
+    _whole("max_reflections", config.max_reflections)
+    timeout: object = config.timeout
+    match timeout:
+        case None:
+            return
+        case int() | float() if not isinstance(timeout, bool) and 0 < timeout < math.inf:
+            return
+    raise ConfigError(f"timeout: expected seconds above 0, found {shown(timeout)}")
+
+
+def _check_objectives(config: GepaConfig) -> None:
+    _whole("max_prompt_chars", config.max_prompt_chars)
+    _whole("max_copied_words", config.max_copied_words)
+    dearest = config.max_rollout_cost
+    if dearest is not None and not (dearest.is_finite() and dearest > 0):
+        raise ConfigError(f"max_rollout_cost: expected US dollars above 0, found {shown(dearest)}")
+    policy: object = config.acceptance
+    if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
+        raise ConfigError(
+            "acceptance: expected a policy such as Strict(), MinGain(0.05) or Paired(), "
+            f"found {shown(policy)}"
+        )
+
+
+def _check_power(config: GepaConfig) -> None:
+    """Refuse a test that cannot be made, or that no comparison can pass."""
+    policy = config.acceptance
+    if config.pick and policy.confirmations:
+        raise ConfigError(
+            "pick: expected none with a policy that confirms the winner by its score; give the "
+            "same weights as `weights` instead"
+        )
+    if not isinstance(policy, Paired):
+        return
+    check_installed()
+    answers = config.batch_size * (1 + policy.max_repeats)
+    if 2.0**-answers > policy.level:
+        raise ConfigError(
+            f"acceptance: with {answers} answers a comparison cannot reach level {policy.level:g}: "
+            f"the least p is {2.0**-answers:g}; raise minibatch_size or max_repeats"
+        )
+
+
+def _check_choices(config: GepaConfig) -> None:
+    for position, stopper in enumerate(config.stoppers):
+        if isinstance(stopper, type) or not callable(stopper):
+            raise ConfigError(
+                f"stoppers[{position}]: expected a stopper such as MaxProposals(30), or a "
+                f"function of the run's state, found {shown(stopper)}"
+            )
+    for name in ("feedback_fn", "example_formatter", "trace_formatter"):
+        value = getattr(config, name)
+        optional = name != "feedback_fn"
+        if not callable(value) and not (optional and value is None):
+            raise ConfigError(f"{name}: expected a function, found {shown(value)}")
+    if config.on_error not in ("unscored", "zero"):
+        raise ConfigError(
+            f"on_error: expected 'unscored' or 'zero', found {shown(config.on_error)}"
+        )
+    for name in (
+        "shuffle_examples",
+        "persist",
+        "enable_merge",
+        "enable_example_generation",
+        "reuse_rollouts",
+    ):
+        value = getattr(config, name)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
+    if not isinstance(config.persist_scope, PersistenceScope):
+        raise ConfigError(
+            f"persist_scope: expected a PersistenceScope, found {shown(config.persist_scope)}"
+        )
+
+
+def _check_validation(config: GepaConfig) -> None:
+    """Refuse races together with what needs the means of all candidates."""
+    if not isinstance(config.validation, Full | Racing):
+        raise ConfigError(
+            f"validation: expected Full() or Racing(), found {shown(config.validation)}"
+        )
+    if isinstance(config.validation, Full):
+        return
+    if config.pick:
+        raise ConfigError(
+            "pick: expected none with validation=Racing(), which tries few candidates on "
+            "everything; give the same weights as `weights` instead, or preset='paper'"
+        )
+    if config.frontier_type not in EXAMPLE_CELLS:
+        raise ConfigError(
+            "frontier_type: expected 'instance' or 'cartesian' with validation=Racing(), found "
+            f"'{config.frontier_type}'; give preset='paper' to use it"
+        )
+    if config.frontier_pruning is not FrontierPruning.DOMINATED:
+        raise ConfigError(
+            "frontier_pruning: expected 'dominated' with validation=Racing(), which tries "
+            f"candidates on different examples, found '{config.frontier_pruning}'; give "
+            "validation=Full() to use it"
+        )
+
+
+def _check_targets(config: GepaConfig) -> None:
+    for name in ("target_section_paths", "target_task_examples"):
+        for path in getattr(config, name):
+            keys: object = path
+            if not isinstance(keys, tuple) or not keys or not _are_names(keys):
+                raise ConfigError(
+                    f"{name}: expected tuples of section keys such as ('policies', 'refunds'), "
+                    f"found {shown(path)}"
+                )
+    for example in config.target_tool_examples:
+        if not isinstance(example, ToolExampleTarget):
+            raise ConfigError(
+                f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
+            )
+    if not config.enable_example_generation and not any(getattr(config, n) for n in _TARGETS):
+        raise ConfigError(
+            "target_section_paths: expected at least one part that may change, here or under "
+            "another target, found none"
+        )
+    for name in _TARGETS:
+        seen: set[object] = set()
+        for target in getattr(config, name):
+            if target in seen:
+                named = show_path(target) if isinstance(target, tuple) else target
+                raise ConfigError(f"{name}: `{named}` is named twice")
+            seen.add(target)
+
+
+def _check_examples(config: GepaConfig) -> None:
+    seen: set[str] = set()
+    for name in ("training_examples", "held_out_examples"):
+        for position, example in enumerate(getattr(config, name)):
+            if not isinstance(example, GepaExample):
+                raise ConfigError(
+                    f"{name}[{position}]: expected a GepaExample, found {shown(example)}"
+                )
+            if example.id in seen:
+                raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
+            seen.add(example.id)
+    if config.feedback_size < 1:
+        raise ConfigError(
+            f"pareto_set_size: {config.pareto_set_size} of {len(config.training_examples)} "
+            "examples leave none to learn from; lower it or add examples"
+        )
+
+
+def _check_budget(config: GepaConfig) -> None:
+    budget: object = config.rollout_budget
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise ConfigError(
+            f"rollout_budget: expected an integer of at least 1, found {shown(budget)}; or give "
+            "auto='light', 'medium' or 'heavy' instead"
+        )
+    if config.auto is not None and budget != (derived := auto_budget(config.auto, config)):
+        raise ConfigError(
+            f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
+            "leave one of them out"
+        )
+    if config.rollout_budget < config.least_budget:
+        kept = {
+            "the rest of D_pareto": config.finals_size,
+            "confirming the winner": config.confirmation_size,
+            "the held-out examples": config.following_size - config.confirmation_size,
+        }
+        last = "".join(f", {what} {size}" for what, size in kept.items() if size)
+        fewer = " or proposals_per_step" if config.proposals_per_step > 1 else ""
+        raise ConfigError(
+            f"rollout_budget: expected at least {config.least_budget} (the baseline takes "
+            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), found "
+            f"{config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size{fewer}"
+        )
+
+
+def _are_names(keys: tuple[object, ...]) -> bool:
+    return all(isinstance(key, str) for key in keys)
+
+
+def _whole(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name}: expected an integer of at least 1, found {shown(value)}")
+    return value

@@ -1,0 +1,77 @@
+"""A winner tried once more: the best of many candidates looks better than it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy
+from promptgraft.algorithms.gepa.objectives import Scorer
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.scores import Score, mean_score
+from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.evals.statistics import paired_test
+from promptgraft.search.rollouts import Asked
+from promptgraft.targets.types import GepaExample, RolloutRecord
+
+
+@attrs.frozen(kw_only=True)
+class Confirmation:
+    """What baseline and winner did on fresh answers to D_pareto.
+
+    Attributes:
+        candidate: the winner's position.
+        baseline_mean: the baseline's mean; None when nothing was scored.
+        winner_mean: the winner's.
+        p_value: how often chance alone would do as well or better, 0 to 1.
+        confirmed: whether that is at most the policy's level.
+    """
+
+    candidate: int
+    baseline_mean: float | None
+    winner_mean: float | None
+    p_value: float
+    confirmed: bool
+
+
+def confirm(
+    pool: Pool,
+    pareto: Sequence[GepaExample],
+    *,
+    policy: AcceptancePolicy,
+    trials: Trials,
+    scorer: Scorer,
+) -> Confirmation:
+    """Ask for fresh answers of baseline and winner, and test one against the other.
+
+    Raises:
+        RunStoppedError, LimitReachedError: there are no answers to test.
+    """
+    best, rounds = pool.best, range(policy.confirmations)
+    made = trials.make_all(
+        *(
+            Asked(
+                position=f"confirm/{best}/{name}/{number}",
+                candidate=pool.candidate(position),
+                examples=pareto,
+            )
+            for name, position in (("baseline", 0), ("winner", best))
+            for number in rounds
+        )
+    )
+    before, after = (_means(made[side:][: len(rounds)], scorer) for side in (0, len(rounds)))
+    found = paired_test(before, after)
+    return Confirmation(
+        candidate=best,
+        baseline_mean=mean_score(before),
+        winner_mean=mean_score(after),
+        p_value=found.p_value,
+        confirmed=found.mean_gain > 0 and found.p_value <= policy.level,
+    )
+
+
+def _means(rounds: Sequence[Sequence[RolloutRecord]], scorer: Scorer) -> list[Score]:
+    """Return the mean score of each example over the rounds."""
+    answers = zip(*rounds, strict=True)
+    return [mean_score([scorer.score(one) for one in again]) for again in answers]

@@ -1,0 +1,214 @@
+"""A guard against instructions that carry the answers to training examples.
+
+Such an instruction scores well on the examples that it has seen, and teaches nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+
+import attrs
+
+from promptgraft.algorithms.gepa.words import WORD, Words, is_spaced
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Case
+from promptgraft.serde import Json, unstructure
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.types import GepaExample, ModuleDescription
+
+_COMMON_SHARE = 5  # of five answers
+_BITS = 8  # for each character of the answers; few other passages are looked up in vain
+_SHOWN_CHARS = 120
+_LEAF = "\n"
+
+
+@attrs.frozen(kw_only=True)
+class Copied:
+    """A passage of an answer that a proposal carries.
+
+    Attributes:
+        example_id: the training example.
+        passage: the passage as the proposal has it, on one line.
+        words: its length in words; None for a code, an address, or a script without spaces.
+    """
+
+    example_id: str
+    passage: str
+    words: int | None
+
+    @property
+    def detail(self) -> str:
+        """One line that tells the reflector what to mend."""
+        length = f"{len(self.passage)} characters" if self.words is None else f"{self.words} words"
+        passage = self.passage
+        if len(passage) > _SHOWN_CHARS:
+            passage = f"{passage[:_SHOWN_CHARS]}…"
+        return (
+            f"carries {length} of the answer to training example `{self.example_id}`: "
+            f"“{passage}”; describe the rule instead of the answer"
+        )
+
+
+class AnswerGuard:
+    """Knows the answers to the training examples, and finds them in proposals.
+
+    What it keeps grows with the length of the answers: their words as text, and 8 to 16 bits
+    for each character.
+
+    Args:
+        examples: the training examples; their labels are the answers. Texts in the labels
+            count, in attrs classes, dataclasses, lists and mappings too; a label without a
+            plain form holds nothing that can be compared.
+        words: how many words in a row are a copy, at least 1; None turns the guard off.
+            Two characters of a script without spaces count as a word. A code or an address
+            of 24 characters is a copy whatever its words.
+    """
+
+    def __init__(self, examples: Iterable[GepaExample], words: int | None) -> None:
+        self._weight = WORD * (words or 0)
+        answers = [
+            (example.id, tuple(texts_of(example.label)))
+            for example in (examples if words is not None else ())
+        ]
+        self._bits = _Bits(sum(len(text) for _, texts in answers for text in texts))
+        self._answers = [_Answer(id_, self._learn(texts)) for id_, texts in answers if texts]
+
+    def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
+        """Refuse an instruction that carries an answer; examples may show theirs.
+
+        Raises:
+            InvalidProposalError: naming the example and the passage.
+        """
+        if is_example(module):
+            return
+        if copied := self.find(proposal, known_texts(description)):
+            raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
+
+    def find(self, proposal: str, known: Iterable[str]) -> Copied | None:
+        """Return the first passage of an answer in ``proposal``; None when there is none.
+
+        A passage that stands in one of the ``known`` texts is no copy, and neither is one
+        that stands in several answers and in more than a fifth of them: that is their form.
+        """
+        if not self._answers:
+            return None
+        found = Words(proposal)
+        suspects = [
+            (start, words)
+            for start, words in found.passages(self._weight)
+            if self._bits.may_hold(words)
+        ]
+        if not suspects:
+            return None
+        passed = {hash(words) for text in known for words in self._passages(Words(text))}
+        for start, words in sorted(suspects, key=itemgetter(0)):
+            if hash(words) in passed:
+                continue
+            answer = self._owner(_spaced(words))
+            if answer is not None:
+                return self._copied(found, start, words, answer)
+            passed.add(hash(words))
+        return None
+
+    def _learn(self, texts: Iterable[str]) -> str:
+        """Take in the passages of an answer, and return its words."""
+        lines = []
+        for text in texts:
+            found = Words(text)
+            self._bits.add(self._passages(found))
+            lines.append(_spaced(found.words))
+        return _LEAF.join(lines)
+
+    def _passages(self, found: Words) -> Iterator[tuple[str, ...]]:
+        return (words for _, words in found.passages(self._weight))
+
+    def _owner(self, passage: str) -> _Answer | None:
+        """Return the first answer with a passage, unless too many have it."""
+        common = max(1, len(self._answers) // _COMMON_SHARE)
+        owners = (answer for answer in self._answers if passage in answer.text)
+        first = list(itertools.islice(owners, common + 1))
+        return first[0] if 0 < len(first) <= common else None
+
+    def _copied(self, found: Words, start: int, words: tuple[str, ...], answer: _Answer) -> Copied:
+        """Return a copied passage with all the words behind it that were copied too."""
+        place = answer.text.index(_spaced(words))
+        theirs = answer.text[place:].split(_LEAF, 1)[0].split()
+        ours = found.words[start:]
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
+        count = sum(1 for _ in same)
+        passage = found.passage(start, start + count)
+        counted = is_spaced(passage) and WORD * count >= self._weight
+        return Copied(
+            example_id=answer.example_id, passage=passage, words=count if counted else None
+        )
+
+
+def known_texts(description: ModuleDescription) -> tuple[str, ...]:
+    """Return what the prompt says already: the present text of a part, and the other parts."""
+    return (
+        description.text,
+        description.title,
+        description.output,
+        description.schema,
+        *description.opaque.values(),
+        *description.siblings,
+        *(text for _, text in description.neighbours),
+    )
+
+
+def texts_of(label: object) -> Iterator[str]:
+    """Yield the texts of the answer in a label; of a case only what is expected."""
+    if isinstance(label, Case):
+        tools = label.tools or ()
+        label = [label.expected, [turn.expected for turn in label.turns], [t.result for t in tools]]
+    try:
+        plain = unstructure(label)
+    except DataFormatError:
+        return
+    pending: list[Json] = [plain]
+    while pending:
+        match pending.pop():
+            case str(text):
+                yield text
+            case list(items):
+                pending.extend(reversed(items))
+            case dict(fields):
+                pending.extend(reversed(fields.values()))
+
+
+@attrs.frozen
+class _Answer:
+    """The words of an answer: each between two spaces, and each of its texts on a line."""
+
+    example_id: str
+    text: str
+
+
+class _Bits:
+    """A set of passages that is never wrong about what it holds, and seldom about the rest."""
+
+    def __init__(self, size: int) -> None:
+        bits = 1 << max(10, (size * _BITS).bit_length())
+        self._mask = bits - 1
+        self._bytes = bytearray(bits >> 3)
+
+    def add(self, passages: Iterable[tuple[str, ...]]) -> None:
+        held, mask = self._bytes, self._mask
+        for words in passages:
+            code = hash(words)
+            first, second = code & mask, code >> 31 & mask
+            held[first >> 3] |= 1 << (first & 7)
+            held[second >> 3] |= 1 << (second & 7)
+
+    def may_hold(self, words: tuple[str, ...]) -> bool:
+        code = hash(words)
+        first, second = code & self._mask, code >> 31 & self._mask
+        in_first = self._bytes[first >> 3] >> (first & 7) & 1
+        return bool(in_first and self._bytes[second >> 3] >> (second & 7) & 1)
+
+
+def _spaced(words: Sequence[str]) -> str:
+    return f" {' '.join(words)} "

@@ -1,0 +1,242 @@
+"""Who leads where: the Pareto frontier over cells, kept as candidates arrive.
+
+A *cell* is whatever candidates are compared in: an example, an objective, or both together
+(GEPA, algorithm 2, has examples).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import reduce
+from itertools import accumulate, compress, islice
+from operator import eq, ge, gt, ne, or_
+from types import MappingProxyType
+
+from promptgraft.algorithms.gepa.scores import BELOW_SCORES, Row, Score, mean_score, packed
+
+
+class FrontierType(StrEnum):
+    """What the cells are.
+
+    ``INSTANCE``: the examples of D_pareto. ``OBJECTIVE``: the objectives, by their means over
+    the examples. ``HYBRID``: both. ``CARTESIAN``: each objective on each example.
+    """
+
+    INSTANCE = "instance"
+    OBJECTIVE = "objective"
+    HYBRID = "hybrid"
+    CARTESIAN = "cartesian"
+
+
+EXAMPLE_CELLS = frozenset({FrontierType.INSTANCE, FrontierType.CARTESIAN})
+"""Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
+
+Objectives = Mapping[str, float] | None
+"""What one rollout has in each objective, the more the better; None when it is unscored."""
+
+
+def cells_of(
+    kind: FrontierType,
+    scores: Sequence[Score],
+    objectives: Sequence[Objectives],
+    names: Sequence[str],
+) -> Sequence[Score]:
+    """Return what a candidate has in each cell.
+
+    Args:
+        kind: what the cells are.
+        scores: its scores, by example.
+        objectives: what it has in each objective, by example.
+        names: the objectives.
+    """
+    match kind:
+        case FrontierType.INSTANCE:
+            return scores
+        case FrontierType.OBJECTIVE:
+            return means_of(objectives, names)
+        case FrontierType.HYBRID:
+            return (*scores, *means_of(objectives, names))
+    return tuple(
+        None if found is None else found.get(name) for found in objectives for name in names
+    )
+
+
+def means_of(objectives: Sequence[Objectives], names: Sequence[str]) -> tuple[Score, ...]:
+    """Return the mean of each objective over the examples that are scored."""
+    if not names:
+        return ()
+    scored = [found for found in objectives if found is not None]
+    return tuple(mean_score([found.get(name) for found in scored]) for name in names)
+
+
+_LATEST = 16
+"""Candidates whose bits are kept apart."""
+
+
+class Frontier:
+    """The candidates that lead in a cell, kept up to date as candidates arrive.
+
+    Who leads in a cell is one bit for each candidate, so that thousands of candidates are
+    compared in thousands of cells within a millisecond. Numbers of thousands of bits are dear
+    to change: the latest candidates have numbers of their own.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._heights: list[float] = []
+        self._leaders: list[int] = []
+        self._latest: list[int] = []
+        self._settled = 0
+        self._leading = 0
+        self._wins: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+
+    def add(self, cells: Sequence[Score]) -> None:
+        """Take in the next candidate; all have the same cells. ``Scores`` are shared."""
+        row = packed(cells)
+        if not self._rows:
+            self._heights = [BELOW_SCORES] * len(row)
+            self._leaders = [0] * len(row)
+            self._latest = [0] * len(row)
+        if len(self._rows) == self._settled + _LATEST:
+            self._settle()
+        self._rows.append(row)
+        self._update(len(self._rows) - 1)
+
+    def fill(self, index: int, cells: Sequence[Score]) -> None:
+        """Take in the cells of a candidate that had no score in some of them so far."""
+        self._rows[index] = packed(cells)
+        late = index not in self._open
+        self._update(index)
+        if late and index in self._open:
+            self._open = dict(sorted(self._open.items()))
+
+    def members(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights.
+
+        These are the candidates that lead in at least one cell and that no other one
+        dominates; the weight is the number of cells in which they lead. Where nothing is
+        scored, the baseline is all there is.
+        """
+        return MappingProxyType(self._open or {0: 1})
+
+    def _settle(self) -> None:
+        settled = self._settled
+        for place in _where(gt, self._latest, [0] * len(self._latest)):
+            self._leaders[place] |= self._latest[place] << settled
+            self._latest[place] = 0
+        self._settled = len(self._rows)
+
+    def _update(self, index: int) -> None:
+        if index < self._settled:
+            group, bit = self._leaders, 1 << index
+        else:
+            group, bit = self._latest, 1 << index - self._settled
+        # A list, because an array makes its numbers anew each time that they are looked at.
+        row, heights = self._rows[index].tolist(), self._heights
+        for place in _where(gt, row, heights):
+            heights[place] = row[place]
+            for leader in _bits(self._leaders[place] | self._latest[place] << self._settled):
+                self._lose(leader)
+            self._leaders[place] = self._latest[place] = 0
+        led = _where(eq, row, heights)
+        for place in led:
+            group[place] |= bit
+        if led:
+            self._leading |= 1 << index
+            self._wins[index] = self._open[index] = len(led)
+            self._update_dominance(index, row, led)
+
+    def _lose(self, leader: int) -> None:
+        self._wins[leader] -= 1
+        left = self._wins[leader]
+        if leader in self._open:
+            self._open[leader] = left
+        if not left:
+            self._leading ^= 1 << leader
+            del self._wins[leader]
+            self._open.pop(leader, None)
+
+    def _update_dominance(self, index: int, cells: Sequence[float], led: Sequence[int]) -> None:
+        row, latest = self._rows[index], range(self._settled, len(self._rows))
+        for other in (*_bits(self._included(cells, led)), *latest):
+            if other in self._open and dominates(row, self._rows[other]):
+                del self._open[other]
+        if any(
+            dominates(self._rows[other], row) for other in (*_bits(self._including(led)), *latest)
+        ):
+            del self._open[index]
+
+    # Whoever dominates a leader leads wherever it does, so of those who are settled only leaders
+    # are asked.
+
+    def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
+        """Return who of those who are settled leads in cells of ``led`` only."""
+        found = self._leading & (1 << self._settled) - 1
+        if len(led) < len(cells) // 2:
+            found = reduce(or_, [self._leaders[place] for place in led])
+            if found.bit_count() * len(led) < len(cells):
+                return self._only_in(led, found)
+        for place in compress(range(len(cells)), map(ne, cells, self._heights)):
+            found &= ~self._leaders[place]
+            if not found:
+                break
+        return found
+
+    def _only_in(self, led: Sequence[int], some: int) -> int:
+        """Return who of some leads in cells of ``led`` only; quick when both are few."""
+        found = 0
+        for other in _bits(some):
+            bit = 1 << other
+            if sum(self._leaders[place] & bit != 0 for place in led) == self._wins[other]:
+                found |= bit
+        return found
+
+    def _including(self, led: Sequence[int]) -> int:
+        """Return who of those who are settled leads in all cells of ``led``."""
+        found = (1 << self._settled) - 1
+        for place in led:
+            found &= self._leaders[place]
+            if not found:
+                break
+        return found
+
+
+def _where(
+    holds: Callable[[float, float], bool], one: Sequence[float], other: Sequence[float]
+) -> list[int]:
+    return list(compress(range(len(one)), map(holds, one, other)))
+
+
+_STRETCH = 128
+"""Members whose weights are added up at once."""
+
+
+def drawn(members: Mapping[int, int], share: float) -> int:
+    """Return the member at a share, from 0 up to 1, of the weight of all."""
+    weights = list(members.values())
+    # A large frontier has thousands of members, so whole stretches of them are looked at first.
+    starts = range(0, len(weights), _STRETCH)
+    ends = list(accumulate(sum(weights[start : start + _STRETCH]) for start in starts))
+    aim = share * ends[-1]
+    stretch = bisect_right(ends, aim)
+    start, before = starts[stretch], ends[stretch - 1] if stretch else 0
+    bounds = list(accumulate(weights[start : start + _STRETCH]))
+    return next(islice(members, start + bisect_right(bounds, aim - before), None))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:
+    """Tell whether ``first`` is nowhere worse and somewhere better; unscored is the worst."""
+    one, other = packed(first), packed(second)
+    # Candidates that score alike are common, and found fastest by their bytes.
+    if one.tobytes() == other.tobytes():
+        return False
+    return all(map(ge, one, other)) and any(map(gt, one, other))

@@ -1,0 +1,77 @@
+"""Everything that a run needs, in one value."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
+from promptgraft.algorithms.gepa.plan import RunPlan
+from promptgraft.algorithms.gepa.types import GepaResult
+from promptgraft.errors import ConfigError
+from promptgraft.prompt.template import Prompt
+from promptgraft.search.context import OptimizationContext
+from promptgraft.search.stoppers import StopFile
+from promptgraft.serde import shown
+
+
+@attrs.frozen
+class OptimizationJob:
+    """A prompt, the surroundings of its run, and the run's settings.
+
+    ``promptgraft plan`` and ``promptgraft optimize`` take one from a Python file: an object,
+    or a function without arguments that returns it.
+
+    Attributes:
+        prompt: what is improved.
+        context: who answers, where the winner goes, what is in force now.
+        config: the settings.
+
+    Raises:
+        ConfigError: a field is something else.
+    """
+
+    prompt: Prompt[object]
+    context: OptimizationContext
+    config: GepaConfig
+
+    def __attrs_post_init__(self) -> None:
+        kinds: dict[str, type] = {
+            "prompt": Prompt,
+            "context": OptimizationContext,
+            "config": GepaConfig,
+        }
+        for name, kind in kinds.items():
+            value: object = getattr(self, name)
+            if not isinstance(value, kind):
+                article = "an" if kind is OptimizationContext else "a"
+                raise ConfigError(
+                    f"{name}: expected {article} {kind.__name__}, found {shown(value)}"
+                )
+
+    def dry(self) -> OptimizationJob:
+        """Return the same on the embedded offline model: it costs nothing and stores nothing.
+
+        Overrides that the store holds take part as they do in the job. Tools and the feedback
+        function are called as they are, and a judge that this asks is a real one.
+        """
+        from promptgraft.adapters.offline import OfflineAdapter
+
+        offline = OfflineAdapter()
+        # A stop file may be meant for the real run, and a run removes the one that it finds.
+        stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
+        return OptimizationJob(
+            self.prompt,
+            attrs.evolve(self.context, adapter=offline, reflection_adapter=offline, journal=None),
+            attrs.evolve(
+                self.config, persist=False, max_cost=None, max_tokens=None, stoppers=stoppers
+            ),
+        )
+
+    def plan(self) -> RunPlan:
+        """Say what the run can use; see :meth:`GepaOptimizer.plan`."""
+        return GepaOptimizer(self.context, self.config).plan(self.prompt)
+
+    def run(self) -> GepaResult:
+        """Run it; see :meth:`GepaOptimizer.optimize`."""
+        return GepaOptimizer(self.context, self.config).optimize(self.prompt)

@@ -1,0 +1,200 @@
+"""Merges as steps of a run: which are tried, on what, and which are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.events import (
+    GepaMergeAccepted,
+    GepaMergeAttempted,
+    GepaMergeRejected,
+)
+from promptgraft.algorithms.gepa.members import Members
+from promptgraft.algorithms.gepa.merge import Triple, disputed, merged_entries, triples
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.scores import Score, beats
+from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.trials import Emit, Trials
+from promptgraft.algorithms.gepa.tried import Tried
+from promptgraft.algorithms.gepa.validation import Validator
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+_SUBSAMPLE = 5
+
+
+class Merger:
+    """Merges candidates of the frontier.
+
+    Args:
+        config: the settings.
+        target: what is improved.
+        pareto: D_pareto.
+        trials: makes rollouts.
+        choices: makes the random choices.
+        tried: digests of every candidate tried; merges are added to it.
+        members: the pool.
+        validator: takes in merges that are kept.
+        emit: is told of every event.
+    """
+
+    def __init__(
+        self,
+        config: GepaConfig,
+        target: Target,
+        *,
+        pareto: Sequence[GepaExample],
+        trials: Trials,
+        choices: Choices,
+        tried: Tried,
+        members: Members,
+        validator: Validator,
+        emit: Emit,
+    ) -> None:
+        self._config = config
+        self._target = target
+        self._pareto = pareto
+        self._trials = trials
+        self._choices = choices
+        self._tried = tried
+        self._members = members
+        self._validator = validator
+        self._emit = emit
+        self._seen: set[Triple] = set()
+        self._attempts = 0
+
+    @property
+    def largest(self) -> int:
+        """Rollouts of the candidate that the next merge can use."""
+        left = self._attempts < self._config.merges
+        return len(self._pareto) if left else 0
+
+    def attempt(self, pool: Pool, step: int) -> None:
+        """Merge one pair that has not been tried, if there is one.
+
+        The merge is tried on a few examples on which its parents differ, then on the rest of
+        D_pareto, and joins the pool if it is at least as good as the better parent each time.
+        """
+        if self._attempts >= self._config.max_merge_invocations:
+            return
+        found = self._next(pool)
+        if found is None:
+            return
+        self._trials.require(
+            len(self._pareto) + self._validator.overhead, "two candidates are to be merged"
+        )
+        triple, merged = found
+        self._attempts += 1
+        self._tried.add(merged.digest)
+        better, other = merged.parents
+        self._emit(
+            GepaMergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
+        )
+        self._try(pool, merged, step)
+
+    def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
+        fresh = [
+            triple
+            for triple in triples(pool.candidates, pool.frontier())
+            if triple not in self._seen
+        ]
+        for triple in self._choices.merge_order(fresh):
+            self._seen.add(triple)
+            better, other = self._ranked(pool, triple)
+            entries = merged_entries(
+                pool.candidate(triple.ancestor).override,
+                pool.candidate(better).override,
+                pool.candidate(other).override,
+            )
+            try:
+                merged = self._target.combine(
+                    entries, parents=(better, other), examples=self._pareto
+                )
+            except InvalidProposalError:
+                continue
+            if merged.digest not in self._tried:
+                return triple, merged
+        return None
+
+    def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
+        """Return the pair with the better one first; the elder wins a tie."""
+        first, second = pool.mean(triple.first), pool.mean(triple.second)
+        if first is None or (second is not None and second > first):
+            return triple.second, triple.first
+        return triple.first, triple.second
+
+    def _try(self, pool: Pool, merged: Candidate, step: int) -> None:
+        better, other = merged.parents
+        known = (pool.scores_of(better), pool.scores_of(other))
+        common = self._validator.common(*known)
+        first = self._subsample(common, *known)
+        records: list[RolloutRecord | None] = [None] * len(self._pareto)
+        self._make(f"step/{step}/merge", merged, first, records)
+        if not self._keeps_up(records, known, first):
+            self._reject(merged, step, "worse than the better parent on a first few examples")
+            return
+        rest = [position for position in common if position not in first]
+        self._make(f"step/{step}/merge/rest", merged, rest, records)
+        if not self._keeps_up(records, known, common):
+            self._reject(merged, step, "worse than the better parent on all examples")
+            return
+        entry = self._validator.begin(alone=True)
+        position = self._validator.take_in(
+            f"step/{step}/merge/race", merged, records, step=step, entry=entry
+        )
+        self._emit(
+            GepaMergeAccepted(
+                step=step,
+                candidate=position,
+                parents=(better, other),
+                pareto_mean=pool.estimate(position),
+                best_pareto_mean=pool.estimate(pool.best),
+            )
+        )
+
+    def _subsample(
+        self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
+    ) -> list[int]:
+        """Choose a few of the ``common`` examples, those first on which the parents differ."""
+        usable = set(common)
+        unlike = [position for position in disputed(first, second) if position in usable]
+        differing = self._choices.subsample(unlike, _SUBSAMPLE)
+        agreed = [position for position in common if position not in differing]
+        filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
+        return sorted([*differing, *filling])
+
+    def _make(
+        self,
+        position: str,
+        merged: Candidate,
+        where: Sequence[int],
+        records: list[RolloutRecord | None],
+    ) -> None:
+        made = self._trials.make(position, merged, [self._pareto[index] for index in where])
+        for index, record in zip(where, made, strict=True):
+            records[index] = record
+
+    def _keeps_up(
+        self,
+        records: Sequence[RolloutRecord | None],
+        parents: tuple[Sequence[Score], Sequence[Score]],
+        where: Sequence[int],
+    ) -> bool:
+        """Tell whether no parent beats the merge on the examples that both have scores for."""
+        tried = [record for index in where if (record := records[index]) is not None]
+        own = self._members.scores(tried)
+        return any(score is not None for score in own) and not any(
+            beats([parent[index] for index in where], own) for parent in parents
+        )
+
+    def _reject(self, merged: Candidate, step: int, detail: str) -> None:
+        better, other = merged.parents
+        self._emit(
+            GepaMergeRejected(
+                step=step,
+                parents=(better, other),
+                reason=RejectionReason.NOT_BETTER,
+                detail=detail,
+            )
+        )

@@ -1,0 +1,237 @@
+"""What a run can use, said before it uses anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
+from promptgraft.algorithms.gepa.budgets import Affordable, affordable, rollouts_for
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.estimates import (
+    longest_answer,
+    longest_prompt,
+    longest_question,
+    tokens_of,
+)
+from promptgraft.notebook import Card, Shown
+from promptgraft.overrides.resolution import resolve_override
+from promptgraft.prompt.template import Prompt
+from promptgraft.search.ledger import money
+from promptgraft.search.stoppers import MaxProposals
+from promptgraft.serde import Json
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.spending import Role
+from promptgraft.targets.types import MetaPrompt
+
+_LEAST_ACCEPTED = 3
+
+
+@attrs.frozen(kw_only=True)
+class RolePlan:
+    """What one role can use.
+
+    Attributes:
+        role: what the calls are for.
+        model: the identity of what answers.
+        calls: at most, without rounds of tools and retries.
+        input_tokens: of one call, at most, estimated.
+        output_tokens: of one call, at most; None when the model's limit is not known.
+        cost: US dollars for all calls, at most; None when the price or the limit is not known.
+    """
+
+    role: Role
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int | None
+    cost: Decimal | None
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all calls, at most; None when the limit of an answer is not known."""
+        if self.output_tokens is None:
+            return None
+        return self.calls * (self.input_tokens + self.output_tokens)
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the same for machines; money is a decimal number as text."""
+        return {
+            "role": self.role.value,
+            "model": self.model,
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "tokens": self.tokens,
+            "cost": money(self.cost),
+        }
+
+
+@attrs.frozen(kw_only=True)
+class RunPlan(Shown):
+    """What the settings of a run let it use. An estimate: no call is made for it.
+
+    Attributes:
+        rollouts: at most.
+        reflections: at most, repairs of replies included.
+        proposals: how many the rollouts, and ``max_reflections``, pay for.
+        roles: what tasks and reflections can use; what a feedback function calls is not known.
+        max_cost: US dollars at which the run is stopped; None for no such limit.
+        max_tokens: tokens at which it is stopped; None for no such limit.
+        warnings: what makes the plan a bad one, a line each.
+        max_seconds: wall time after which it is stopped; None for no such limit.
+    """
+
+    rollouts: int
+    reflections: int
+    proposals: Affordable
+    roles: tuple[RolePlan, ...]
+    max_cost: Decimal | None
+    max_tokens: int | None
+    warnings: tuple[str, ...]
+    max_seconds: float | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all calls, at most, or ``max_tokens``; None when that is not known."""
+        of_roles = [role.tokens for role in self.roles]
+        known = [tokens for tokens in of_roles if tokens is not None]
+        whole = sum(known) if len(known) == len(of_roles) else None
+        if whole is None or self.max_tokens is None:
+            return self.max_tokens if whole is None else whole
+        return min(whole, self.max_tokens)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """US dollars of all calls, at most, or ``max_cost``; None when that is not known."""
+        known = [role.cost for role in self.roles if role.cost is not None]
+        whole = sum(known, Decimal(0)) if len(known) == len(self.roles) else None
+        if whole is None or self.max_cost is None:
+            return self.max_cost if whole is None else whole
+        return min(whole, self.max_cost)
+
+    @property
+    def line(self) -> str:
+        """The plan in one line."""
+        fewest, most = self.proposals.if_accepted, self.proposals.if_refused
+        tokens = "an unknown number of" if self.tokens is None else f"{self.tokens:,}"
+        priced = "of unknown price" if self.cost is None else f"{self.cost:,.2f} US dollars"
+        proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        return (
+            f"plan: at most {self.rollouts} rollouts, {self.reflections} reflections and "
+            f"{tokens} tokens, {priced}; {proposals} proposals"
+        )
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the plan for machines; money is a decimal number as text."""
+        return {
+            "rollouts": self.rollouts,
+            "reflections": self.reflections,
+            "proposals": {
+                "if_accepted": self.proposals.if_accepted,
+                "if_refused": self.proposals.if_refused,
+            },
+            "tokens": self.tokens,
+            "cost": money(self.cost),
+            "max_tokens": self.max_tokens,
+            "max_cost": money(self.max_cost),
+            "max_seconds": self.max_seconds,
+            "roles": [role.as_json() for role in self.roles],
+            "warnings": list(self.warnings),
+        }
+
+    def _card(self) -> Card:
+        from promptgraft.algorithms.gepa.cards import plan_card
+
+        return plan_card(self)
+
+
+def plan_run(
+    target: PromptTarget,
+    config: GepaConfig,
+    *,
+    task: ProviderAdapter,
+    reflection: ProviderAdapter,
+    meta_prompts: Mapping[MetaPrompt, Prompt[object]],
+) -> RunPlan:
+    """Say what a run can use."""
+    proposals = affordable(config.rollout_budget, config)
+    reflections = config.reflections_of(config.proposals_per_step * proposals.steps)
+    limit = config.max_reflections
+    if limit is not None:
+        reflections = min(reflections, limit)
+        proposals = proposals.limited(limit)
+    for stopper in config.stoppers:
+        if isinstance(stopper, MaxProposals):
+            proposals = proposals.limited(stopper.proposals)
+    question = longest_question(target, config, meta_prompts, answer=longest_answer(task))
+    return RunPlan(
+        rollouts=config.rollout_budget,
+        reflections=reflections,
+        proposals=proposals,
+        roles=(
+            _role(
+                Role.TASK,
+                task,
+                calls=config.rollout_budget,
+                chars=longest_prompt(target, config),
+            ),
+            _role(Role.REFLECTION, reflection, calls=reflections, chars=question),
+        ),
+        max_cost=config.max_cost,
+        max_tokens=config.max_tokens,
+        warnings=(*_warnings(config), *_outdated(meta_prompts)),
+        max_seconds=config.timeout,
+    )
+
+
+def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> RolePlan:
+    tokens, answer = tokens_of(chars), longest_answer(adapter)
+    cost = None
+    if isinstance(adapter, MeteredAdapter) and answer is not None:
+        each = adapter.price_of(Usage(input_tokens=tokens, output_tokens=answer))
+        cost = None if each is None else each * calls
+    return RolePlan(
+        role=role,
+        model=adapter.identity,
+        calls=calls,
+        input_tokens=tokens,
+        output_tokens=answer,
+        cost=cost,
+    )
+
+
+def _warnings(config: GepaConfig) -> tuple[str, ...]:
+    warnings = []
+    needed = rollouts_for(_LEAST_ACCEPTED, config)
+    if config.rollout_budget < needed:
+        most = affordable(config.rollout_budget, config).if_accepted
+        warnings.append(
+            f"rollout_budget: {config.rollout_budget} rollouts pay for only {most} accepted "
+            f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
+            "minibatch_size"
+        )
+    limit = config.max_reflections
+    if limit is not None and limit < _LEAST_ACCEPTED:
+        warnings.append(
+            f"max_reflections: {limit} reflections give at most {limit} proposals; raise it to "
+            f"{_LEAST_ACCEPTED} or more"
+        )
+    return tuple(warnings)
+
+
+def _outdated(meta_prompts: Mapping[MetaPrompt, Prompt[object]]) -> Iterator[str]:
+    """Yield a line for each meta-prompt with overrides that were made for another shipped text."""
+    for prompt in meta_prompts.values():
+        store, descriptor = prompt.overrides_store, prompt.descriptor
+        found = store.resolve(descriptor) if store is not None else None
+        skipped = resolve_override(descriptor, found).skipped
+        if skipped:
+            parts = ", ".join(f"{one.part} ({one.reason})" for one in skipped)
+            yield (
+                f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
+                "the shipped text is another one now; see `promptgraft meta diff`, then "
+                f"`promptgraft meta reset {descriptor.key}`"
+            )

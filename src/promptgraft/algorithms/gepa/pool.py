@@ -1,0 +1,181 @@
+"""The candidates of a run and what they are worth, kept as the run goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from promptgraft.algorithms.gepa.covering import Cover
+from promptgraft.algorithms.gepa.frontier import (
+    Frontier,
+    FrontierType,
+    Objectives,
+    cells_of,
+    means_of,
+)
+from promptgraft.algorithms.gepa.policies import FrontierPruning
+from promptgraft.algorithms.gepa.scores import (
+    Score,
+    Scores,
+    beats,
+    higher,
+    mean_score,
+    paired_means,
+)
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.targets.types import Candidate
+
+
+class Pool:
+    """Candidates with a score on each example of D_pareto.
+
+    Args:
+        frontier: in what candidates are compared when a parent is chosen.
+        pruning: which leaders are dropped before.
+        ranks: whether the best one is whoever has the highest mean; else somebody is crowned.
+    """
+
+    def __init__(
+        self,
+        frontier: FrontierType = FrontierType.INSTANCE,
+        *,
+        pruning: FrontierPruning = FrontierPruning.DOMINATED,
+        ranks: bool = True,
+    ) -> None:
+        self._kind = frontier
+        self._ranks = ranks
+        self._gaps: dict[int, list[Objectives]] = {}
+        self._names: tuple[str, ...] = ()
+        self._candidates: list[Candidate] = []
+        self._scores: list[Scores] = []
+        self._means: list[Score] = []
+        self._objectives: list[Mapping[str, float]] = []
+        self._best = 0
+        self._frontier = Frontier()
+        self._cover = Cover() if pruning is FrontierPruning.REDUNDANT else None
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every candidate, in order of arrival; the first is the baseline."""
+        return tuple(self._candidates)
+
+    @property
+    def scores(self) -> tuple[Scores, ...]:
+        """Candidates times examples."""
+        return tuple(self._scores)
+
+    @property
+    def objectives(self) -> tuple[Mapping[str, float], ...]:
+        """For each candidate the mean of each objective over the scored examples."""
+        return tuple(self._objectives)
+
+    @property
+    def best(self) -> int:
+        """Position of the eligible candidate with the highest mean; the elder wins a tie.
+
+        A candidate with unscored examples must also beat the baseline on those that both were
+        scored on: leaving out what is hard makes nobody better. Where the pool does not rank, it
+        is the position of the candidate that was crowned last.
+        """
+        return self._best
+
+    def candidate(self, index: int) -> Candidate:
+        """Return the candidate at a position."""
+        return self._candidates[index]
+
+    def mean(self, index: int) -> Score:
+        """Return the mean over the scored examples; None when there are none."""
+        return self._means[index]
+
+    def objectives_of(self, index: int) -> Mapping[str, float]:
+        """Return the mean of each objective of the candidate at a position."""
+        return self._objectives[index]
+
+    def estimate(self, index: int) -> Score:
+        """Return what the mean over all examples seems to be.
+
+        Of a candidate that was not scored on some: the baseline's mean, and how far the
+        candidate is above it on the examples that both have a score for.
+        """
+        if self._ranks or index not in self._gaps:
+            return self._means[index]
+        own, baseline = paired_means(self.scores_of(index), self.scores_of(0))
+        whole = self._means[0]
+        if own is None or baseline is None or whole is None:
+            return self._means[index]
+        return whole + own - baseline
+
+    def scores_of(self, index: int) -> Scores:
+        """Return the scores of the candidate at a position."""
+        return self._scores[index]
+
+    def add(
+        self,
+        candidate: Candidate,
+        scores: Sequence[Score],
+        objectives: Sequence[Objectives] = (),
+        *,
+        eligible: bool = True,
+    ) -> int:
+        """Take in a candidate and return its position.
+
+        Args:
+            candidate: the candidate.
+            scores: its scores, by example.
+            objectives: what it has in each objective, by example. The baseline's decide which
+                objectives there are.
+            eligible: whether it may be the best one.
+        """
+        index = len(self._candidates)
+        if not index:
+            self._names = tuple(sorted({name for found in objectives for name in found or ()}))
+        self._candidates.append(candidate)
+        self._scores.append(Scores(scores))
+        self._means.append(mean_score(scores))
+        self._objectives.append(self.means_of(objectives))
+        if None in scores:
+            self._gaps[index] = list(objectives)
+        cells = self._cells(index, objectives)
+        if self._cover is None:
+            self._frontier.add(cells)
+        else:
+            self._cover.add(cells, self._means[index])
+        above = higher(self._means[index], self._means[self._best])
+        if self._ranks and eligible and above and beats(scores, self.scores_of(0)):
+            self._best = index
+        return index
+
+    def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
+        """Take in what a candidate has on examples that it had no score for.
+
+        Only where the cells of the frontier are examples, or objectives on examples, and nobody
+        is dropped by its mean: a mean that changes would have to be taken back.
+        """
+        scores, objectives = list(self.scores_of(index)), self._gaps[index]
+        for place, (score, has) in found.items():
+            scores[place], objectives[place] = score, has
+        self._scores[index] = Scores(scores)
+        self._means[index] = mean_score(scores)
+        self._objectives[index] = self.means_of(objectives)
+        if None not in scores:
+            del self._gaps[index]
+        self._frontier.fill(index, self._cells(index, objectives))
+
+    def crown(self, index: int) -> None:
+        """Make a candidate the best one."""
+        self._best = index
+
+    def means_of(self, objectives: Sequence[Objectives]) -> Mapping[str, float]:
+        """Return the mean of each objective that the baseline has, over the scored examples."""
+        means = zip(self._names, means_of(objectives, self._names), strict=True)
+        return FrozenMap((name, mean) for name, mean in means if mean is not None)
+
+    def frontier(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights."""
+        frontier = self._frontier if self._cover is None else self._cover
+        return frontier.members()
+
+    def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:
+        return cells_of(self._kind, self._scores[index], objectives, self._names)

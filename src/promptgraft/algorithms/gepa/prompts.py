@@ -1,0 +1,310 @@
+"""The meta-prompts: what the reflection model is asked.
+
+They are ordinary prompts of the namespace ``promptgraft/gepa``, so that users can read them,
+and override them through a store like any other prompt. Everything that comes from prompts,
+examples and models is bound as a value; nothing is ever formatted into a template.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.prompt.fences import fenced
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.syntax import Values
+from promptgraft.prompt.template import PromptTemplate
+from promptgraft.targets.formatting import clip
+from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
+
+META_NS = "promptgraft/gepa"
+
+_MAX_PROBLEM_CHARS = 2_000
+_WRAPPING = 1_000
+"""How much longer than its text a usable reply may be: its fence, and words around it."""
+
+
+@attrs.frozen(kw_only=True)
+class ReflectionParams:
+    """What a meta-prompt is bound to; all of it is shown as it stands.
+
+    Attributes:
+        part: name of the part that is to be improved.
+        limits: what a reply must keep to, one rule a line.
+        current: the present text, fenced; empty for a part that has none to improve.
+        schema: types that the reply must fit; empty for free text.
+        siblings: other examples of the same kind, fenced.
+        output: what answers must look like.
+        neighbours: the other parts of the prompt, fenced.
+        examples: the rollouts, with scores and feedback.
+        problem: why the previous reply was refused; empty at the first attempt.
+        previous: the previous reply, fenced, its middle left out when it is longer than a
+            usable one; empty at the first attempt.
+    """
+
+    part: str
+    limits: str
+    current: str
+    schema: str
+    siblings: str
+    output: str
+    neighbours: str
+    examples: str
+    problem: str = ""
+    previous: str = ""
+
+
+def _has(name: str) -> Callable[[Values], bool]:
+    return functools.partial(_is_given, name)
+
+
+def _is_given(name: str, values: Values) -> bool:
+    return bool(values[name])
+
+
+_REPLY = (
+    "Reply with $what, and nothing else, in one fenced block that opens with ```$tag "
+    "(use more backticks when the text holds some)"
+)
+_GENERAL = (
+    "Find what the failures have in common, and say it as general guidance that also holds for "
+    "inputs you have not seen; do not copy single examples or their answers. Keep what already "
+    "works."
+)
+_TOOL_EXAMPLE_FORM = (
+    "description: <when or why one would make this call>\n"
+    "input: <JSON that fits the tool's input>\n"
+    "output: <JSON that fits the tool's output>"
+)
+_TASK_EXAMPLE_FORM = (
+    "objective: <what is asked>\n"
+    "steps:\n"
+    "  - tool: <name of a tool>\n"
+    "    description: <why this step>\n"
+    "    input: <JSON that fits the tool's input>\n"
+    "    output: <JSON that fits the tool's output>\n"
+    "outcome: <the answer, as the prompt's answers must look>"
+)
+
+
+@attrs.frozen(kw_only=True)
+class _Question:
+    """What distinguishes one meta-prompt from another."""
+
+    name: str
+    tag: str
+    task: str
+    what: str
+    form: str = ""
+
+
+_QUESTIONS = {
+    MetaPrompt.SECTION: _Question(
+        name="Reflect on a section",
+        tag="instruction",
+        task=f"Write a better text for this part. {_GENERAL}",
+        what="the whole new text",
+    ),
+    MetaPrompt.TOOL: _Question(
+        name="Reflect on a tool",
+        tag="tool",
+        task=(
+            "Describe this tool and its parameters better, so that the model knows when to use it "
+            f"and what to pass. {_GENERAL}"
+        ),
+        what="the descriptions, one `name: text` a line",
+        form="description: <what the tool does and when to use it>\nparam <name>: <what it means>",
+    ),
+    MetaPrompt.TOOL_EXAMPLE: _Question(
+        name="Reflect on a tool example",
+        tag="tool_example",
+        task=(
+            "Write a better example of calling this tool: one that shows when and how to use it "
+            "where the model went wrong. Do not copy an input that you were shown."
+        ),
+        what="the example",
+        form=_TOOL_EXAMPLE_FORM,
+    ),
+    MetaPrompt.TASK_EXAMPLE: _Question(
+        name="Reflect on a task example",
+        tag="task_example",
+        task=(
+            "Write a better worked example: a clear objective, steps in a logical order whose "
+            "results follow from one another, and the outcome that they lead to. Show what the "
+            "model went wrong at. Do not copy an input that you were shown."
+        ),
+        what="the example",
+        form=_TASK_EXAMPLE_FORM,
+    ),
+    MetaPrompt.GENERATION: _Question(
+        name="Write a task example",
+        tag="new_task_example",
+        task=(
+            "The failures show something that no example covers yet. Write one more worked "
+            "example that does: specific, achievable, with realistic values and a successful "
+            "outcome. Use only the tools shown. Do not copy an input that you were shown."
+        ),
+        what="the example",
+        form=f"key: <short-unique-name>\n{_TASK_EXAMPLE_FORM}",
+    ),
+    MetaPrompt.OUTPUT_FIELD: _Question(
+        name="Reflect on an output field",
+        tag="output_field",
+        task=f"Describe this field of the answer better. {_GENERAL}",
+        what="the descriptions, one `name: text` a line",
+        form=(
+            "description: <what the field means>\naliases: <other names, separated by commas, or "
+            "none; the first is shown instead of the field's name>\n"
+            "value <option>: <what the option means>"
+        ),
+    ),
+}
+
+ROLE = (
+    "You improve one part of a prompt that a language model follows. You are shown the part, the "
+    "rest of the prompt, and what the model did with it on real examples: what went in, what came "
+    "out, the score, and why."
+)
+
+
+def _task(question: _Question) -> str:
+    reply = _REPLY.replace("$what", question.what).replace("$tag", question.tag)
+    form = f":\n\n````\n```{question.tag}\n{question.form}\n```\n````" if question.form else "."
+    return f"{question.task}\n\n$limits\n\n{reply}{form}"
+
+
+def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]:
+    return PromptTemplate(
+        ns=META_NS,
+        key=key.value,
+        name=question.name,
+        sections=(
+            MarkdownSection(title="Role", key="role", template=ROLE),
+            MarkdownSection(
+                title="Current text", key="current", template="The part is: $part\n\n$current"
+            ),
+            MarkdownSection(
+                title="Types", key="schema", template="$schema", enabled=_has("schema")
+            ),
+            MarkdownSection(
+                title="Other examples",
+                key="siblings",
+                template="These are there already:\n\n$siblings",
+                enabled=_has("siblings"),
+            ),
+            MarkdownSection(
+                title="Rest of the prompt",
+                key="neighbours",
+                template="These parts stay as they are:\n\n$neighbours",
+                enabled=_has("neighbours"),
+            ),
+            MarkdownSection(title="Expected answers", key="output", template="$output"),
+            MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
+            MarkdownSection(
+                title="Refused attempt",
+                key="problem",
+                template=(
+                    "Your previous reply could not be used: $problem\n\n$previous\n\n"
+                    "Mend that and reply again."
+                ),
+                enabled=_has("problem"),
+            ),
+            MarkdownSection(title="Task", key="task", template=_task(question)),
+        ),
+    )
+
+
+META_PROMPTS: Mapping[MetaPrompt, PromptTemplate[object]] = {
+    key: _meta_prompt(key, question) for key, question in _QUESTIONS.items()
+}
+"""The meta-prompt for each kind of part."""
+
+REFLECT_ON_SECTION = META_PROMPTS[MetaPrompt.SECTION]
+
+
+def reply_tag(key: MetaPrompt) -> str:
+    """Return the word that a reply's block opens with."""
+    return _QUESTIONS[key].tag
+
+
+_NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
+
+
+def reflection_params(
+    description: ModuleDescription,
+    records: Sequence[RolloutRecord],
+    *,
+    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
+    problem: str = "",
+    previous: str = "",
+) -> ReflectionParams:
+    """Return what the reflection prompt is bound to for one module and its rollouts.
+
+    Args:
+        description: the module.
+        records: its rollouts.
+        earlier: better answers to the same examples, by example.
+        problem: why the previous reply could not be used; empty when there is none.
+        previous: that reply.
+    """
+    return ReflectionParams(
+        part=description.name,
+        limits=_limits(description),
+        current=_current(description),
+        schema=description.schema,
+        siblings="\n\n".join(fenced(text) for text in description.siblings),
+        output=description.output,
+        neighbours="\n\n".join(
+            f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours
+        ),
+        examples="\n\n".join(
+            _example(record, earlier.get(record.example_id, ())) for record in records
+        ),
+        problem=clip(problem, _MAX_PROBLEM_CHARS, around=" "),
+        previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
+    )
+
+
+def _current(description: ModuleDescription) -> str:
+    if description.text:
+        return fenced(description.text)
+    return "" if description.meta_prompt is MetaPrompt.GENERATION else "It has no text yet."
+
+
+def _limits(description: ModuleDescription) -> str:
+    rules = [f"- Use at most {description.max_chars} characters."]
+    if description.placeholders:
+        markers = ", ".join(description.placeholders)
+        rules.append(
+            f"- Keep each of these placeholders, spelled exactly so: {markers}. "
+            "They are replaced by values later. Do not invent others."
+        )
+    rules.extend(
+        f"- {marker} stands for `{source}`." for marker, source in description.opaque.items()
+    )
+    return "\n".join(rules)
+
+
+def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
+    score = "none" if record.score is None else f"{record.score:g}"
+    parts = [
+        f"### Example {' '.join(record.example_id.split())}",
+        f"**Score:** {score}",
+        f"**Input:**\n\n{fenced(record.inputs_repr)}",
+        f"**Output:**\n\n{fenced(record.output_repr)}",
+    ]
+    if record.tool_trace_repr:
+        parts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+    if record.feedback is not None:
+        parts.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
+        if record.feedback.eval_trace:
+            parts.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
+    parts += [
+        f"**A better answer of another version** (score {better.score:g}):\n\n"
+        f"{fenced(better.output_repr)}"
+        for better in earlier
+    ]
+    return "\n\n".join(parts)

@@ -1,0 +1,295 @@
+"""A race of candidates against the best one, on more and more of D_pareto."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.members import Members
+from promptgraft.algorithms.gepa.policies import Racing
+from promptgraft.algorithms.gepa.scores import Score, beats, paired_gains
+from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.algorithms.gepa.validation import Entry, Records, fill
+from promptgraft.search.rollouts import Asked
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+_SLACK = 0.5
+
+
+@attrs.define(kw_only=True)
+class _Race:
+    """A candidate's race against the best one.
+
+    Attributes:
+        first: examples of its first leg.
+        pareto: D_pareto.
+        order: positions of its examples in the order in which this race takes them.
+        members: scores rollouts.
+        trials: makes rollouts.
+        position: position of the best one in the pool.
+        best: the best one.
+        scores: its scores; those that the race makes are filled in.
+        lacking: examples that it is to be tried on.
+        candidate: the other one.
+        records: its rollouts.
+        found: those of the best one that were made.
+    """
+
+    first: int
+    pareto: Sequence[GepaExample]
+    order: Sequence[int]
+    members: Members
+    trials: Trials
+    position: int
+    best: Candidate
+    scores: list[Score]
+    lacking: Sequence[int]
+    candidate: Candidate
+    records: Records
+    found: dict[int, RolloutRecord] = attrs.field(factory=dict)
+
+    def run(self, place: str) -> bool:
+        """Try the candidate while it keeps up; return whether it is the best one now."""
+        first = self.order[: self.first]
+        self._begin(place, [one for one in first if self.records[one] is None])
+        gains = self._gains(first)
+        if not gains or is_behind(gains):
+            return False
+        rest = [one for one in self.order if self.records[one] is None]
+        if rest:
+            examples = [self.pareto[one] for one in rest]
+            fill(self.records, rest, self.trials.make(f"{place}/rest", self.candidate, examples))
+        gains = self._gains(self.order)
+        # A child of the best one was better on a minibatch; nobody else may win a tie.
+        wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
+        return wins and self.members.may_join_as_best(self.records)
+
+    def _begin(self, place: str, missing: Sequence[int]) -> None:
+        """Try the best one on all that it lacks, and the candidate on its first leg."""
+        asked = (
+            (f"{place}/best", self.best, self.lacking),
+            (f"{place}/first", self.candidate, missing),
+        )
+        best, first = self.trials.make_all(
+            *(
+                Asked(
+                    position=position,
+                    candidate=candidate,
+                    examples=[self.pareto[one] for one in places],
+                )
+                for position, candidate, places in asked
+            )
+        )
+        fill(self.records, missing, first)
+        self.found = dict(zip(self.lacking, best, strict=True))
+        for one, score in zip(self.lacking, self.members.scores(best), strict=True):
+            self.scores[one] = score
+
+    def _gains(self, places: Iterable[int]) -> list[float]:
+        """Return how far the candidate is above the best one, where both have a score."""
+        chosen = list(places)
+        own = self.members.scores([self.records[place] for place in chosen])
+        return paired_gains([self.scores[place] for place in chosen], own)
+
+
+def is_behind(gains: Sequence[float]) -> bool:
+    """Tell whether gains are below 0 on the whole by more than half a standard error."""
+    count = len(gains)
+    spread = statistics.stdev(gains) if count > 1 else 0.0
+    return sum(gains) / count < -_SLACK * spread / math.sqrt(count)
+
+
+class RacingValidator:
+    """Lets candidates race the best one, one after the other; see :class:`Racing`.
+
+    Args:
+        policy: the settings.
+        pareto: D_pareto.
+        order: the positions of its examples in the order in which races come to take them.
+        trials: makes rollouts at once.
+        members: the pool.
+        race_order: returns positions in the order in which the next race takes them.
+    """
+
+    def __init__(
+        self,
+        policy: Racing,
+        pareto: Sequence[GepaExample],
+        *,
+        order: Sequence[int],
+        trials: Trials,
+        members: Members,
+        race_order: Callable[[Sequence[int]], list[int]],
+    ) -> None:
+        self._policy = policy
+        self._pareto = pareto
+        # Nobody wins who has not been tried where it must not be worse.
+        self._order = sorted(order, key=lambda place: not pareto[place].critical)
+        self._critical = sum(example.critical for example in pareto)
+        self._kept = policy.finals(len(pareto), self._critical)
+        first = policy.baseline(len(pareto), self._critical)
+        self.baseline = self._order[:first]
+        self._race_order = race_order
+        self._trials = trials
+        self._members = members
+        self._races = 0
+        self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
+
+    @property
+    def overhead(self) -> int:
+        """Rollouts that the best one lacks."""
+        return len(self._lacking())
+
+    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
+        pairs = enumerate(zip(first, second, strict=True))
+        return [place for place, pair in pairs if None not in pair]
+
+    @property
+    def _depth(self) -> int:
+        return self._policy.depth(len(self._order), self._critical, self._races)
+
+    def _lacking(self) -> list[int]:
+        return self._missing(self._members.pool.best, within=self._order[: self._depth])
+
+    def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
+        wanted = self._untried[member].intersection(within)
+        return [place for place in self._order if place in wanted] if wanted else []
+
+    def begin(self, *, alone: bool) -> Entry:
+        order = self._race_order(self._order[: self._depth])
+        # Other steps wait for a race: it is over sooner when all of it is asked for at once.
+        return Entry(order=order, first=self._policy.first if alone else len(order))
+
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        # Races of one depth take the same examples, and those of a smaller depth a part of them.
+        depths = {len(one.order): one.order for one in entries}
+        untried = self._untried[self._members.pool.best]
+        lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
+        found, least = [], len(self._order)
+        for depth in (len(one.order) for one in entries):
+            # Whoever wins an earlier race has been tried on all of that.
+            least = min(least, depth)
+            found.append(depth + max(lacking[depth], depth - least))
+        return found
+
+    def take_in(
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Records,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
+    ) -> int:
+        pool = self._members.pool
+        race = _Race(
+            first=entry.first,
+            pareto=self._pareto,
+            order=entry.order,
+            members=self._members,
+            trials=self._trials,
+            position=pool.best,
+            best=pool.candidate(pool.best),
+            scores=list(pool.scores_of(pool.best)),
+            lacking=self._missing(pool.best, within=entry.order),
+            candidate=candidate,
+            records=list(known),
+        )
+        try:
+            won = race.run(position)
+        finally:
+            self._untried[race.position].difference_update(race.found)
+            self._members.fill(race.position, race.found, step=step)
+        self._races += proposals
+        joined = self._members.join(candidate, race.records, step=step, crowned=won)
+        self._untried[joined] = {
+            place for place, record in enumerate(race.records) if record is None
+        }
+        return joined
+
+    @property
+    def estimates_best(self) -> bool:
+        return bool(self._untried[self._members.pool.best])
+
+    def deepen(self, step: int) -> bool:
+        """Have races, and the best one, go on to twice as many examples."""
+        if not self.estimates_best and self._depth == len(self._order):
+            return False
+        self._races += self._policy.every * -(-self._depth // self._policy.first)
+        lacking = self._lacking()
+        if not lacking:
+            return False
+        self._trials.require(len(lacking), "the best candidate is to be tried on more")
+        best = self._members.pool.best
+        self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
+        return True
+
+    def finish(self, step: int) -> None:
+        pool = self._members.pool
+        self._trials.release(self._kept)
+        waiting = self._promising()
+        complete: list[int] = []
+        while waiting and len(complete) < self._policy.finalists:
+            # The baseline is the first, and no finalist.
+            count = self._policy.finalists - len(complete) + (waiting[0] == 0)
+            tried = self._complete(waiting[:count], step)
+            complete += [one for one in tried if one and self._may_win(one)]
+            waiting = waiting[count:]
+        best = 0
+        for position in complete:
+            if beats(pool.scores_of(position), pool.scores_of(best)):
+                best = position
+        pool.crown(best)
+
+    def _may_win(self, position: int) -> bool:
+        return self._members.may_win(position, tried=len(self._order))
+
+    def _complete(self, positions: Sequence[int], step: int) -> list[int]:
+        """Try members on all that they lack, as far as that is paid for; return which."""
+        found: dict[int, list[int]] = {}
+        for position in positions:
+            missing = self._missing(position, within=self._order)
+            if self._trials.afford(sum(map(len, found.values())) + len(missing)):
+                found[position] = missing
+        self._try_more(
+            {f"final/{one}/{len(places)}": (one, places) for one, places in found.items()}, step
+        )
+        return list(found)
+
+    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> None:
+        """Try members on examples, by where in the run that is."""
+        pool = self._members.pool
+        wanted = {place: (one, places) for place, (one, places) in asked.items() if places}
+        made = self._trials.make_all(
+            *(
+                Asked(
+                    position=place,
+                    candidate=pool.candidate(one),
+                    examples=[self._pareto[number] for number in places],
+                )
+                for place, (one, places) in wanted.items()
+            )
+        )
+        for (member, places), records in zip(wanted.values(), made, strict=True):
+            self._untried[member].difference_update(places)
+            self._members.fill(member, dict(zip(places, records, strict=True)), step=step)
+
+    def _promising(self) -> list[int]:
+        """Return the baseline, the best one, then the others by how far they are above it.
+
+        A gain is drawn towards nothing, as if it had been found on four examples more where there
+        was none: a candidate that was tried on little has shown little.
+        """
+        pool = self._members.pool
+        best = pool.scores_of(pool.best)
+
+        def gain(position: int) -> float:
+            gains = paired_gains(best, pool.scores_of(position))
+            return sum(gains) / (len(gains) + 4)
+
+        others = sorted(self._untried, key=lambda one: (-gain(one), one))
+        return sorted(others, key=lambda one: (one != 0, one != pool.best))

@@ -1,0 +1,96 @@
+"""From the loop's state to the result that users get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from promptgraft.algorithms.gepa.loop import GepaLoop
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.stopping import StopReason
+from promptgraft.targets.modules import is_example
+from promptgraft.targets.types import Candidate, GepaExample
+
+_MERGE = "merge"
+
+
+def build_result(
+    loop: GepaLoop,
+    *,
+    run_id: str,
+    pareto: Sequence[GepaExample],
+    ledger: Ledger,
+    stopped: tuple[StopReason, str],
+) -> GepaResult:
+    """Return the result of a run that has ended; nothing is persisted yet."""
+    pool = loop.pool
+    candidates = pool.candidates
+    confirmation = loop.confirmation
+    best = loop.winner
+    override = pool.candidate(best).override
+    return GepaResult(
+        run_id=run_id,
+        best_section_overrides=pool.candidate(best).section_bodies,
+        best_tool_overrides=override.tool_overrides,
+        best_tool_example_overrides=override.tool_example_overrides,
+        best_task_example_overrides=override.task_example_overrides,
+        best_output_overrides=override.output_overrides,
+        generated_task_examples=_generated(pool.candidate(best)),
+        best_override=override,
+        best_index=best,
+        best_pareto_mean=pool.estimate(best),
+        baseline_pareto_mean=pool.mean(0),
+        improved=best != 0,
+        persisted=False,
+        candidates=candidates,
+        scores_matrix=pool.scores,
+        objectives=pool.objectives,
+        frontier=tuple(pool.frontier()),
+        confirmation=confirmation,
+        held_out=loop.held_out,
+        pareto_ids=tuple(example.id for example in pareto),
+        means=tuple(pool.estimate(position) for position in range(len(pool))),
+        ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
+        parents=tuple(found.parents for found in candidates),
+        gains=_gains(pool, best),
+        accepted_mutations=len(loop.accepted),
+        accepted_example_mutations=sum(is_example(modules[0]) for modules in loop.accepted),
+        accepted_merges=sum(len(found.parents) == 2 for found in candidates),
+        rejections=loop.rejections,
+        total_rollouts=ledger.rollouts,
+        unscored_rollouts=ledger.unscored,
+        total_reflections=ledger.reflections,
+        ledger=ledger.entries,
+        steps=loop.steps,
+        stop_reason=stopped[0],
+        stop_detail=stopped[1],
+    )
+
+
+def _generated(candidate: Candidate) -> tuple[GeneratedTaskExample, ...]:
+    return tuple(
+        GeneratedTaskExample(
+            container_path=added.container_path,
+            key=added.example_key,
+            objective=added.objective,
+            outcome_json=added.outcome_json,
+            steps_json=added.steps_json,
+        )
+        for added in candidate.override.added_task_examples.values()
+    )
+
+
+def _gains(pool: Pool, best: int) -> dict[str, float]:
+    """Add up along the winner's line what each kind of change did to the mean on D_pareto."""
+    gains: dict[str, float] = {}
+    position = best
+    while candidate_parents := pool.candidate(position).parents:
+        parent = candidate_parents[0]
+        after, before = pool.estimate(position), pool.estimate(parent)
+        kinds = {module.kind: None for module in pool.candidate(position).modules}
+        kind = " + ".join(kinds) or _MERGE
+        if after is not None and before is not None:
+            gains[kind] = gains.get(kind, 0.0) + after - before
+        position = parent
+    return gains

@@ -1,0 +1,224 @@
+"""Every random choice of a run, each from a stream of its own."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import TypeVar
+
+import attrs
+
+from promptgraft.algorithms.gepa.frontier import drawn
+from promptgraft.algorithms.gepa.steps import MOST_AT_ONCE
+from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.types import GepaExample
+
+T = TypeVar("T")
+
+_TOGETHER_SHARE = 0.5
+_BLAMED_SHARE = 0.75
+_NO_BLAME: Mapping[str, int] = MappingProxyType({})
+_FAILED_SHARE = 0.7
+_TURNS_IN_A_ROW = 2
+
+
+class Choices:
+    """Parents, modules and minibatches, as the seed decides.
+
+    A stream for each kind of choice keeps one kind from disturbing the others.
+    """
+
+    def __init__(self, seed: int, modules: Sequence[Module], *, example_rate: float) -> None:
+        self._parents = random.Random(f"{seed}/parents")
+        self._minibatches = random.Random(f"{seed}/minibatches")
+        self._classes = _Draws(random.Random(f"{seed}/modules"))
+        self._merges = random.Random(f"{seed}/merges")
+        self._blame = _Draws(random.Random(f"{seed}/blame"))
+        self._order = random.Random(f"{seed}/order")
+        self._races = random.Random(f"{seed}/races")
+        self._example_rate = example_rate
+        self._epoch: list[str] = []
+        self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
+        self._instructions = _Turns([module for module in modules if not is_example(module)])
+        self._examples = _Turns([module for module in modules if is_example(module)])
+
+    def explores(self, share: float) -> bool:
+        """Tell whether the parent comes from the frontier; else it is the best candidate."""
+        return share >= 1 or self._parents.random() < share
+
+    def parent(self, frontier: Mapping[int, int]) -> int:
+        """Choose a member of the frontier with a probability proportional to its weight."""
+        return drawn(frontier, self._parents.random())
+
+    def turn(self, ahead: int = 0) -> Turn:
+        """Return whose turn it is in a step that begins while ``ahead`` others are under way."""
+        first, second = self._instructions.after(ahead), self._examples.after(ahead)
+        if first and second and self._classes.at(ahead) < self._example_rate:
+            first, second = second, first
+        return Turn(first, second, draw=self._blame.at(ahead))
+
+    def took(self, turn: Turn, modules: Sequence[Module], *, blaming: bool) -> None:
+        """Go on to the next turn, after a step has chosen modules in its own; in order of steps.
+
+        Args:
+            turn: the step's.
+            modules: what it has chosen; none when no module was worth a change.
+            blaming: whether some were blamed.
+        """
+        if turn.first and turn.second:
+            self._classes.used()
+        if blaming:
+            self._blame.used()
+        for module in modules:
+            (self._examples if is_example(module) else self._instructions).took(module)
+
+    def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
+        """Choose ``size`` different examples."""
+        return tuple(self._minibatches.sample(examples, size))
+
+    def teaching(
+        self, examples: Sequence[GepaExample], size: int, *, failed: Mapping[str, int]
+    ) -> tuple[GepaExample, ...]:
+        """Choose ``size`` different examples: some that failed before, the others in epochs.
+
+        Args:
+            examples: what may be chosen.
+            size: how many.
+            failed: those that failed before, by id, each with how often it was chosen already;
+                the last place never goes to one of them for that.
+        """
+        places = sum(self._minibatches.random() < _FAILED_SHARE for _ in range(size - 1))
+        mixed = self._minibatches.sample(list(failed), len(failed))
+        chosen = sorted(mixed, key=lambda one: failed[one] // _TURNS_IN_A_ROW)[:places]
+        return self._completed(chosen, examples, size)
+
+    def epochs(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
+        """Choose ``size`` different examples, none again before all others were chosen."""
+        return self._completed([], examples, size)
+
+    def _completed(
+        self, chosen: list[str], examples: Sequence[GepaExample], size: int
+    ) -> tuple[GepaExample, ...]:
+        """Return a minibatch with those that are chosen, by id, and the next of the epoch."""
+        by_id = self._named(examples)
+        while len(chosen) < size:
+            if not self._epoch:
+                self._epoch = list(by_id)
+                self._minibatches.shuffle(self._epoch)
+            # One that was chosen already is left for the next minibatch.
+            place = next(
+                (at for at, one in enumerate(reversed(self._epoch), 1) if one not in chosen), 0
+            )
+            if place:
+                chosen.append(self._epoch.pop(-place))
+            else:
+                self._epoch = []
+        return tuple(by_id[one] for one in chosen)
+
+    def _named(self, examples: Sequence[GepaExample]) -> Mapping[str, GepaExample]:
+        # All steps choose from the same examples, of which there may be thousands.
+        if self._examples_named[0] is not examples:
+            self._examples_named = examples, {example.id: example for example in examples}
+        return self._examples_named[1]
+
+    def order(self, count: int) -> list[int]:
+        """Return the positions of so many examples in random order."""
+        return self._order.sample(range(count), count)
+
+    def race_order(self, places: Sequence[int]) -> list[int]:
+        """Return the positions of examples in the order in which a race takes them."""
+        return self._races.sample(places, len(places))
+
+    def merge_order(self, pairs: Sequence[T]) -> list[T]:
+        """Return the pairs in the order in which they are tried."""
+        return self._merges.sample(pairs, len(pairs))
+
+    def subsample(self, positions: Sequence[int], size: int) -> list[int]:
+        """Choose up to ``size`` different positions, in their order."""
+        return sorted(self._merges.sample(positions, min(size, len(positions))))
+
+
+@attrs.frozen
+class Turn:
+    """Whose turn it is in a step: what is known of that at its beginning.
+
+    Attributes:
+        first: the modules of the class that it is the turn of, in their order.
+        second: those of the other class.
+        draw: decides what the blamed are worth, 0 to 1.
+    """
+
+    first: tuple[Module, ...]
+    second: tuple[Module, ...]
+    draw: float = attrs.field(kw_only=True)
+
+    def modules(
+        self, worth: Callable[[Module], bool], blame: Mapping[str, int] = _NO_BLAME
+    ) -> tuple[Module, ...]:
+        """Return the modules whose turn it is among those that are ``worth`` a mutation.
+
+        The rate decides between instructions and examples, the turn inside each of them. In
+        half of the steps all instructions that are blamed have their turn together, up to the
+        four most blamed; in a quarter only those in the class that are blamed most. Nothing
+        when no module is worth one.
+
+        Args:
+            worth: tells whether a module is worth a mutation.
+            blame: how often modules are blamed, by name.
+        """
+        blamed = [one for one in self.first if one.name in blame and worth(one)]
+        if self.draw < _TOGETHER_SHARE and any(not is_example(one) for one in blamed):
+            return tuple(sorted(blamed, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
+        most = max((blame[one.name] for one in blamed), default=0)
+        strict = self.draw < _BLAMED_SHARE
+        preferred = [one for one in blamed if strict and blame[one.name] == most]
+        order = (*preferred, *self.first, *self.second)
+        return tuple(islice(filter(worth, order), 1))
+
+
+class _Draws:
+    """Random numbers that are used in turn; who begins early may look ahead."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._waiting: deque[float] = deque()
+
+    def at(self, ahead: int) -> float:
+        while len(self._waiting) <= ahead:
+            self._waiting.append(self._chance.random())
+        return self._waiting[ahead]
+
+    def used(self) -> None:
+        self._waiting.popleft()
+
+
+class _Turns:
+    """Modules that take turns, beginning with the first: whose turn is longest ago is next.
+
+    So no module has to wait for those that are blamed all the time.
+    """
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        self._modules = list(modules)
+
+    def after(self, ahead: int) -> tuple[Module, ...]:
+        """Return them in the order of their turns, when ``ahead`` others have theirs before."""
+        start = ahead % len(self._modules) if self._modules else 0
+        return (*self._modules[start:], *self._modules[:start])
+
+    def took(self, module: Module) -> None:
+        self._modules.remove(module)
+        self._modules.append(module)
+
+
+def split_examples(
+    examples: Sequence[GepaExample], pareto_size: int, *, shuffle_seed: int | None
+) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
+    """Return D_pareto (the first ``pareto_size``) and D_feedback (the others)."""
+    ordered = list(examples)
+    if shuffle_seed is not None:
+        random.Random(f"{shuffle_seed}/split").shuffle(ordered)
+    return tuple(ordered[:pareto_size]), tuple(ordered[pareto_size:])

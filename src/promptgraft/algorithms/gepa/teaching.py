@@ -1,0 +1,218 @@
+"""What the rollouts of a run have shown so far, for what is tried and learned from next."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.objectives import Scorer
+from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
+from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.targets.modules import Module
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+_CANDIDATES = 200
+
+
+class Known:
+    """Rollouts of the latest candidates on D_feedback, by candidate and example.
+
+    Args:
+        scorer: gives them their scores.
+        perfect_score: a score that leaves nothing to learn.
+    """
+
+    def __init__(self, scorer: Scorer, perfect_score: float) -> None:
+        self._scorer = scorer
+        self._perfect = perfect_score
+        self._of: OrderedDict[str, dict[str, RolloutRecord]] = OrderedDict()
+        self._chosen: Counter[tuple[str, str]] = Counter()
+
+    def add(self, candidate: Candidate, records: Iterable[RolloutRecord]) -> None:
+        """Remember rollouts; of an example that was tried again the latest one."""
+        held = self._of.setdefault(candidate.digest, {})
+        self._of.move_to_end(candidate.digest)
+        held.update({one.example_id: one for one in records if one.feedback is not None})
+        while len(self._of) > _CANDIDATES:
+            digest, forgotten = self._of.popitem(last=False)
+            for name in forgotten:
+                self._chosen.pop((digest, name), None)
+
+    def of(self, candidate: Candidate) -> dict[str, RolloutRecord]:
+        """Return the rollouts of a candidate by example."""
+        return self._of.get(candidate.digest, {})
+
+    def failed(self, candidate: Candidate) -> dict[str, int]:
+        """Return the examples on which a candidate was not perfect, with how often chosen."""
+        return {
+            name: self._chosen[candidate.digest, name]
+            for name, one in self.of(candidate).items()
+            if self._is_imperfect(one)
+        }
+
+    def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
+        """Remember that a candidate's rollouts on some examples are learned from once more."""
+        known = self.of(candidate)
+        self._chosen.update((candidate.digest, one.id) for one in examples if one.id in known)
+
+    def _is_imperfect(self, record: RolloutRecord) -> bool:
+        score = self._scorer.score(record)
+        return score is not None and score < self._perfect
+
+
+@attrs.frozen(kw_only=True)
+class Lesson:
+    """What a step learns from, as far as that is known at its beginning.
+
+    Attributes:
+        parent: position of the parent.
+        candidate: the parent.
+        minibatch: examples that a child is tried on.
+        known: the parent's rollouts that are not made again, by example.
+    """
+
+    parent: int
+    candidate: Candidate
+    minibatch: tuple[GepaExample, ...]
+    known: Mapping[str, RolloutRecord]
+
+    def records(self, position: str, trials: Trials) -> tuple[RolloutRecord, ...]:
+        """Return the parent's rollouts on the minibatch; the last example's is always a new one.
+
+        Raises:
+            RunStoppedError, LimitReachedError: the run ends.
+        """
+        asked = [example for example in self.minibatch if example.id not in self.known]
+        made = trials.make(position, self.candidate, asked)
+        found = {**self.known, **{record.example_id: record for record in made}}
+        return tuple(found[example.id] for example in self.minibatch)
+
+
+class Lessons:
+    """Chooses what a step learns from: a parent, a minibatch, and the parent's rollouts on it.
+
+    Args:
+        config: the settings.
+        feedback: D_feedback.
+        choices: makes the random choices.
+        scorer: gives rollouts their scores.
+    """
+
+    def __init__(
+        self,
+        config: GepaConfig,
+        feedback: Sequence[GepaExample],
+        *,
+        choices: Choices,
+        scorer: Scorer,
+    ) -> None:
+        self._config = config
+        self._feedback = feedback
+        self._choices = choices
+        self._known = Known(scorer, config.perfect_score)
+
+    def begin(self, parent: int, candidate: Candidate) -> Lesson:
+        """Return what the next proposal learns from.
+
+        Args:
+            parent: position of its parent.
+            candidate: the parent.
+        """
+        minibatch = self._minibatch(candidate)
+        known = self._known.of(candidate) if self._config.reuse_rollouts else {}
+        names = [example.id for example in minibatch[:-1] if example.id in known]
+        return Lesson(
+            parent=parent,
+            candidate=candidate,
+            minibatch=minibatch,
+            known={name: known[name] for name in names},
+        )
+
+    def parent(self, pool: Pool) -> int:
+        """Return the parent of the next step's proposals."""
+        if self._choices.explores(self._config.exploration):
+            return self._choices.parent(pool.frontier())
+        return pool.best
+
+    def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
+        """Return the examples that a child of ``parent`` is tried on."""
+        size = self._config.batch_size
+        match self._config.minibatches:
+            case MinibatchChoice.RANDOM:
+                return self._choices.minibatch(self._feedback, size)
+            case MinibatchChoice.EPOCHS:
+                return self._choices.epochs(self._feedback, size)
+        failed = self._known.failed(parent)
+        chosen = self._choices.teaching(self._feedback, size, failed=failed)
+        self._known.choose(parent, chosen)
+        return chosen
+
+    def learn(self, lesson: Lesson, records: Sequence[RolloutRecord]) -> None:
+        """Take account of the parent's rollouts that a lesson took."""
+        made = [record for record in records if record.example_id not in lesson.known]
+        self.remember(lesson.candidate, made)
+
+    def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
+        """Take account of rollouts on D_feedback."""
+        config = self._config
+        if config.reuse_rollouts or config.minibatches is MinibatchChoice.TEACHING:
+            self._known.add(candidate, records)
+
+
+def blame_of(
+    choice: ModuleChoice,
+    modules: Sequence[Module],
+    imperfect: Sequence[RolloutRecord],
+    perfect: Sequence[RolloutRecord],
+) -> Mapping[str, int]:
+    """Return how often modules are blamed, by name, where that is asked for."""
+    return {} if choice is ModuleChoice.TURNS else blamed(modules, imperfect, perfect)
+
+
+def blamed(
+    modules: Sequence[Module],
+    imperfect: Sequence[RolloutRecord],
+    perfect: Sequence[RolloutRecord] = (),
+) -> Mapping[str, int]:
+    """Return in how many imperfect rollouts feedback and traces name modules, by name.
+
+    A module is named by the last part of its name as a word: ``refunds`` for ``section
+    policies/refunds``. What feedback and traces of perfect rollouts name as often is not blamed:
+    a section ``answer`` has a name that nearly every feedback has in it.
+
+    Args:
+        modules: what may be changed.
+        imperfect: the rollouts that something can be learned from.
+        perfect: the others of the same minibatch that have a score.
+    """
+    failed, right = ([_said(record) for record in records] for records in (imperfect, perfect))
+    counts = {}
+    for module in modules:
+        word = _word(module)
+        if _share(word, failed) > _share(word, right):
+            counts[module.name] = sum(any(map(word.search, said)) for said in failed)
+    return counts
+
+
+def _share(word: re.Pattern[str], rollouts: Sequence[tuple[str, str]]) -> float:
+    """Return the share of the texts of rollouts that have a word; 0 without rollouts."""
+    texts = [text for said in rollouts for text in said]
+    return sum(map(bool, map(word.search, texts))) / len(texts) if texts else 0.0
+
+
+def _said(record: RolloutRecord) -> tuple[str, str]:
+    """Return feedback and trace: a tool that every trace names may be blamed in feedback."""
+    feedback = record.feedback
+    said = ("", "") if feedback is None else (feedback.feedback, record.tool_trace_repr)
+    return said[0].casefold(), said[1].casefold()
+
+
+def _word(module: Module) -> re.Pattern[str]:
+    name = re.split(r"[ /.]", module.name)[-1].casefold()
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")

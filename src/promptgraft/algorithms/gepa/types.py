@@ -1,0 +1,180 @@
+"""What a GEPA run returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+import attrs
+
+from promptgraft.algorithms.gepa.config_fields import as_weights
+from promptgraft.algorithms.gepa.confirming import Confirmation
+from promptgraft.algorithms.gepa.events import GepaMutationRejected
+from promptgraft.algorithms.gepa.held_out import HeldOut
+from promptgraft.algorithms.gepa.objectives import pick
+from promptgraft.algorithms.gepa.scores import Score, is_estimate
+from promptgraft.errors import ConfigError
+from promptgraft.notebook import Card, Shown
+from promptgraft.overrides.entries import (
+    OutputFieldOverride,
+    SectionPath,
+    TaskExampleOverride,
+    ToolExampleOverride,
+    ToolOverride,
+)
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.stopping import StopReason
+from promptgraft.serde import did_you_mean
+from promptgraft.targets.types import Candidate
+
+
+@attrs.frozen(kw_only=True)
+class GeneratedTaskExample:
+    """A task example that the run wrote.
+
+    Attributes:
+        container_path: the section that holds it.
+        key: its key there.
+        objective: what it asks.
+        outcome_json: its outcome as JSON.
+        steps_json: its steps as JSON, ``[{"tool_name", "description", "input", "output"}]``.
+    """
+
+    container_path: SectionPath
+    key: str
+    objective: str
+    outcome_json: str
+    steps_json: str
+
+
+@attrs.frozen(kw_only=True)
+class GepaResult(Shown):
+    """The outcome of a run: a function of configuration, seed, data and answers only.
+
+    Attributes:
+        run_id: identity of the run.
+        best_section_overrides: bodies of the best candidate by section path; empty when
+            nothing beat the baseline.
+        best_tool_overrides: what it says of tools, by name.
+        best_tool_example_overrides: its examples of tools, by tool and position.
+        best_task_example_overrides: its task examples of the source, by path.
+        best_output_overrides: what it says of the answer's fields, by field.
+        generated_task_examples: the task examples that the run added to it.
+        best_override: all of these as what a store keeps.
+        best_index: position of the best candidate; 0 is the baseline.
+        best_pareto_mean: its mean on D_pareto; None when nothing was scored.
+        baseline_pareto_mean: the mean of the baseline on D_pareto.
+        improved: whether the best candidate beats the baseline on the examples that both
+            were scored on. A tie goes to the baseline.
+        persisted: whether the winner was written to the override store.
+        candidates: every member of the pool, the baseline first.
+        objectives: for each candidate its mean in each objective, the more the better.
+        frontier: positions of the candidates that parents come from: they lead in a cell, and
+            ``frontier_pruning`` has not dropped them.
+        confirmation: what baseline and best candidate did on fresh answers, where the policy
+            asks for that; without it ``improved`` is false then. None when nothing was confirmed.
+        held_out: what both did on the held-out examples; None when there are none.
+        scores_matrix: candidates times examples of D_pareto; None for unscored.
+        pareto_ids: ids of the examples, the columns of ``scores_matrix``.
+        means: for each candidate its mean on D_pareto, or what it seems to be: see
+            ``is_estimated``; None when nothing was scored.
+        ancestry: for each candidate the position of its (first) parent, None for the baseline.
+        parents: for each candidate the positions of its parents; two for a merge.
+        gains: what each kind of change along the winner's line did to the mean on D_pareto.
+        accepted_mutations: how many proposals joined the pool; several of a step in one candidate.
+        accepted_example_mutations: those of them that changed or wrote an example.
+        accepted_merges: how many merges joined the pool.
+        rejections: every rejected proposal with its reason.
+        total_rollouts: rollouts used, unscored ones included.
+        unscored_rollouts: rollouts that the provider failed.
+        total_reflections: reflections used.
+        ledger: calls, tokens, money and time by role and model, those of earlier processes
+            included. ``total_rollouts`` counts answers; a rollout may take several calls.
+        steps: steps begun.
+        stop_reason: why the run ended.
+        stop_detail: the same in words.
+    """
+
+    run_id: str
+    best_section_overrides: Mapping[SectionPath, str]
+    best_tool_overrides: Mapping[str, ToolOverride]
+    best_tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride]
+    best_task_example_overrides: Mapping[SectionPath, TaskExampleOverride]
+    best_output_overrides: Mapping[str, OutputFieldOverride]
+    generated_task_examples: tuple[GeneratedTaskExample, ...]
+    best_override: PromptOverride
+    best_index: int
+    best_pareto_mean: float | None
+    baseline_pareto_mean: float | None
+    improved: bool
+    persisted: bool
+    candidates: tuple[Candidate, ...]
+    scores_matrix: tuple[Sequence[Score], ...]
+    objectives: tuple[Mapping[str, float], ...]
+    frontier: tuple[int, ...]
+    confirmation: Confirmation | None
+    held_out: HeldOut | None
+    pareto_ids: tuple[str, ...]
+    means: tuple[Score, ...]
+    ancestry: tuple[int | None, ...]
+    parents: tuple[tuple[int, ...], ...]
+    gains: Mapping[str, float]
+    accepted_mutations: int
+    accepted_example_mutations: int
+    accepted_merges: int
+    rejections: tuple[GepaMutationRejected, ...]
+    total_rollouts: int
+    unscored_rollouts: int
+    total_reflections: int
+    ledger: tuple[LedgerEntry, ...]
+    steps: int
+    stop_reason: StopReason
+    stop_detail: str
+
+    def pick(self, weights: Mapping[str, float] | str) -> int:
+        """Return the position of the candidate with the highest weighted mean of objectives.
+
+        Args:
+            weights: by objective, such as ``{"score": 0.8, "tokens": 0.2}`` or the same as text,
+                ``"score=0.8,tokens=0.2"``. The elder wins a tie.
+
+        Raises:
+            ConfigError: the run knows no such objective.
+        """
+        wanted = as_weights(weights)
+        known = self.objectives[0]
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(
+                    f"pick: the run has no objective `{name}`{did_you_mean(name, list(known))}; it "
+                    f"has {', '.join(sorted(known)) or 'none'}"
+                )
+        return pick(self.objectives, wanted)
+
+    def is_estimated(self, position: int) -> bool:
+        """Tell whether the mean of a candidate is an estimate: some examples have no score."""
+        return is_estimate(self.means[position], self.scores_matrix[position])
+
+    @property
+    def rejected_by_reason(self) -> Mapping[str, int]:
+        """How many proposals were rejected for each reason, the most frequent first."""
+        return dict(Counter(str(found.reason) for found in self.rejections).most_common())
+
+    @property
+    def total_cost(self) -> Decimal | None:
+        """US dollars; None when the price of a model is not known."""
+        if any(entry.unpriced_calls for entry in self.ledger):
+            return None
+        return sum((entry.cost for entry in self.ledger), Decimal(0))
+
+    def __repr__(self) -> str:
+        from promptgraft.algorithms.gepa.cards import result_line
+
+        return f"<GepaResult {result_line(self)}>"
+
+    def _card(self) -> Card:
+        from promptgraft.algorithms.gepa.cards import result_card
+
+        return result_card(self)

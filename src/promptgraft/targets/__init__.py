@@ -1,0 +1,1 @@
+"""What is improved: candidates, how they are tried, and how they are kept."""

@@ -1,0 +1,137 @@
+"""What is being optimized, as the algorithms see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from promptgraft.errors import PromptgraftError
+from promptgraft.overrides.entries import Entry, SectionPath
+from promptgraft.overrides.types import Provenance
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.targets.modules import Module
+from promptgraft.targets.types import (
+    Candidate,
+    GepaExample,
+    ModuleDescription,
+    RolloutRecord,
+)
+
+
+class RejectionReason(StrEnum):
+    """Why a proposal did not become a candidate, or a candidate not a member of the pool."""
+
+    UNPARSABLE = "unparsable reply"
+    EMPTY = "empty text"
+    UNUSABLE_TEXT = "unusable characters"
+    LOST_PLACEHOLDER = "lost placeholder"
+    INVENTED_PLACEHOLDER = "invented placeholder"
+    TOO_LONG = "too long"
+    UNCHANGED = "unchanged"
+    DUPLICATE = "tried before"
+    CONFLICT = "does not go together"
+    DOES_NOT_FIT = "does not fit the part"
+    DOES_NOT_RENDER = "does not render"
+    REFLECTION_FAILED = "reflection failed"
+    NOT_BETTER = "not better"
+    TOO_DEAR = "too dear"
+    COPIED_ANSWER = "copied answer"
+    UNSCORED = "unscored"
+
+
+class InvalidProposalError(PromptgraftError):
+    """A proposal that cannot become a candidate.
+
+    Attributes:
+        reason: the kind of fault.
+        detail: one line that tells the reflector what to mend.
+    """
+
+    def __init__(self, reason: RejectionReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Target(Protocol):
+    """Something whose parts can be improved.
+
+    ``rollout`` is called from several threads at the same time, everything else from one at a
+    time.
+    """
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """What may be mutated, in the order in which it takes its turn."""
+        ...
+
+    def baseline(self) -> Candidate:
+        """Return the candidate that changes nothing."""
+        ...
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        """Return what a reflector may know of ``module`` as ``candidate`` has it."""
+        ...
+
+    def text(self, module: Module, candidate: Candidate) -> str:
+        """Return the text that :meth:`describe` gives, without the rest of what it says."""
+        ...
+
+    def combine(
+        self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
+    ) -> Candidate:
+        """Return the candidate that holds just ``entries``, taken from ``parents``.
+
+        Raises:
+            InvalidProposalError: they cannot stand together.
+        """
+        ...
+
+    def taken_keys(self, container: SectionPath, candidate: Candidate) -> Collection[str]:
+        """Return the keys that a new task example of a section cannot have."""
+        ...
+
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        """Tell whether ``module`` may be tried: a section of examples can be full."""
+        ...
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        """Return ``candidate`` with the text of ``module`` replaced by ``proposal``.
+
+        ``examples`` are those that the child must render with.
+
+        Raises:
+            InvalidProposalError: the text cannot be used.
+        """
+        ...
+
+    def rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        """Try ``candidate`` on ``example`` in a session of its own.
+
+        Faults of the candidate score zero and faults of the provider stay unscored; both
+        are in the record.
+
+        Raises:
+            PermanentProviderError, DeadlineExceededError: the run cannot go on.
+            FeedbackError: the user's function failed.
+        """
+        ...
+
+    def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
+        """Keep ``candidate`` in one atomic write; False when there is nowhere to keep it.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        ...

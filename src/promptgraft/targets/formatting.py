@@ -1,0 +1,78 @@
+"""How rollouts are shown to a reflector, and kept within limits."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from promptgraft.adapters.base import PromptResponse, ToolInvoked
+from promptgraft.errors import DataFormatError
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import unstructure
+from promptgraft.targets.types import GepaExample
+
+_MAX_CALL_CHARS = 1_000
+
+
+def clip(text: str, limit: int, *, around: str = "\n") -> str:
+    """Return ``text``, or its head and tail with a note on what is left out.
+
+    The result is never longer than ``limit`` characters; the note is dropped where the limit
+    has no room for it. The note stands between ``around``, on a line of its own by default.
+    """
+    if len(text) <= limit:
+        return text
+    note = f"{around}[… {len(text) - limit} of {len(text)} characters left out …]{around}"
+    room = limit - len(note) - 2
+    if room < 2:
+        return text[:limit]
+    # Leaving out makes room for the note as well, so count again with what really goes.
+    note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
+    head = (room + 1) // 2
+    return text[:head] + note + text[len(text) - (room - head) :]
+
+
+def default_example_formatter(
+    example: GepaExample, response: PromptResponse[object] | None
+) -> tuple[str, str]:
+    """Show parameters as JSON, and the answer as its text."""
+    params = example.params[0] if len(example.params) == 1 else example.params
+    if response is None:
+        return show_value(params), "<no response>"
+    if response.output is not None and not response.text:
+        return show_value(params), show_value(response.output)
+    return show_value(params), response.text or "<empty>"
+
+
+def default_trace_formatter(session: SessionProtocol) -> str:
+    """Show each tool call with its parameters and its result, each in one line of its own.
+
+    A line shows at most 1,000 characters of a value.
+    """
+    lines: list[str] = []
+    for call in session.select_all(ToolInvoked):
+        result = show_value(call.result, indent=None)
+        outcome = f"error: {_line(call.error)}" if call.error else f"result: {_line(result)}"
+        params = _line(show_value(call.params, indent=None))
+        lines += [f"[{call.name}]", f"  params: {params}", f"  {outcome}"]
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    return clip(" ".join(text.splitlines()), _MAX_CALL_CHARS, around=" ")
+
+
+def show_value(value: object, *, indent: int | None = 2) -> str:
+    """Return a value as JSON, or as its ``repr`` where JSON has no form for it."""
+    try:
+        text = json.dumps(unstructure(value), ensure_ascii=False)
+    except DataFormatError:
+        return repr(value)
+    if indent is None:
+        return text
+    try:
+        # Much faster than `indent` of json, which does not use C; half characters it refuses.
+        return msgspec.json.format(text, indent=indent)
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)

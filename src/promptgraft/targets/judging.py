@@ -1,0 +1,134 @@
+"""Data sets and metrics where an optimizer wants examples and a feedback function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
+from promptgraft.evals.aggregate import CaseOutcome, judged
+from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.attempt import answer_of
+from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.digests import metrics_identity
+from promptgraft.evals.feedback import feedback_text
+from promptgraft.evals.metrics.base import check_cases, check_metrics, judge_case
+from promptgraft.evals.types import Case, Metric
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
+from promptgraft.targets.types import GepaExample, RolloutFeedback
+
+
+def examples_from(
+    prompt: Prompt[object],
+    cases: Iterable[Case],
+    metrics: Sequence[Metric] = (),
+    *,
+    params: ParamsOf | None = None,
+) -> tuple[GepaExample, ...]:
+    """Return cases as the examples of a run; the label of each is its case.
+
+    Args:
+        prompt: with what is bound for every case.
+        cases: a ``Dataset``, or any cases with different ids.
+        metrics: those that will judge; what they need of a case is checked here, nothing
+            where none are named.
+        params: makes the parameters of the prompt of a case; without it a text goes to the one
+            placeholder that is open, and an object to the placeholders of its names.
+
+    Raises:
+        ConfigError: cases, metrics and prompt do not fit together; names the cases.
+    """
+    chosen = tuple(cases)
+    if metrics:
+        check_metrics(metrics)
+    check_cases(metrics, chosen)
+    twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
+    if twice:
+        raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
+    for case in chosen:
+        if case.recorded is not None:
+            raise ConfigError(
+                f"{case.origin or 'cases'}: case `{case.id}` has a recorded answer, which no "
+                "prompt changes; leave it out of a search"
+            )
+    bound = params_of_cases(prompt, chosen, params)
+    return tuple(
+        GepaExample(id=case.id, params=bound[case.id], label=case, critical=case.critical)
+        for case in chosen
+    )
+
+
+def feedback_from(
+    metrics: Sequence[Metric], *, aggregation: Aggregation | None = None
+) -> MetricFeedback:
+    """Return a feedback function that judges with metrics.
+
+    It wants examples that :func:`examples_from` has made. The score is the aggregation of the
+    metrics' scores, the feedback their reasons with the hints of the case, failed metrics
+    first, and each metric's score is an objective under its name. An answer that a metric with
+    a part in the score cannot judge stays unscored.
+
+    Args:
+        metrics: with different names.
+        aggregation: makes one score of several; None for their mean.
+
+    Raises:
+        ConfigError: there are no metrics, or two have the same name.
+    """
+    check_metrics(metrics)
+    if aggregation is not None:
+        aggregation.check([metric.name for metric in metrics])
+    return MetricFeedback(metrics=tuple(metrics), aggregation=aggregation)
+
+
+@attrs.frozen(kw_only=True)
+class MetricFeedback:
+    """A feedback function over metrics; pickles when they do. See :func:`feedback_from`."""
+
+    metrics: tuple[Metric, ...]
+    aggregation: Aggregation | None = None
+
+    @property
+    def identity(self) -> str:
+        """What a run's fingerprint says: a digest of the metrics with their options."""
+        return metrics_identity(self.metrics, self.aggregation)
+
+    def __call__(
+        self,
+        example: GepaExample,
+        response: PromptResponse[object],
+        session: SessionProtocol,
+    ) -> RolloutFeedback:
+        """Judge one answer.
+
+        Raises:
+            FeedbackError: the example is not one of a case, or a metric of the user failed.
+            ProviderError: a judge failed; the answer stays unscored.
+        """
+        case = example.label
+        if not isinstance(case, Case):
+            raise FeedbackError(
+                f"expected an example of a case, made by `examples_from`; its label is "
+                f"{shown(case)}"
+            )
+        answer = answer_of(response, session)
+        verdicts = judge_case(self.metrics, case, answer, session=session)
+        outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        return RolloutFeedback(
+            score=_score(outcome),
+            feedback=feedback_text(case, verdicts),
+            objectives={
+                verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
+            },
+        )
+
+
+def _score(outcome: CaseOutcome) -> float:
+    if outcome.score is None:
+        raise TransientProviderError(f"not judged: {outcome.error}")
+    return outcome.score

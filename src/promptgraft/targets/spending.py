@@ -1,0 +1,153 @@
+"""What the calls of a run take: tokens, money and time, as the journal keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from enum import StrEnum
+
+import msgspec
+
+from promptgraft.adapters.base import ModelCalled, PromptExecuted, Usage
+from promptgraft.errors import JournalCorruptError, PromptgraftError
+from promptgraft.serde import Json
+
+MICROSECONDS = 1_000_000
+
+
+class Role(StrEnum):
+    """What a call was for."""
+
+    TASK = "task"
+    JUDGE = "judge"
+    REFLECTION = "reflection"
+
+
+class Spending(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """What the calls of one model took that were made for one answer.
+
+    The journal keeps one as the list of its fields: replaying a long run reads one for every
+    answer.
+
+    Attributes:
+        role: what they were for.
+        model: the model, in its provider's word.
+        calls: how many there were.
+        requests: requests that were sent for them, retries included.
+        input_tokens: tokens sent, cached ones included.
+        output_tokens: tokens received.
+        cached_tokens: those of the sent tokens that the provider read from its cache.
+        cost: US dollars; None when the price is not known.
+        microseconds: wall time, waits included. An integer, so that a sum does not depend on
+            the order in which answers arrive.
+    """
+
+    role: Role
+    model: str
+    calls: int = 1
+    requests: int = 1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: Decimal | None
+    microseconds: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens sent and received."""
+        return self.input_tokens + self.output_tokens
+
+
+def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spending, ...]:
+    """Return what the calls took that were made for one answer.
+
+    Args:
+        role: what the calls were for.
+        events: those of the session in which they were made.
+        adapter: the identity of what made them. When it tells of no calls but has answered,
+            it has made one at a price that nobody knows.
+    """
+    spent = []
+    usage = None
+    for event in events:
+        if isinstance(event, ModelCalled) and event.requests:
+            spent.append(_spending_of(role, event))
+        elif isinstance(event, PromptExecuted):
+            usage = event.response.usage
+    if not spent and usage is not None:
+        spent = [_spending(role, adapter, usage, cost=None)]
+    return tuple(spent)
+
+
+def _spending_of(role: Role, call: ModelCalled) -> Spending:
+    return _spending(
+        role,
+        call.model,
+        call.usage,
+        cost=call.cost,
+        requests=call.requests,
+        microseconds=round(call.seconds * MICROSECONDS),
+    )
+
+
+def _spending(
+    role: Role,
+    model: str,
+    usage: Usage,
+    *,
+    cost: Decimal | None,
+    requests: int = 1,
+    microseconds: int = 0,
+) -> Spending:
+    return Spending(
+        role=role,
+        model=model,
+        requests=requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost=cost,
+        microseconds=microseconds,
+    )
+
+
+def spent_to_json(spent: Sequence[Spending]) -> Json:
+    """Return what the journal keeps of calls."""
+    return [msgspec.to_builtins(one) for one in spent]
+
+
+def spent_from_json(plain: Json, key: str) -> tuple[Spending, ...]:
+    """Return the calls that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: it keeps something else.
+    """
+    try:
+        spent = msgspec.convert(plain, tuple[Spending, ...])
+        # So that nothing but what was written is read: no number for a text, no other length.
+        if spent_to_json(spent) == plain:
+            return spent
+    except msgspec.ValidationError:
+        pass
+    raise JournalCorruptError(
+        f"the journal's record `{key}` holds no calls where they should be; restore the journal"
+    )
+
+
+class AbandonedRolloutError(PromptgraftError):
+    """A rollout ended in an error after calls that must be paid for.
+
+    Attributes:
+        cause: the error.
+        spent: the calls.
+    """
+
+    def __init__(self, cause: PromptgraftError, spent: tuple[Spending, ...]) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.spent = spent
+
+    def __reduce__(
+        self,
+    ) -> tuple[type[AbandonedRolloutError], tuple[PromptgraftError, tuple[Spending, ...]]]:
+        return type(self), (self.cause, self.spent)

@@ -1,0 +1,263 @@
+"""What every optimizer shares: examples, feedback, rollout records, modules, candidates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import attrs
+
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import HexDigest, shown
+from promptgraft.targets.modules import Module, names_of
+from promptgraft.targets.spending import Spending
+from promptgraft.targets.text import joined
+
+
+def _as_params(params: Iterable[object]) -> tuple[object, ...]:
+    if isinstance(params, (list, tuple)):
+        return tuple(params)
+    raise ConfigError(
+        f"params: expected a tuple of parameters such as (question,), found {shown(params)}"
+    )
+
+
+_LARGEST = sys.float_info.max
+
+
+def is_finite(number: float) -> bool:
+    """Tell whether a float can hold ``number``; integers may be too large for one."""
+    return -_LARGEST <= number <= _LARGEST
+
+
+@attrs.frozen(kw_only=True)
+class GepaExample:
+    """One real input with its ground truth.
+
+    Attributes:
+        id: unique in the data set.
+        params: what the prompt is bound to for this example.
+        label: the ground truth, in whatever form the feedback function wants it. The model
+            that is optimized never sees it.
+        critical: whether a candidate must not be worse here than what it replaces.
+
+    Raises:
+        ConfigError: ``id`` is no text, or ``params`` neither a tuple nor a list.
+    """
+
+    id: str
+    params: tuple[object, ...] = attrs.field(converter=_as_params)
+    label: object = None
+    critical: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise ConfigError(f"id: expected text, found {shown(self.id)}")
+
+
+_NONE: Mapping[str, float] = FrozenMap()
+
+
+def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
+    if objectives == {}:
+        return _NONE
+    fault = named_numbers_fault(objectives)
+    if fault:
+        raise FeedbackError(f"objectives: {fault}")
+    return FrozenMap((name, float(value)) for name, value in objectives.items())
+
+
+def named_numbers_fault(given: object) -> str:
+    """Return what keeps ``given`` from being finite numbers by name; empty for nothing."""
+    if not isinstance(given, Mapping):
+        return f"expected numbers by name, found {shown(given)}"
+    for name, value in given.items():
+        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not isinstance(name, str) or not name or not usable or not is_finite(value):
+            return (
+                f"expected a finite number under each name, found {shown(value)} under "
+                f"{shown(name)}"
+            )
+    return ""
+
+
+@attrs.frozen(kw_only=True)
+class RolloutFeedback:
+    """What a feedback function says of one answer.
+
+    Attributes:
+        score: a finite number, the more the better; 1.0 counts as perfect by default.
+        feedback: why, in words that help a writer to improve the prompt.
+        eval_trace: a log of the evaluation, if there is one.
+        objectives: further scores by name, the more the better, for searches with several
+            objectives.
+
+    Raises:
+        FeedbackError: the score is no finite number, or feedback or trace no text.
+    """
+
+    score: float
+    feedback: str
+    eval_trace: str | None = None
+    objectives: Mapping[str, float] = _NONE
+
+    def __attrs_post_init__(self) -> None:
+        score = self.score
+        # Quickly past what is right: replaying a long run builds one of these for every answer.
+        if type(score) is not float and (
+            isinstance(score, bool) or not isinstance(score, (int, float))
+        ):
+            raise FeedbackError(f"score: expected a number, found {shown(score)}")
+        if not -_LARGEST <= score <= _LARGEST:
+            raise FeedbackError(f"score: expected a finite number, found {shown(score)}")
+        if not isinstance(self.feedback, str):
+            raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
+        if self.eval_trace is not None and not isinstance(self.eval_trace, str):
+            raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
+        if type(score) is not float:
+            object.__setattr__(self, "score", float(score))
+        if not self.feedback.isascii():
+            object.__setattr__(self, "feedback", joined(self.feedback))
+        if self.eval_trace:
+            object.__setattr__(self, "eval_trace", joined(self.eval_trace))
+        if self.objectives is not _NONE:
+            object.__setattr__(self, "objectives", _as_objectives(self.objectives))
+
+
+class FeedbackFn(Protocol):
+    """Scores an answer and says why; given by the user."""
+
+    def __call__(
+        self,
+        example: GepaExample,
+        response: PromptResponse[object],
+        session: SessionProtocol,
+    ) -> RolloutFeedback:
+        """Return the feedback on ``response``; ``session`` holds what happened on the way."""
+        ...
+
+
+class ExampleFormatter(Protocol):
+    """Shows an example and an answer to the reflector."""
+
+    def __call__(
+        self, example: GepaExample, response: PromptResponse[object] | None
+    ) -> tuple[str, str]:
+        """Return input and output as text; ``response`` is None when there was no answer."""
+        ...
+
+
+class TraceFormatter(Protocol):
+    """Shows what happened during a rollout to the reflector."""
+
+    def __call__(self, session: SessionProtocol) -> str:
+        """Return the trace as text, empty when nothing is worth showing."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class RolloutRecord:
+    """One example tried with one candidate.
+
+    Attributes:
+        example_id: the example.
+        inputs_repr: its input as the reflector sees it.
+        output_repr: the answer as the reflector sees it.
+        tool_trace_repr: the trace as the reflector sees it.
+        feedback: score and reason; None when the provider failed: the rollout is unscored.
+        fault: what failed, in one line; empty when nothing did.
+        spent: what the calls took that were made for it.
+        hidden: sections and tools of the prompt that the model was not shown.
+    """
+
+    example_id: str = attrs.field(converter=joined)
+    inputs_repr: str = attrs.field(converter=joined)
+    output_repr: str = attrs.field(converter=joined)
+    tool_trace_repr: str = attrs.field(converter=joined)
+    feedback: RolloutFeedback | None
+    fault: str = attrs.field(default="", converter=joined)
+    spent: tuple[Spending, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> float | None:
+        """The score; None for an unscored rollout."""
+        return None if self.feedback is None else self.feedback.score
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """Overrides that are not stored yet, with their origin.
+
+    Attributes:
+        override: what replaces the source (and what the base store holds).
+        parents: positions of the parents in the pool; empty for the baseline.
+        modules: what was mutated; none for the baseline and for merges.
+        digest: SHA-256 of the overrides; equal for equal overrides.
+    """
+
+    override: PromptOverride
+    parents: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = ()
+    digest: HexDigest
+
+    @property
+    def changed(self) -> str:
+        """What was changed: names of modules, ``merge`` or ``baseline``."""
+        if self.modules:
+            return names_of(self.modules)
+        return "merge" if self.parents else "baseline"
+
+    @property
+    def section_bodies(self) -> Mapping[SectionPath, str]:
+        """The bodies that the candidate replaces, by section path."""
+        return FrozenMap((path, section.body) for path, section in self.override.sections.items())
+
+
+class MetaPrompt(StrEnum):
+    """The question that a reflector is asked; the key of its meta-prompt."""
+
+    SECTION = "reflect-section"
+    TOOL = "reflect-tool"
+    TOOL_EXAMPLE = "reflect-tool-example"
+    TASK_EXAMPLE = "reflect-task-example"
+    GENERATION = "generate-task-example"
+    OUTPUT_FIELD = "reflect-output-field"
+
+
+@attrs.frozen(kw_only=True)
+class ModuleDescription:
+    """Everything that a reflector may know about a module of a candidate.
+
+    Attributes:
+        name: the module, such as ``section policies/refunds``.
+        meta_prompt: the question that is asked about it.
+        title: its heading.
+        text: its present text, in the language that the reply must use.
+        placeholders: markers that the text must keep.
+        opaque: for markers that stand for more than a value, what they stand for.
+        max_chars: how long a new text may be.
+        output: what the prompt's answers must look like.
+        neighbours: name and present text of the other parts of the prompt.
+        schema: types that the reply must fit; empty for free text.
+        siblings: other examples of the same kind, as texts.
+    """
+
+    name: str
+    meta_prompt: MetaPrompt
+    title: str
+    text: str
+    placeholders: tuple[str, ...] = ()
+    opaque: Mapping[str, str] = attrs.field(factory=dict)
+    max_chars: int
+    output: str
+    neighbours: Sequence[tuple[str, str]]
+    schema: str = ""
+    siblings: Sequence[str] = ()
