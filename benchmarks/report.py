@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figures import Figure
-from promptgraft.algorithms.gepa.scores import Scores
 from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import (
     AnswerData,
@@ -26,6 +25,7 @@ from promptgraft.runs.report.data import (
     ReportData,
 )
 from promptgraft.runs.report.page import render
+from promptgraft.search.scores import Scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

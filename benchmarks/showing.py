@@ -30,7 +30,6 @@ from promptgraft.algorithms.gepa.events import (
     GepaMutationRejected,
     GepaOptimizationStarted,
 )
-from promptgraft.algorithms.gepa.scores import Scores
 from promptgraft.cli.main import run as promptgraft
 from promptgraft.clock import FakeClock
 from promptgraft.frozenmap import FrozenMap
@@ -40,6 +39,7 @@ from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines
 from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report import write_report
+from promptgraft.search.scores import Scores
 from promptgraft.serde import digest_text
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.modules import SectionModule

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from optimizers.worlds import NOTES, PROMPT, REFUSED, RULES, Run, answer, config, numbered, optimize
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, RolloutFeedback
-from promptgraft.algorithms.gepa.acceptance import (
+from promptgraft.errors import ConfigError
+from promptgraft.journal import MemoryJournal
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.runtime import SessionProtocol
+from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.acceptance import (
     AcceptancePolicy,
     Decision,
     MinGain,
     Paired,
     Strict,
 )
-from promptgraft.errors import ConfigError
-from promptgraft.journal import MemoryJournal
-from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.runtime import SessionProtocol
-from promptgraft.search import RejectionReason, StopReason
 
 one = st.sampled_from([0.0, 0.5, 1.0])
 scores = st.lists(st.tuples(one, one), min_size=1, max_size=12)

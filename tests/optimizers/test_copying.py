@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gepa.copying import AnswerGuard, Copied
+from promptgraft.search.leak_guard import AnswerGuard, Copied
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import (
     GenerationModule,

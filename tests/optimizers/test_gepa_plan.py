@@ -35,7 +35,6 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
     RunPlan,
 )
-from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.algorithms.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
 from promptgraft.algorithms.gepa.estimates import FEEDBACK_CHARS
 from promptgraft.algorithms.gepa.policies import Racing
@@ -44,6 +43,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
 

@@ -7,9 +7,9 @@ import re
 from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.algorithms.gepa.history import History
-from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
+from promptgraft.search.objectives import Scorer
 
 
 def record(score: float | None, output: str, example: str = "e1") -> RolloutRecord:

@@ -26,7 +26,6 @@ from optimizers.worlds import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, GepaOptimizer, RolloutFeedback
-from promptgraft.algorithms.gepa.copying import AnswerGuard
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -43,6 +42,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Session
 from promptgraft.search import OptimizationContext
+from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.targets.judging import examples_from, feedback_from
 from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.spending import Role

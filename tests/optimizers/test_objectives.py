@@ -33,14 +33,14 @@ from promptgraft.algorithms.gepa import (
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.acceptance import Paired
-from promptgraft.algorithms.gepa.frontier import Frontier, FrontierType, cells_of
-from promptgraft.algorithms.gepa.scores import Score, mean_score
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import OptimizationContext, RejectionReason
+from promptgraft.search.acceptance import Paired
+from promptgraft.search.frontier import Frontier, FrontierType, cells_of
+from promptgraft.search.scores import Score, mean_score
 
 Rendered = RenderedPrompt[object]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gepa.scores import Scores, is_estimate, mean_score
+from promptgraft.search.scores import Scores, is_estimate, mean_score
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 rows = st.lists(st.none() | st.sampled_from((0.0, -0.0, 1.0)) | numbers, max_size=8).map(tuple)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gepa.weaving import woven, woven_in
+from promptgraft.algorithms.gepa.three_way import woven, woven_in
 
 texts = st.lists(st.sampled_from(["a", "b", "c", "d", "", "e"]), max_size=8).map("\n".join)
 RULES = "Rules:\n- be short\n- be kind\n\nAnswer with a word."

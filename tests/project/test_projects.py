@@ -16,7 +16,6 @@ import promptgraft.project.schema
 from promptgraft import OptimizationJob
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
-from promptgraft.algorithms.gepa.acceptance import MinGain, Paired
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import JudgeMetric
 from promptgraft.evals.types import Case
@@ -32,6 +31,7 @@ from promptgraft.project.format import PROJECT
 from promptgraft.project.format_optimizer import ELSEWHERE
 from promptgraft.project.schema import schema_text
 from promptgraft.runtime import EventBus
+from promptgraft.search.acceptance import MinGain, Paired
 from promptgraft.search.stoppers import MaxProposals, StopFile
 from promptgraft.serde import Json
 from promptgraft.targets.judging import feedback_from

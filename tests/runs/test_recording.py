@@ -12,7 +12,6 @@ import pytest
 
 from optimizers.worlds import answer, section, twins
 from promptgraft import ScriptedAdapter
-from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.clock import FakeClock
 from promptgraft.errors import JournalLockedError, JournalMismatchError
 from promptgraft.prompt import RenderedPrompt
@@ -22,6 +21,7 @@ from promptgraft.runs.recorder import recorded
 from promptgraft.runs.report.chart import steps_of
 from promptgraft.runs.report.gathering import gather
 from promptgraft.runs.report.page import render
+from promptgraft.search.scores import is_estimate
 from promptgraft.text import visible
 from runs.toy_runs import (
     KilledError,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-from promptgraft.algorithms.gepa.acceptance import MinGain, Paired, Strict
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.errors import ConfigError
 from promptgraft.project.config import OptimizerConfig, TargetsConfig
@@ -22,6 +21,7 @@ from promptgraft.project.kinds import (
     without_name,
 )
 from promptgraft.project.nodes import Node
+from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.stoppers import BuiltIn, Stopper
 from promptgraft.targets.types import GepaExample
 

@@ -22,12 +22,12 @@ from promptgraft.algorithms.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.clock import Clock
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.entries import show_path
 from promptgraft.runs.progress import Progress
 from promptgraft.search.ledger import money
+from promptgraft.search.scores import is_estimate
 from promptgraft.serde import Json
 from promptgraft.targets.modules import names_of
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn, TypeGuard
 
-from promptgraft.algorithms.gepa.scores import Scores
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.search.scores import Scores
 from promptgraft.serde import Json, shown
 
 _MISSING = object()

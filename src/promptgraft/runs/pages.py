@@ -11,9 +11,9 @@ from promptgraft.algorithms.gepa.events import (
     GepaMutationRejected,
     GepaOptimizationStarted,
 )
-from promptgraft.algorithms.gepa.scores import Score, is_estimate
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.prompt.fences import fenced
+from promptgraft.search.scores import Score, is_estimate
 from promptgraft.text import counted, dollars, score, visible, visible_line
 
 

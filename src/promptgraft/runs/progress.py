@@ -17,8 +17,8 @@ from promptgraft.algorithms.gepa.events import (
     GepaRolloutCompleted,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.search.ledger import money
+from promptgraft.search.scores import is_estimate
 from promptgraft.serde import Json
 
 

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import is_estimate
 from promptgraft.notebook import Card, Shown
 from promptgraft.runs.folder import RunFolder
+from promptgraft.search.scores import is_estimate
 from promptgraft.serde import Json
 from promptgraft.text import change
 

@@ -1,6 +1,5 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
-from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
 from promptgraft.algorithms.gepa.confirming import Confirmation
@@ -20,7 +19,6 @@ from promptgraft.algorithms.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.frontier import FrontierType
 from promptgraft.algorithms.gepa.held_out import HeldOut
 from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
@@ -34,6 +32,8 @@ from promptgraft.algorithms.gepa.policies import (
     Racing,
 )
 from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
+from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.search.frontier import FrontierType
 from promptgraft.targets.types import (
     Candidate,
     ExampleFormatter,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.acceptance import Decision
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.objectives import AMOUNTS, Scorer
-from promptgraft.algorithms.gepa.scores import Score, mean_score, paired_means
 from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.acceptance import Decision
+from promptgraft.search.objectives import AMOUNTS, Scorer
+from promptgraft.search.scores import Score, mean_score, paired_means
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy, Strict
 from promptgraft.algorithms.gepa.budgets import Auto, auto_budget
 from promptgraft.algorithms.gepa.config_checks import check_config, check_sizes
 from promptgraft.algorithms.gepa.config_fields import (
@@ -35,7 +34,6 @@ from promptgraft.algorithms.gepa.config_fields import (
     pruning_by_preset,
     validation_by_preset,
 )
-from promptgraft.algorithms.gepa.frontier import FrontierType
 from promptgraft.algorithms.gepa.policies import (
     FrontierPruning,
     MinibatchChoice,
@@ -46,7 +44,9 @@ from promptgraft.algorithms.gepa.policies import (
 from promptgraft.algorithms.gepa.selection import split_examples
 from promptgraft.algorithms.gepa.steps import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.overrides.entries import SectionPath
+from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.context import PersistenceScope
+from promptgraft.search.frontier import FrontierType
 from promptgraft.search.stoppers import RequiredObjectives, StopFile, Stopper
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import OnError, Scoring

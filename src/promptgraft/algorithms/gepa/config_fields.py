@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.algorithms.gepa.budgets import Auto
-from promptgraft.algorithms.gepa.frontier import EXAMPLE_CELLS, FrontierType
 from promptgraft.algorithms.gepa.policies import (
     STRATEGIES,
     FrontierPruning,
@@ -23,6 +22,7 @@ from promptgraft.algorithms.gepa.policies import (
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.entries import SectionPath
+from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierType
 from promptgraft.search.stoppers import Stopper
 from promptgraft.serde import shown
 from promptgraft.targets.types import GepaExample, named_numbers_fault

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.acceptance import AcceptancePolicy
-from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.scores import Score, mean_score
 from promptgraft.algorithms.gepa.trials import Trials
 from promptgraft.evals.statistics import paired_test
+from promptgraft.search.acceptance import AcceptancePolicy
+from promptgraft.search.objectives import Scorer
 from promptgraft.search.rollouts import Asked
+from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.algorithms.gepa.plan import RunPlan
-from promptgraft.algorithms.gepa.scores import Score
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.search.scores import Score
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
 

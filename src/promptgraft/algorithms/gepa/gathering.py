@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.merge import merged_entries
-from promptgraft.algorithms.gepa.weaving import woven_in
+from promptgraft.algorithms.gepa.three_way import woven_in
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.example_text import fresh_key

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.scores import Score, paired_means
 from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.objectives import Scorer
 from promptgraft.search.rollouts import Asked
+from promptgraft.search.scores import Score, paired_means
 from promptgraft.targets.types import GepaExample
 
 

@@ -17,12 +17,12 @@ from promptgraft.algorithms.gepa.events import GepaMutationRejected
 from promptgraft.algorithms.gepa.held_out import HeldOut, measure
 from promptgraft.algorithms.gepa.pipeline import Pipeline
 from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.scores import beats
 from promptgraft.algorithms.gepa.search import Search
 from promptgraft.algorithms.gepa.stops import Stops
 from promptgraft.errors import BudgetExhaustedError, LimitReachedError, PermanentProviderError
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.search.overlap import Overlap
+from promptgraft.search.scores import beats
 from promptgraft.search.stopping import (
     RunStoppedError,
     StopReason,

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from promptgraft.algorithms.gepa.comparing import critical_loss
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.frontier import Objectives
-from promptgraft.algorithms.gepa.objectives import Scorer, pick
 from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.scores import Score
 from promptgraft.algorithms.gepa.telling import Newcomers
+from promptgraft.search.frontier import Objectives
+from promptgraft.search.objectives import Scorer, pick
+from promptgraft.search.scores import Score
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 

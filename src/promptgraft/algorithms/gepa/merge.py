@@ -8,9 +8,9 @@ from operator import itemgetter
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import Score
 from promptgraft.overrides.entries import Entry
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.scores import Score
 from promptgraft.targets.types import Candidate
 
 _MAX_PARTNERS = 20

@@ -13,11 +13,11 @@ from promptgraft.algorithms.gepa.events import (
 from promptgraft.algorithms.gepa.members import Members
 from promptgraft.algorithms.gepa.merge import Triple, disputed, merged_entries, triples
 from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.scores import Score, beats
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.trials import Emit, Trials
-from promptgraft.algorithms.gepa.tried import Tried
 from promptgraft.algorithms.gepa.validation import Validator
+from promptgraft.search.scores import Score, beats
+from promptgraft.search.seen import Tried
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from promptgraft.algorithms.gepa.covering import Cover
-from promptgraft.algorithms.gepa.frontier import (
+from promptgraft.algorithms.gepa.policies import FrontierPruning
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.search.covering import Cover
+from promptgraft.search.frontier import (
     Frontier,
     FrontierType,
     Objectives,
     cells_of,
     means_of,
 )
-from promptgraft.algorithms.gepa.policies import FrontierPruning
-from promptgraft.algorithms.gepa.scores import (
+from promptgraft.search.scores import (
     Score,
     Scores,
     beats,
@@ -21,7 +22,6 @@ from promptgraft.algorithms.gepa.scores import (
     mean_score,
     paired_means,
 )
-from promptgraft.frozenmap import FrozenMap
 from promptgraft.targets.types import Candidate
 
 

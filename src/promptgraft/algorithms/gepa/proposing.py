@@ -6,7 +6,6 @@ from collections.abc import Container, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.copying import AnswerGuard
 from promptgraft.algorithms.gepa.events import GepaMutationProposed
 from promptgraft.algorithms.gepa.history import Remembered
 from promptgraft.algorithms.gepa.mutation import parse_reply
@@ -14,8 +13,9 @@ from promptgraft.algorithms.gepa.prompts import reply_tag
 from promptgraft.algorithms.gepa.reflection import Question, Reflector
 from promptgraft.algorithms.gepa.steps import ATTEMPTS, Proposed, Step
 from promptgraft.algorithms.gepa.telling import Rejections
+from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.algorithms.gepa.trials import Emit
-from promptgraft.algorithms.gepa.weaving import woven
+from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.types import Candidate
 

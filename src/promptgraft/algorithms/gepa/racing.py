@@ -10,10 +10,10 @@ import attrs
 
 from promptgraft.algorithms.gepa.members import Members
 from promptgraft.algorithms.gepa.policies import Racing
-from promptgraft.algorithms.gepa.scores import Score, beats, paired_gains
 from promptgraft.algorithms.gepa.trials import Trials
 from promptgraft.algorithms.gepa.validation import Entry, Records, fill
 from promptgraft.search.rollouts import Asked
+from promptgraft.search.scores import Score, beats, paired_gains
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _SLACK = 0.5

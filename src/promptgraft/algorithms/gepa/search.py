@@ -9,15 +9,12 @@ import attrs
 
 from promptgraft.algorithms.gepa.comparing import Compared
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.copying import AnswerGuard
 from promptgraft.algorithms.gepa.desk import Desk, Desks, Place
 from promptgraft.algorithms.gepa.events import GepaRolloutCompleted
 from promptgraft.algorithms.gepa.gathering import Gathering
 from promptgraft.algorithms.gepa.history import History
 from promptgraft.algorithms.gepa.members import Members
 from promptgraft.algorithms.gepa.merging import Merger
-from promptgraft.algorithms.gepa.objectives import Scorer
-from promptgraft.algorithms.gepa.patience import Patience
 from promptgraft.algorithms.gepa.pipeline import Ended
 from promptgraft.algorithms.gepa.policies import Full
 from promptgraft.algorithms.gepa.racing import RacingValidator
@@ -25,9 +22,12 @@ from promptgraft.algorithms.gepa.rounds import Racer, Round, tell_accepted
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.teaching import Lessons
 from promptgraft.algorithms.gepa.telling import Newcomers, Rejections
-from promptgraft.algorithms.gepa.tried import Tried
 from promptgraft.algorithms.gepa.validation import FullValidator, Validator, placed
 from promptgraft.algorithms.gepa.work import Known, Rules, Work
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.objectives import Scorer
+from promptgraft.search.patience import Patience
+from promptgraft.search.seen import Tried
 from promptgraft.search.stopping import RunStoppedError
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason, Target
@@ -67,7 +67,10 @@ class Search:
             config.seed, target.modules, example_rate=config.example_mutation_rate
         )
         self._tried = Tried()
-        self._patience = Patience(config)
+        self._patience = Patience(
+            max_idle_steps=config.max_idle_steps,
+            max_failed_reflections=config.max_failed_reflections,
+        )
         self.scorer = Scorer(config.weights, also=config.pick)
         self._history = History(config.history_top_k, self.scorer)
         self._lessons = Lessons(config, feedback, choices=self._choices, scorer=self.scorer)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
 from promptgraft.algorithms.gepa.pool import Pool
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.objectives import Scorer
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

@@ -12,8 +12,6 @@ from promptgraft.algorithms.gepa.config_fields import as_weights
 from promptgraft.algorithms.gepa.confirming import Confirmation
 from promptgraft.algorithms.gepa.events import GepaMutationRejected
 from promptgraft.algorithms.gepa.held_out import HeldOut
-from promptgraft.algorithms.gepa.objectives import pick
-from promptgraft.algorithms.gepa.scores import Score, is_estimate
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.entries import (
@@ -25,6 +23,8 @@ from promptgraft.overrides.entries import (
 )
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.objectives import pick
+from promptgraft.search.scores import Score, is_estimate
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.types import Candidate

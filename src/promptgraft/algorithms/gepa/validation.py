@@ -8,8 +8,8 @@ from typing import Protocol
 import attrs
 
 from promptgraft.algorithms.gepa.members import Members
-from promptgraft.algorithms.gepa.scores import Score
 from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.scores import Score
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Records = list[RolloutRecord | None]

@@ -12,16 +12,16 @@ import attrs
 
 from promptgraft.algorithms.gepa.comparing import Compared, Comparer
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.copying import AnswerGuard
 from promptgraft.algorithms.gepa.desk import Desk
 from promptgraft.algorithms.gepa.events import GepaMutationProposed, GepaMutationRejected
 from promptgraft.algorithms.gepa.history import Remembered
-from promptgraft.algorithms.gepa.objectives import Scorer
 from promptgraft.algorithms.gepa.proposing import Proposer
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.steps import Proposed, Step
 from promptgraft.algorithms.gepa.teaching import Lesson, blame_of, blamed
 from promptgraft.algorithms.gepa.telling import Rejections
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.objectives import Scorer
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import Module, is_example, owner_of
 from promptgraft.targets.types import Candidate, RolloutRecord

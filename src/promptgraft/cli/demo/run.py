@@ -9,7 +9,6 @@ import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms.gepa import Candidate, GepaConfig, GepaResult, OptimizationJob
-from promptgraft.algorithms.gepa.scores import mean_score
 from promptgraft.cli.demo.example import Example, load_example
 from promptgraft.cli.demo.kept import Kept, keep, place_for
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
@@ -28,6 +27,7 @@ from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Cancellation
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.scores import mean_score
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import is_estimate
+from promptgraft.search.scores import is_estimate
 from promptgraft.text import score
 
 Score = float | None

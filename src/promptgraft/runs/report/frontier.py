@@ -8,9 +8,9 @@ from operator import eq
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import UNSCORED, packed
 from promptgraft.runs.report.allowance import short_name
 from promptgraft.runs.report.data import ReportData, Score
+from promptgraft.search.scores import UNSCORED, packed
 
 MOST_ROWS = 100
 

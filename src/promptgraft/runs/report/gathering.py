@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 
-from promptgraft.algorithms.gepa.frontier import Frontier
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.readable import show_entry
@@ -26,6 +25,7 @@ from promptgraft.runs.report.data import (
     ReportData,
 )
 from promptgraft.runs.transcripts import Transcript, transcripts
+from promptgraft.search.frontier import Frontier
 from promptgraft.serde import Json
 from promptgraft.text import moment, score
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import is_estimate, packed
 from promptgraft.runs.report.allowance import Limits, short_name
 from promptgraft.runs.report.data import CandidateData, ReportData, Score
 from promptgraft.runs.report.png import Color, data_url, palette_png
+from promptgraft.search.scores import is_estimate, packed
 
 MOST_COLUMNS = 60
 MOST_CELLS = 6_000

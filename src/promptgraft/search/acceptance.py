@@ -9,9 +9,9 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.algorithms.gepa.scores import Score, paired_means
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import paired_test
+from promptgraft.search.scores import Score, paired_means
 from promptgraft.serde import shown
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.targets.base import RejectionReason
 
@@ -13,12 +12,13 @@ class Patience:
     """Counts steps that tried nothing, until a child is tried.
 
     Args:
-        config: the settings.
+        max_idle_steps: steps in a row with nothing to try, at least 1.
+        max_failed_reflections: steps in a row without a usable reply, at least 1.
     """
 
-    def __init__(self, config: GepaConfig) -> None:
-        self._max_idle_steps = config.max_idle_steps
-        self._max_failed_reflections = config.max_failed_reflections
+    def __init__(self, *, max_idle_steps: int, max_failed_reflections: int) -> None:
+        self._max_idle_steps = max_idle_steps
+        self._max_failed_reflections = max_failed_reflections
         self._idle = 0
         self._failed = 0
 

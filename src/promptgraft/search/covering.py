@@ -12,7 +12,7 @@ from itertools import compress
 from operator import eq, gt
 from types import MappingProxyType
 
-from promptgraft.algorithms.gepa.scores import BELOW_SCORES, UNSCORED, Row, Score, packed
+from promptgraft.search.scores import BELOW_SCORES, UNSCORED, Row, Score, packed
 
 _DIGITS = bytes.maketrans(b"\x00\x01", b"01")
 

@@ -14,7 +14,7 @@ from itertools import accumulate, compress, islice
 from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 
-from promptgraft.algorithms.gepa.scores import BELOW_SCORES, Row, Score, mean_score, packed
+from promptgraft.search.scores import BELOW_SCORES, Row, Score, mean_score, packed
 
 
 class FrontierType(StrEnum):

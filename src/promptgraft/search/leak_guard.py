@@ -11,9 +11,9 @@ from operator import itemgetter
 
 import attrs
 
-from promptgraft.algorithms.gepa.words import WORD, Words, is_spaced
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
+from promptgraft.search.words import WORD, Words, is_spaced
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, is_example

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from promptgraft.algorithms.gepa.frontier import Objectives
-from promptgraft.algorithms.gepa.scores import Score, mean_score
 from promptgraft.errors import FeedbackError
+from promptgraft.search.frontier import Objectives
+from promptgraft.search.scores import Score, mean_score
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.spending import Role
 from promptgraft.targets.types import RolloutRecord
