@@ -21,7 +21,7 @@ import attrs
 
 from figures import Figure, unit_seconds
 from promptgraft.algorithms.gepa.merge import triples
-from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.search.pool import Pool
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.serde import HexDigest

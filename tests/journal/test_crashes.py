@@ -103,8 +103,8 @@ def test_a_full_disk_is_a_clear_error_and_the_line_is_taken_back(
     for run in unharmed:
         (message,) = promises(run, "error")
         assert message == (
-            f"journal {run / 'journal.jsonl'} cannot be written: File too large; the last answer "
-            "is not recorded, all before it are; mend the cause and run again"
+            f"journal {run / 'journal.jsonl'} cannot be written: File too large; the latest "
+            "answers are not recorded, all before them are; mend the cause and run again"
         )
         assert recovered(run / "journal.jsonl") == ["k/0", "k/1"]
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import config, optimize
 from promptgraft.algorithms.gepa import Full, Preset, Racing
-from promptgraft.algorithms.gepa.policies import FrontierPruning
-from promptgraft.algorithms.gepa.pool import Pool
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
+from promptgraft.search.frontier import FrontierPruning
+from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score
 from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate

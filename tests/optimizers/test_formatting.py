@@ -18,7 +18,7 @@ from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRec
 from promptgraft.errors import JournalCorruptError
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
-from promptgraft.search.rollouts import record_from_json, record_to_json
+from promptgraft.search.batches import record_from_json, record_to_json
 from promptgraft.serde import digest_text
 from promptgraft.targets.formatting import (
     clip,

@@ -36,7 +36,6 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.trials import FaultyStretch
 from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BudgetExhaustedError,
@@ -47,6 +46,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.faults import FaultyStretch
 
 Rendered = RenderedPrompt[object]
 

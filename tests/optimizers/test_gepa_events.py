@@ -29,12 +29,12 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.events import teller
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.events import teller
 
 
 def test_a_run_is_told_from_its_start_to_its_end() -> None:
@@ -213,7 +213,7 @@ def test_a_handler_that_fails_does_not_disturb_the_run(
         result = optimize(event_bus=bus)
     assert result == optimize()
     assert len(heard) == len(caplog.records) == result.total_rollouts
-    assert "a handler of GepaRolloutCompleted failed" in caplog.text
+    assert "a handler of RolloutCompleted failed" in caplog.text
 
 
 def test_the_end_is_told_when_the_provider_ends_the_run() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, ParamSpec, TypeVar
@@ -44,7 +44,6 @@ from promptgraft.algorithms.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import Racing
 from promptgraft.errors import (
     BudgetExhaustedError,
     ConfigError,
@@ -57,6 +56,7 @@ from promptgraft.runs.progress import Progress
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.stoppers import MaxProposals, TargetScore
+from promptgraft.search.validation import Racing
 from promptgraft.serde import Json
 
 P = ParamSpec("P")
@@ -412,11 +412,12 @@ class Mortal(MemoryJournal):
         super().__init__()
         self.lives = 0
 
-    def _store(self, key: str, line: bytes) -> None:
-        if self.lives <= 0:
-            raise KilledError
-        self.lives -= 1
-        super()._store(key, line)
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        for key, line in lines.items():  # a crash keeps the first few of several
+            if self.lives <= 0:
+                raise KilledError
+            self.lives -= 1
+            super()._store({key: line})
 
 
 PAIRS = ((1, 2), (3, 1), (2, 3), (4, 2), (8, 1))

@@ -37,13 +37,13 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
 from promptgraft.algorithms.gepa.estimates import FEEDBACK_CHARS
-from promptgraft.algorithms.gepa.policies import Racing
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
 

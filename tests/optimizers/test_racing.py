@@ -44,22 +44,17 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import (
-    Full,
-    MinibatchChoice,
-    ModuleChoice,
-    Preset,
-    Racing,
-)
-from promptgraft.algorithms.gepa.racing import is_behind
+from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
+from promptgraft.algorithms.gepa.sampling import blamed
 from promptgraft.algorithms.gepa.selection import Choices
-from promptgraft.algorithms.gepa.teaching import blamed
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
 from promptgraft.search import StopReason
+from promptgraft.search.racing import is_behind
 from promptgraft.search.stoppers import MaxProposals, RequiredObjectives, TargetScore
+from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.modules import (
     Module,
     OutputFieldModule,

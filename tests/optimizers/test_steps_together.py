@@ -38,7 +38,6 @@ from promptgraft.algorithms.gepa import (
     GepaWorking,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import Racing
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import (
     MarkdownSection,
@@ -52,6 +51,7 @@ from promptgraft.prompt import (
 from promptgraft.runtime import EventBus, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.stoppers import MaxProposals
+from promptgraft.search.validation import Racing
 
 Rendered = RenderedPrompt[object]
 Task = Callable[[Rendered], str]

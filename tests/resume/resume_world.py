@@ -236,11 +236,15 @@ class AcknowledgingJournal:
     def holds_any(self, keys: Iterable[str]) -> bool:
         return self._journal.holds_any(keys)
 
-    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
-        self._journal.append(key, digest, kind, answer)
+    def append_all(self, records: Sequence[Record]) -> None:
+        self._journal.append_all(records)
         with self._acknowledged.open("a") as log:
-            log.write(f"{key}\n")
-        self._tick(f"acknowledged {re.sub(r'[0-9]+', '#', key)}")
+            log.writelines(f"{record.key}\n" for record in records)
+        for record in records:
+            self._tick(f"acknowledged {re.sub(r'[0-9]+', '#', record.key)}")
+
+    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
+        self.append_all([Record(key, digest, kind, answer)])
 
     def sync(self) -> None:
         self._journal.sync()

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import answer
-from promptgraft.algorithms.gepa.policies import Racing
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
 from promptgraft.overrides.documents import plain_entries
@@ -30,6 +29,7 @@ from promptgraft.runs import (
 )
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.following import follow
+from promptgraft.search.validation import Racing
 from runs.toy_runs import (
     KilledError,
     after,

@@ -61,17 +61,21 @@ class Journal(Protocol):
         """
         ...
 
-    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
-        """Record ``answer``; when this returns, it survives the death of the process.
+    def append_all(self, records: Sequence[Record]) -> None:
+        """Record answers together; when this returns, they survive the death of the process.
 
-        When it raises, nothing was recorded.
+        When it raises, nothing was recorded. A crash on the way keeps the first few of them.
 
         Raises:
-            DataFormatError: the record would not read back as it is (NaN, odd digest, ...).
+            DataFormatError: a record would not read back as it is (NaN, odd digest, ...).
             JournalWriteError: the system refuses to write.
             JournalCorruptError: somebody else has written to the file.
-            JournalError: ``key`` is recorded already, or ``begin`` was not called.
+            JournalError: a key is recorded already, or ``begin`` was not called.
         """
+        ...
+
+    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
+        """Record one answer, as :meth:`append_all` does."""
         ...
 
     def sync(self) -> None:

@@ -81,14 +81,17 @@ class FileJournal(KeyedJournal):
                 f"{self._name} cannot be read: {error.strerror}; restore the file from a copy"
             ) from error
 
-    def _store(self, key: str, line: bytes) -> None:
-        start = self._end
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        start = at = self._end
         try:
-            self._spans[key] = (start, len(line))
-            self._write(line)
+            for key, line in lines.items():
+                self._spans[key] = (at, len(line))
+                at += len(line)
+            self._write(b"".join(lines.values()))
         finally:
             if self._end == start:
-                self._spans.pop(key, None)
+                for key in lines:
+                    self._spans.pop(key, None)
 
     def _store_header(self, line: bytes) -> None:
         self._write(line)
@@ -132,8 +135,8 @@ class FileJournal(KeyedJournal):
             self._end = start + len(line)
         except OSError as error:
             raise JournalWriteError(
-                f"{self._name} cannot be written: {error.strerror}; the last answer is not "
-                "recorded, all before it are; mend the cause and run again"
+                f"{self._name} cannot be written: {error.strerror}; the latest answers are not "
+                "recorded, all before them are; mend the cause and run again"
             ) from error
         finally:
             # Not only after a refusal: Ctrl-C may have come in the middle of the line.

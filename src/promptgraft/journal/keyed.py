@@ -86,16 +86,22 @@ class KeyedJournal(ABC):
             )
         return Answer(record.answer, record.kind)
 
-    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
-        line = encode_record(Record(key, digest, kind, answer))
+    def append_all(self, records: Sequence[Record]) -> None:
+        lines: dict[str, bytes] = {}
         with self._lock:
             self._check_begun()
-            if self._line(key) is not None:
-                raise JournalError(
-                    f"{self._name} holds an answer under `{key}` already; "
-                    "look for it with `find` before asking again"
-                )
-            self._store(key, line)
+            for record in records:
+                key = record.key
+                if key in lines or self._line(key) is not None:
+                    raise JournalError(
+                        f"{self._name} holds an answer under `{key}` already; "
+                        "look for it with `find` before asking again"
+                    )
+                lines[key] = encode_record(record)
+            self._store(lines)
+
+    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
+        self.append_all([Record(key, digest, kind, answer)])
 
     def sync(self) -> None:
         with self._lock:
@@ -147,8 +153,8 @@ class KeyedJournal(ABC):
         """Return the line of ``key``, or None."""
 
     @abstractmethod
-    def _store(self, key: str, line: bytes) -> None:
-        """Keep ``line`` under the new ``key``, or raise and keep nothing."""
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        """Keep lines under their new keys, or raise and keep nothing."""
 
     @abstractmethod
     def _store_header(self, line: bytes) -> None:

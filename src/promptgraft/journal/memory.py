@@ -20,8 +20,8 @@ class MemoryJournal(KeyedJournal):
     def _line(self, key: str) -> bytes | None:
         return self._stored.get(key)
 
-    def _store(self, key: str, line: bytes) -> None:
-        self._stored[key] = line
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        self._stored.update(lines)
 
     def _store_header(self, line: bytes) -> None:
         pass

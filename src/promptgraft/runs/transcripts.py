@@ -10,7 +10,7 @@ from promptgraft.journal.records import Record, decode_record, record_key
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.lines import read_lines
-from promptgraft.search.rollouts import record_from_json
+from promptgraft.search.batches import record_from_json
 from promptgraft.serde import Json
 from promptgraft.targets.types import RolloutRecord
 

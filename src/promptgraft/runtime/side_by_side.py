@@ -14,8 +14,8 @@ T = TypeVar("T")
 GRACE = 1.0
 """Seconds that work in flight is given to end once the time is up."""
 
-# A lock waits no longer than a C integer of nanoseconds can say.
-_LONGEST_WAIT = 3600.0
+
+LONGEST_WAIT = 3600.0
 
 
 def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterator[Future[T]]:
@@ -45,7 +45,7 @@ def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterato
 
 
 def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Future[T] | None:
-    left = _LONGEST_WAIT
+    left = LONGEST_WAIT
     if deadline is not None:
         left = min(left, deadline.remaining, deadline.look_every)
     try:

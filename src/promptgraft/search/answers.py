@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from promptgraft.journal.base import Journal
+from promptgraft.journal.records import Record
 from promptgraft.serde import HexDigest, Json
 
 Working = Callable[[str, int, int], None]
@@ -17,8 +18,8 @@ _FAULT = "fault"
 _SPENT = "spent"
 
 
-def untold(position: str, done: int, total: int) -> None:
-    """Tell nobody where answers are waited for."""
+def silent(position: str, done: int, total: int) -> None:
+    """Ignore that answers are waited for."""
     del position, done, total
 
 
@@ -65,6 +66,11 @@ class Answers:
         if self._journal is not None:
             self._journal.append(key, digest, kind, answer)
 
+    def record_all(self, records: Sequence[Record]) -> None:
+        """Record answers before anybody uses them."""
+        if self._journal is not None and records:
+            self._journal.append_all(records)
+
     def spend(self, key: str, digest: HexDigest, spent: Json) -> None:
         """Record calls that were made for an answer which did not come of them."""
         if self._journal is not None:
@@ -92,8 +98,8 @@ class Answers:
 
     def accept_faults(self) -> None:
         """Record the faults that were held: the run goes on without those answers."""
-        for key, (digest, fault) in self.let_go().items():
-            self.record(key, digest, _FAULT, fault)
+        held = self.let_go().items()
+        self.record_all([Record(key, digest, _FAULT, fault) for key, (digest, fault) in held])
 
     def step(self) -> Answers:
         """Return the same journal for a step, with no fault that is held."""

@@ -30,6 +30,18 @@ class FrontierType(StrEnum):
     CARTESIAN = "cartesian"
 
 
+class FrontierPruning(StrEnum):
+    """Which leaders are dropped before a parent is chosen.
+
+    ``DOMINATED``: those that another candidate dominates on all examples. ``REDUNDANT``: in
+    ascending order of their means, those that lead only where somebody else leads who is left,
+    so that few are left where many lead together.
+    """
+
+    DOMINATED = "dominated"
+    REDUNDANT = "redundant"
+
+
 EXAMPLE_CELLS = frozenset({FrontierType.INSTANCE, FrontierType.CARTESIAN})
 """Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
 

@@ -1,4 +1,4 @@
-"""The candidates that a run has tried."""
+"""The candidates that a run has already seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from promptgraft.serde import HexDigest
 
 
-class Tried(Container[object]):
+class Seen(Container[object]):
     """Digests of candidates, in the order in which they were tried."""
 
     def __init__(self) -> None:

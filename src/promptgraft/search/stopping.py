@@ -48,6 +48,10 @@ class StopReason(StrEnum):
     """The best candidate has what is required of each objective."""
     CANDIDATES = "candidates"
     """The pool is as large as it may be."""
+    PAUSED = "paused"
+    """Somebody asked the run to pause; resuming it continues it."""
+    DONE = "done"
+    """The algorithm has nothing more to do."""
     STOPPER = "stopper"
     """A function of the caller's said so."""
 

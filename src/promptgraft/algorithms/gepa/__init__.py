@@ -2,7 +2,6 @@
 
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
-from promptgraft.algorithms.gepa.confirming import Confirmation
 from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
@@ -19,21 +18,16 @@ from promptgraft.algorithms.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.held_out import HeldOut
 from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
 from promptgraft.algorithms.gepa.plan import RolePlan, RunPlan
-from promptgraft.algorithms.gepa.policies import (
-    FrontierPruning,
-    Full,
-    MinibatchChoice,
-    ModuleChoice,
-    Preset,
-    Racing,
-)
+from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
 from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.frontier import FrontierType
+from promptgraft.search.confirmation import Confirmation
+from promptgraft.search.frontier import FrontierPruning, FrontierType
+from promptgraft.search.held_out import HeldOut
+from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.types import (
     Candidate,
     ExampleFormatter,

@@ -34,20 +34,15 @@ from promptgraft.algorithms.gepa.config_fields import (
     pruning_by_preset,
     validation_by_preset,
 )
-from promptgraft.algorithms.gepa.policies import (
-    FrontierPruning,
-    MinibatchChoice,
-    ModuleChoice,
-    Preset,
-    Validation,
-)
+from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
 from promptgraft.algorithms.gepa.selection import split_examples
-from promptgraft.algorithms.gepa.steps import ATTEMPTS, MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.context import PersistenceScope
-from promptgraft.search.frontier import FrontierType
+from promptgraft.search.frontier import FrontierPruning, FrontierType
 from promptgraft.search.stoppers import RequiredObjectives, StopFile, Stopper
+from promptgraft.search.validation import Validation
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import OnError, Scoring
 from promptgraft.targets.types import (
@@ -305,11 +300,6 @@ class GepaConfig:
         return self.proposals_per_step * self.trial_size + self.entry_size(1)
 
     @property
-    def overlaps(self) -> bool:
-        """Whether proposals are under way at the same time."""
-        return self.proposals_per_step * self.steps_at_once > 1
-
-    @property
     def trial_size(self) -> int:
         """Rollouts of parent and child on a minibatch, all repeats included."""
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
@@ -319,6 +309,12 @@ class GepaConfig:
         """Reflections that a proposal can use, repairs of replies included."""
         shared = parts_of(self.batch_size, self.reflections_per_module)
         return shared * self._reflections_if_not_shared
+
+    @property
+    def questions_at_once(self) -> int:
+        """Reflections that may be asked side by side."""
+        proposals = self.proposals_per_step * self.steps_at_once
+        return proposals * (self.reflections_per_proposal // ATTEMPTS)
 
     def reflections_of(self, proposals: int) -> int:
         """Return the reflections that so many proposals can use; every other shares failures."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from promptgraft.algorithms.gepa.budgets import auto_budget
 from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
-from promptgraft.algorithms.gepa.policies import FrontierPruning, Full, Racing
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed
 from promptgraft.overrides.entries import show_path
@@ -15,7 +14,8 @@ from promptgraft.overrides.validation import MAX_BODY_CHARS
 from promptgraft.runtime.budget import Budget
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.context import PersistenceScope
-from promptgraft.search.frontier import EXAMPLE_CELLS
+from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
+from promptgraft.search.validation import Full, Racing
 from promptgraft.serde import shown
 from promptgraft.targets.types import GepaExample, is_finite
 

@@ -11,19 +11,13 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.algorithms.gepa.budgets import Auto
-from promptgraft.algorithms.gepa.policies import (
-    STRATEGIES,
-    FrontierPruning,
-    Full,
-    MinibatchChoice,
-    ModuleChoice,
-    Preset,
-)
+from promptgraft.algorithms.gepa.policies import STRATEGIES, MinibatchChoice, ModuleChoice, Preset
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.entries import SectionPath
-from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierType
+from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning, FrontierType
 from promptgraft.search.stoppers import Stopper
+from promptgraft.search.validation import Full
 from promptgraft.serde import shown
 from promptgraft.targets.types import GepaExample, named_numbers_fault
 

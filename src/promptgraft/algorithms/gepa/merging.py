@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.events import (
+from promptgraft.algorithms.gepa.merge import Triple, disputed, merged_entries, triples
+from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.search.asks import Asking, Rollouts
+from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.events import (
+    Emit,
     GepaMergeAccepted,
     GepaMergeAttempted,
     GepaMergeRejected,
 )
-from promptgraft.algorithms.gepa.members import Members
-from promptgraft.algorithms.gepa.merge import Triple, disputed, merged_entries, triples
-from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.selection import Choices
-from promptgraft.algorithms.gepa.trials import Emit, Trials
-from promptgraft.algorithms.gepa.validation import Validator
+from promptgraft.search.pool import Pool
+from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats
-from promptgraft.search.seen import Tried
+from promptgraft.search.seen import Seen
+from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
@@ -31,10 +33,10 @@ class Merger:
         config: the settings.
         target: what is improved.
         pareto: D_pareto.
-        trials: makes rollouts.
+        budget: what may be spent.
         choices: makes the random choices.
-        tried: digests of every candidate tried; merges are added to it.
-        members: the pool.
+        seen: digests of every candidate tried; merges are added to it.
+        population: the candidates.
         validator: takes in merges that are kept.
         emit: is told of every event.
     """
@@ -45,23 +47,23 @@ class Merger:
         target: Target,
         *,
         pareto: Sequence[GepaExample],
-        trials: Trials,
+        budget: RolloutBudget,
         choices: Choices,
-        tried: Tried,
-        members: Members,
+        seen: Seen,
+        population: Population,
         validator: Validator,
         emit: Emit,
     ) -> None:
         self._config = config
         self._target = target
         self._pareto = pareto
-        self._trials = trials
+        self._budget = budget
         self._choices = choices
-        self._tried = tried
-        self._members = members
+        self._seen_candidates = seen
+        self._population = population
         self._validator = validator
         self._emit = emit
-        self._seen: set[Triple] = set()
+        self._seen_triples: set[Triple] = set()
         self._attempts = 0
 
     @property
@@ -70,7 +72,7 @@ class Merger:
         left = self._attempts < self._config.merges
         return len(self._pareto) if left else 0
 
-    def attempt(self, pool: Pool, step: int) -> None:
+    def attempt(self, pool: Pool, step: int) -> Asking[None]:
         """Merge one pair that has not been tried, if there is one.
 
         The merge is tried on a few examples on which its parents differ, then on the rest of
@@ -81,26 +83,26 @@ class Merger:
         found = self._next(pool)
         if found is None:
             return
-        self._trials.require(
+        self._budget.require(
             len(self._pareto) + self._validator.overhead, "two candidates are to be merged"
         )
         triple, merged = found
         self._attempts += 1
-        self._tried.add(merged.digest)
+        self._seen_candidates.add(merged.digest)
         better, other = merged.parents
         self._emit(
             GepaMergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
         )
-        self._try(pool, merged, step)
+        yield from self._try(pool, merged, step)
 
     def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
         fresh = [
             triple
             for triple in triples(pool.candidates, pool.frontier())
-            if triple not in self._seen
+            if triple not in self._seen_triples
         ]
         for triple in self._choices.merge_order(fresh):
-            self._seen.add(triple)
+            self._seen_triples.add(triple)
             better, other = self._ranked(pool, triple)
             entries = merged_entries(
                 pool.candidate(triple.ancestor).override,
@@ -113,7 +115,7 @@ class Merger:
                 )
             except InvalidProposalError:
                 continue
-            if merged.digest not in self._tried:
+            if merged.digest not in self._seen_candidates:
                 return triple, merged
         return None
 
@@ -124,23 +126,23 @@ class Merger:
             return triple.second, triple.first
         return triple.first, triple.second
 
-    def _try(self, pool: Pool, merged: Candidate, step: int) -> None:
+    def _try(self, pool: Pool, merged: Candidate, step: int) -> Asking[None]:
         better, other = merged.parents
         known = (pool.scores_of(better), pool.scores_of(other))
         common = self._validator.common(*known)
         first = self._subsample(common, *known)
         records: list[RolloutRecord | None] = [None] * len(self._pareto)
-        self._make(f"step/{step}/merge", merged, first, records)
+        yield from self._make(f"step/{step}/merge", merged, first, records)
         if not self._keeps_up(records, known, first):
             self._reject(merged, step, "worse than the better parent on a first few examples")
             return
         rest = [position for position in common if position not in first]
-        self._make(f"step/{step}/merge/rest", merged, rest, records)
+        yield from self._make(f"step/{step}/merge/rest", merged, rest, records)
         if not self._keeps_up(records, known, common):
             self._reject(merged, step, "worse than the better parent on all examples")
             return
         entry = self._validator.begin(alone=True)
-        position = self._validator.take_in(
+        position = yield from self._validator.take_in(
             f"step/{step}/merge/race", merged, records, step=step, entry=entry
         )
         self._emit(
@@ -170,8 +172,9 @@ class Merger:
         merged: Candidate,
         where: Sequence[int],
         records: list[RolloutRecord | None],
-    ) -> None:
-        made = self._trials.make(position, merged, [self._pareto[index] for index in where])
+    ) -> Asking[None]:
+        examples = [self._pareto[index] for index in where]
+        made = yield from Rollouts(position=position, candidate=merged, examples=examples)
         for index, record in zip(where, made, strict=True):
             records[index] = record
 
@@ -183,7 +186,7 @@ class Merger:
     ) -> bool:
         """Tell whether no parent beats the merge on the examples that both have scores for."""
         tried = [record for index in where if (record := records[index]) is not None]
-        own = self._members.scores(tried)
+        own = self._population.scores(tried)
         return any(score is not None for score in own) and not any(
             beats([parent[index] for index in where], own) for parent in parents
         )

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.desk import Desks
 from promptgraft.algorithms.gepa.events import (
     GepaOptimizationCompleted,
     GepaOptimizationStarted,
     GepaStopFileRemoved,
     GepaWorking,
-    teller,
 )
 from promptgraft.algorithms.gepa.fingerprint import example_digest, fingerprint_of
-from promptgraft.algorithms.gepa.loop import GepaLoop
 from promptgraft.algorithms.gepa.plan import RunPlan, plan_run
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.results import build_result
-from promptgraft.algorithms.gepa.steps import ATTEMPTS
-from promptgraft.algorithms.gepa.stops import Stops
+from promptgraft.algorithms.gepa.search import GepaSearch, Surroundings
 from promptgraft.algorithms.gepa.targets import modules_of
-from promptgraft.algorithms.gepa.telling import texts_of
 from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.errors import (
     ConfigError,
@@ -45,13 +38,21 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.stop_file import remove_left_over
 from promptgraft.runtime.watch import Watch
 from promptgraft.search.answers import Answers
+from promptgraft.search.batches import Books, Sources
+from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.context import (
     BasePromptOptimizer,
     OptimizationContext,
     PersistenceScope,
 )
+from promptgraft.search.course import Course
+from promptgraft.search.driver import Driver
+from promptgraft.search.events import teller
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.overlap import InTurn, SideBySide
+from promptgraft.search.objectives import Scorer
+from promptgraft.search.pool import Pool
+from promptgraft.search.population import Population, texts_of
+from promptgraft.search.stops import Stops
 from promptgraft.serde import digest
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
@@ -168,15 +169,15 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(GepaStopFileRemoved(path=path))
-        with self._asking() as asking:
-            loop = self._loop(asking)
-            reason, detail = loop.run()
+        search, course, driver = self._prepared()
+        stopped = driver.run(course.run())
         result = build_result(
-            loop,
+            search,
+            course,
             run_id=self._run_id,
             pareto=self._pareto,
             ledger=self._ledger,
-            stopped=(reason, detail),
+            stopped=stopped,
         )
         try:
             result = self._keep(result)
@@ -225,44 +226,73 @@ class _Run:
                     "kept; give the adapter its prices or leave max_cost out"
                 )
 
-    def _asking(self) -> AbstractContextManager[Executor | None]:
-        """Return what asks several reflections of a proposal at once, where workers are wanted."""
-        config = self._config
-        at_once = config.reflections_per_proposal // ATTEMPTS
-        if at_once == 1 or self._context.executor is None:
-            return nullcontext()
-        proposals = config.proposals_per_step * config.steps_at_once
-        return ThreadPoolExecutor(proposals * at_once, thread_name_prefix="promptgraft-reflection")
-
-    def _loop(self, asking: Executor | None) -> GepaLoop:
+    def _prepared(self) -> tuple[GepaSearch, Course, Driver]:
         context, config = self._context, self._config
-        size = config.proposals_per_step * config.steps_at_once
-        overlap = SideBySide(size) if config.overlaps and context.executor else InTurn()
-        desks = Desks(
-            context=context,
-            config=config,
-            target=self._target,
-            meta_prompts=self._meta_prompts,
-            answers=self._answers,
+        books = Books(self._answers, self._ledger.part())
+        stops = Stops(
+            config.stoppers,
+            ledger=books.ledger,
+            deadline=self._deadline,
+            pause=context.pause,
+            clock=context.clock,
+            perfect_score=config.perfect_score,
+        )
+        driver = Driver(
+            Sources(
+                rollout=self._target.rollout,
+                example_digests=self._digests,
+                reflection=self._reflection_adapter,
+                watch=self._watch,
+                deadline=self._deadline,
+                working=self._working,
+            ),
+            books=books,
             whole=self._ledger,
-            deadline=self._deadline,
-            example_digests=self._digests,
-            watch=self._watch,
-            working=self._working,
-            overlap=overlap,
-            asking=asking,
-            emit=self._emit,
+            executor=context.executor,
+            questions_at_once=config.questions_at_once,
+            max_unscored_share=config.max_unscored_share,
+            look=stops.look,
+            publish=self._emit,
         )
-        return GepaLoop(
+        scorer = Scorer(config.weights, also=config.pick)
+        population = Population(
+            Pool(
+                config.frontier_type,
+                pruning=config.frontier_pruning,
+                ranks=config.validation.ranks,
+            ),
+            target=self._target,
+            examples=self._pareto,
+            scorer=scorer,
+            required=config.required_objectives,
+            max_unscored_share=config.max_unscored_share,
+            ledger=books.ledger,
+            emit=driver.emit,
+        )
+        budget = RolloutBudget(books.ledger, reserve=config.reserved_size)
+        search = GepaSearch(
             config,
-            self._target,
-            pareto=self._pareto,
-            feedback=self._feedback,
-            desks=desks,
-            overlap=overlap,
-            stops=Stops(config.stoppers, ledger=desks.ledger, clock=context.clock),
-            deadline=self._deadline,
+            Surroundings(
+                target=self._target,
+                validation=self._pareto,
+                training=self._feedback,
+                scorer=scorer,
+                population=population,
+                budget=budget,
+                meta_prompts=self._meta_prompts,
+                emit=driver.emit,
+            ),
         )
+        course = Course(
+            search,
+            answers=self._answers,
+            validation=self._pareto,
+            held_out=config.held_out_examples,
+            acceptance=config.acceptance,
+            scorer=scorer,
+            budget=budget,
+        )
+        return search, course, driver
 
     def _present_meta_prompts(self) -> dict[MetaPrompt, Prompt[object]]:
         """Return the meta-prompts as users have them now: a run does not change its questions."""

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.errors import ConfigError
-from promptgraft.serde import shown
+from promptgraft.search.frontier import FrontierPruning
+from promptgraft.search.validation import Full, Racing, Validation
 
 
 class MinibatchChoice(StrEnum):
@@ -24,18 +24,6 @@ class MinibatchChoice(StrEnum):
     TEACHING = "teaching"
 
 
-class FrontierPruning(StrEnum):
-    """Which leaders are dropped before a parent is chosen.
-
-    ``DOMINATED``: those that another candidate dominates on all examples. ``REDUNDANT``: in
-    ascending order of their means, those that lead only where somebody else leads who is left,
-    so that few are left where many lead together.
-    """
-
-    DOMINATED = "dominated"
-    REDUNDANT = "redundant"
-
-
 class ModuleChoice(StrEnum):
     """How the module of a step is chosen.
 
@@ -46,97 +34,6 @@ class ModuleChoice(StrEnum):
 
     TURNS = "turns"
     BLAMED = "blamed"
-
-
-@attrs.frozen
-class Full:
-    """Every candidate is tried on all of D_pareto; as published."""
-
-    ranks = True
-
-    def baseline(self, pareto: int, critical: int) -> int:
-        """Return the examples of D_pareto that the baseline is tried on first."""
-        del critical
-        return pareto
-
-    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
-        """Return the rollouts on D_pareto that so many candidates and merges can use."""
-        del critical
-        return (candidates + merges) * pareto
-
-    def finals(self, pareto: int, critical: int) -> int:
-        """Return the rollouts that are kept for the end of a search."""
-        del pareto, critical
-        return 0
-
-
-@attrs.frozen(kw_only=True)
-class Racing:
-    """A candidate races the best one, and is tried on more of D_pareto only while it keeps up.
-
-    It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
-    the same examples by more than half a standard error; else on as many as races take: ``first``
-    at the beginning, and as many more after every ``every`` accepted proposals that have raced,
-    together or alone. It is the best one from then on if its mean is higher on them, or the same
-    and it is a child of the best one.
-
-    Each race takes the examples in another order, so that luck of the best one on a few of them
-    does not keep everybody out. At the end of the search the baseline and the most promising
-    candidates are tried on all of D_pareto, and the one with the highest mean wins. After the
-    intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter et al.
-    2009).
-
-    Attributes:
-        first: examples that a race begins with, at least 1.
-        every: proposals after which races take ``first`` examples more, at least 1.
-        finalists: candidates that are tried on all of D_pareto at the end, at least 1: the best
-            one for certain, the others as far as rollouts are left.
-    """
-
-    first: int = attrs.field(default=4)
-    every: int = attrs.field(default=8)
-    finalists: int = attrs.field(default=3)
-
-    ranks = False
-
-    def baseline(self, pareto: int, critical: int) -> int:
-        """Return the examples of D_pareto that the baseline is tried on first."""
-        return min(pareto, max(self.first, critical))
-
-    def depth(self, pareto: int, critical: int, races: int) -> int:
-        """Return the examples of D_pareto that a race takes after so many others, at most."""
-        more = self.first * (races // self.every)
-        return min(pareto, self.baseline(pareto, critical) + more)
-
-    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
-        """Return the rollouts on D_pareto that so many candidates and merges can use.
-
-        Those are included that the best one is tried on because races take more.
-        """
-        races = candidates + merges
-        growing = min(races, self.every * pareto)
-        depths = [self.depth(pareto, critical, race) for race in range(merges, growing)]
-        rest = (candidates - len(depths)) * pareto
-        deepest = self.depth(pareto, critical, max(0, races - 1))
-        late = deepest - self.baseline(pareto, critical)
-        return sum(depths) + rest + late + merges * pareto
-
-    def finals(self, pareto: int, critical: int) -> int:
-        """Return the rollouts that are kept for the end of a search."""
-        return 2 * (pareto - self.baseline(pareto, critical))
-
-    @first.validator
-    @every.validator
-    @finalists.validator
-    def _check(self, attribute: attrs.Attribute[int], value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(
-                f"Racing: {attribute.name}: expected an integer of at least 1, found {shown(value)}"
-            )
-
-
-Validation = Full | Racing
-"""How much of D_pareto candidates are tried on."""
 
 
 class Preset(StrEnum):

@@ -1,13 +1,14 @@
-"""From the loop's state to the result that users get."""
+"""From the state of a search to the result that users get."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.algorithms.gepa.loop import GepaLoop
-from promptgraft.algorithms.gepa.pool import Pool
+from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
+from promptgraft.search.course import Course
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.pool import Pool
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.modules import is_example
 from promptgraft.targets.types import Candidate, GepaExample
@@ -16,7 +17,8 @@ _MERGE = "merge"
 
 
 def build_result(
-    loop: GepaLoop,
+    search: GepaSearch,
+    course: Course,
     *,
     run_id: str,
     pareto: Sequence[GepaExample],
@@ -24,10 +26,10 @@ def build_result(
     stopped: tuple[StopReason, str],
 ) -> GepaResult:
     """Return the result of a run that has ended; nothing is persisted yet."""
-    pool = loop.pool
+    pool = search.population.pool
     candidates = pool.candidates
-    confirmation = loop.confirmation
-    best = loop.winner
+    confirmation = course.confirmation
+    best = course.winner
     override = pool.candidate(best).override
     return GepaResult(
         run_id=run_id,
@@ -48,21 +50,21 @@ def build_result(
         objectives=pool.objectives,
         frontier=tuple(pool.frontier()),
         confirmation=confirmation,
-        held_out=loop.held_out,
+        held_out=course.held_out,
         pareto_ids=tuple(example.id for example in pareto),
         means=tuple(pool.estimate(position) for position in range(len(pool))),
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),
         gains=_gains(pool, best),
-        accepted_mutations=len(loop.accepted),
-        accepted_example_mutations=sum(is_example(modules[0]) for modules in loop.accepted),
+        accepted_mutations=len(search.accepted),
+        accepted_example_mutations=sum(is_example(modules[0]) for modules in search.accepted),
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
-        rejections=loop.rejections,
+        rejections=tuple(search.rejections),
         total_rollouts=ledger.rollouts,
         unscored_rollouts=ledger.unscored,
         total_reflections=ledger.reflections,
         ledger=ledger.entries,
-        steps=loop.steps,
+        steps=search.steps,
         stop_reason=stopped[0],
         stop_detail=stopped[1],
     )

@@ -1,247 +1,340 @@
-"""What the steps of a search share: read when a step begins, changed when it is committed."""
+"""GEPA as a search (Agrawal et al. 2025, arXiv:2507.19457, algorithms 1 to 4).
+
+A step makes proposals from one parent (:mod:`promptgraft.algorithms.gepa.proposal`); what is
+accepted of them is put together, and tried on the validation set. As published there is one
+proposal in a step, and one step at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.comparing import Compared
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.desk import Desk, Desks, Place
-from promptgraft.algorithms.gepa.events import GepaRolloutCompleted
 from promptgraft.algorithms.gepa.gathering import Gathering
 from promptgraft.algorithms.gepa.history import History
-from promptgraft.algorithms.gepa.members import Members
 from promptgraft.algorithms.gepa.merging import Merger
-from promptgraft.algorithms.gepa.pipeline import Ended
-from promptgraft.algorithms.gepa.policies import Full
-from promptgraft.algorithms.gepa.racing import RacingValidator
-from promptgraft.algorithms.gepa.rounds import Racer, Round, tell_accepted
+from promptgraft.algorithms.gepa.proposal import Known, Proposal, Rules, named_with
+from promptgraft.algorithms.gepa.reporting import tell_accepted
+from promptgraft.algorithms.gepa.sampling import Lessons
 from promptgraft.algorithms.gepa.selection import Choices
-from promptgraft.algorithms.gepa.teaching import Lessons
-from promptgraft.algorithms.gepa.telling import Newcomers, Rejections
-from promptgraft.algorithms.gepa.validation import FullValidator, Validator, placed
-from promptgraft.algorithms.gepa.work import Known, Rules, Work
+from promptgraft.algorithms.gepa.under_way import Started, Step, UnderWay
+from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.prompt.template import Prompt
+from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
+from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.comparison import Compared, Comparer
+from promptgraft.search.events import Emit, GepaMutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.objectives import Scorer
 from promptgraft.search.patience import Patience
-from promptgraft.search.seen import Tried
-from promptgraft.search.stopping import RunStoppedError
+from promptgraft.search.population import Population
+from promptgraft.search.racing import RacingValidator
+from promptgraft.search.seen import Seen
+from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
+from promptgraft.search.validation import Full, FullValidator, Validator, placed
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason, Target
 from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.targets.types import Candidate, GepaExample, MetaPrompt, RolloutRecord
+
+T = TypeVar("T")
+
+Stop = RunStoppedError | BudgetExhaustedError
+"""Why no further step is begun, while those under way are finished."""
 
 _TWIN = "a proposal of the same time has tried the same text"
 _CONFLICT = "what others have changed does not go together with it, or has it already"
 
 
-class Search:
-    """The state of a search.
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What a search is given besides its settings.
+
+    Attributes:
+        target: what is improved.
+        validation: the validation set (D_pareto).
+        training: the training set (D_feedback).
+        scorer: gives rollouts their scores.
+        population: takes in candidates.
+        budget: what may be spent.
+        meta_prompts: the questions to the reflection model.
+        emit: takes events.
+    """
+
+    target: Target
+    validation: Sequence[GepaExample]
+    training: Sequence[GepaExample]
+    scorer: Scorer
+    population: Population
+    budget: RolloutBudget
+    meta_prompts: Mapping[MetaPrompt, Prompt[object]]
+    emit: Emit
+
+
+@attrs.frozen
+class Racer:
+    """What a step has come to, before it is tried on the validation set.
+
+    Attributes:
+        step: the step.
+        candidate: what its children make together.
+        proposals: those whose children are in it.
+    """
+
+    step: Step
+    candidate: Candidate
+    proposals: tuple[Proposal, ...]
+
+
+class GepaSearch:
+    """One search.
 
     Args:
         config: the settings.
-        target: what is improved.
-        pareto: D_pareto.
-        feedback: D_feedback.
-        desks: what steps work with.
+        around: what it works with.
+
+    Attributes:
+        population: the candidates; the first is the baseline.
+        steps: steps that were committed, the one included that the search ended in.
+        accepted: what each accepted proposal has changed.
+        rejections: every rejected proposal.
     """
 
-    def __init__(
-        self,
-        config: GepaConfig,
-        target: Target,
-        *,
-        pareto: Sequence[GepaExample],
-        feedback: Sequence[GepaExample],
-        desks: Desks,
-    ) -> None:
+    def __init__(self, config: GepaConfig, around: Surroundings) -> None:
         self._config = config
-        self._target = target
-        self._pareto = pareto
-        self._desks = desks
-        self._emit = desks.emit
-        self._choices = Choices(
-            config.seed, target.modules, example_rate=config.example_mutation_rate
-        )
-        self._tried = Tried()
+        self._around = around
+        self.population = around.population
+        self.steps = 0
+        self.accepted: list[tuple[Module, ...]] = []
+        self.rejections: list[GepaMutationRejected] = []
+        modules, rate = around.target.modules, config.example_mutation_rate
+        self._choices = Choices(config.seed, modules, example_rate=rate)
+        self._seen = Seen()
         self._patience = Patience(
             max_idle_steps=config.max_idle_steps,
             max_failed_reflections=config.max_failed_reflections,
         )
-        self.scorer = Scorer(config.weights, also=config.pick)
-        self._history = History(config.history_top_k, self.scorer)
-        self._lessons = Lessons(config, feedback, choices=self._choices, scorer=self.scorer)
+        self._history = History(config.history_top_k, around.scorer)
+        self._lessons = Lessons(
+            config, around.training, choices=self._choices, scorer=around.scorer
+        )
         self._rules = Rules(
             config=config,
-            target=target,
-            scorer=self.scorer,
-            guard=AnswerGuard(feedback, config.max_copied_words),
+            target=around.target,
+            scorer=around.scorer,
+            comparer=Comparer(
+                policy=config.acceptance,
+                scorer=around.scorer,
+                max_rollout_cost=config.max_rollout_cost,
+            ),
+            guard=AnswerGuard(around.training, config.max_copied_words),
+            meta_prompts=around.meta_prompts,
+            emit=around.emit,
         )
-        telling = Newcomers(target, ledger=desks.ledger, emit=desks.emit)
-        self.members = Members(config, pareto, self.scorer, telling=telling)
-        self.validator = self._make_validator()
-        self.merger = self._make_merger()
-        self.rejections = Rejections(desks.emit)
-        self.steps = 0
-        self.proposals = 0
-        self.accepted: list[tuple[Module, ...]] = []
+        self._validator = self._make_validator()
+        self._merger = Merger(
+            config,
+            around.target,
+            pareto=around.validation,
+            budget=around.budget,
+            choices=self._choices,
+            seen=self._seen,
+            population=self.population,
+            validator=self._validator,
+            emit=around.emit,
+        )
+        self._under_way = UnderWay(
+            config, around.budget, self, open_step=self._open_step, propose=self._proposal
+        )
+        self._proposals = 0
         self._broken = False
         self._racer: Racer | None = None
         self._positions: dict[HexDigest, int] = {}
 
     def _make_validator(self) -> Validator:
-        config, trials = self._config, self._desks.trials
-        order = self._choices.order(len(self._pareto))
+        config, around = self._config, self._around
+        order = self._choices.order(len(around.validation))
         if isinstance(config.validation, Full):
-            return FullValidator(self._pareto, trials=trials, members=self.members)
+            return FullValidator(around.validation, population=self.population)
         return RacingValidator(
             config.validation,
-            self._pareto,
+            around.validation,
             order=order,
-            trials=trials,
-            members=self.members,
+            budget=around.budget,
+            population=self.population,
             race_order=self._choices.race_order,
         )
 
-    def _make_merger(self) -> Merger:
-        return Merger(
-            self._config,
-            self._target,
-            pareto=self._pareto,
-            trials=self._desks.trials,
-            choices=self._choices,
-            tried=self._tried,
-            members=self.members,
-            validator=self.validator,
-            emit=self._emit,
-        )
+    @property
+    def best(self) -> int:
+        """Position of the candidate that wins, if it is confirmed."""
+        pick = self._config.pick
+        return self.population.pick(pick) if pick else self.population.pool.best
 
-    def open_step(self, number: int, *, alone: bool) -> Round:
+    def run(self) -> Asking[None]:
+        """Algorithm 1: make steps until there is a reason to stop, and raise it."""
+        yield from self._evaluate_baseline()
+        stop: Stop | None = yield from self._reason_to_stop()
+        while True:
+            if stop is None:
+                yield from self._under_way.fill()
+            proposal = yield from self._under_way.next()
+            if proposal is None:
+                raise stop or self._out_of_budget()
+            ended = yield from self._unless_stopped(self._commit(proposal))
+            stop = stop or ended
+            if proposal.is_last:
+                if stop is None:
+                    yield from self._under_way.go_on_beside()
+                ended = yield from self._unless_stopped(self._race())
+                stop = stop or ended or (yield from self._reason_to_stop())
+
+    def finish(self) -> Asking[None]:
+        """Settle which candidate is the best."""
+        yield from self._validator.finish(self.steps)
+
+    def _evaluate_baseline(self) -> Asking[None]:
+        """Evaluate the baseline on the validation set, or on some of it, and take it in."""
+        around = self._around
+        baseline = around.target.baseline()
+        self._seen.add(baseline.digest)
+        places = self._validator.baseline
+        records: Sequence[RolloutRecord | None] = ()
+        try:
+            examples = [around.validation[place] for place in places]
+            made = yield from Rollouts(position="baseline", candidate=baseline, examples=examples)
+            around.scorer.learn(made)
+            around.scorer.require(self._config.objectives_asked_for, made)
+            records = placed(made, places, of=len(around.validation))
+        finally:
+            # A run that stops this early still has a best candidate.
+            self.population.join(baseline, records, step=0)
+
+    def _open_step(self, number: int, alone: bool) -> Step:
         """Begin a step, ``alone`` or while others are under way: settle on its parent."""
-        self._desks.answers.accept_faults()
-        pool = self.members.pool
+        pool = self.population.pool
         parent = self._lessons.parent(pool)
         leads, racer = parent == pool.best, self._racer
         candidate = pool.candidate(parent)
         if leads and racer is not None and racer.step.leads:
-            # Most that is accepted wins its race.
+            # Most of what is accepted wins its race.
             candidate = racer.candidate
-        return Round(
+        return Step(
             number=number,
             parent=parent,
             candidate=candidate,
             leads=leads,
-            entry=self.validator.begin(alone=alone and racer is None),
+            entry=self._validator.begin(alone=alone and racer is None),
         )
 
-    def needs(self, steps: Sequence[Round]) -> tuple[int, list[int]]:
-        """Return the rollouts that ways into the pool can use: the next race's, and those of steps.
+    def _proposal(self, step: Step, number: int, position: str, ahead: int) -> Proposal:
+        """Return a proposal of a step, with all that it may know."""
+        lesson = self._lessons.begin(step.parent, step.candidate)
+        return Proposal(
+            step=step.number,
+            number=number,
+            position=position,
+            rules=self._rules,
+            known=Known(
+                lesson=lesson,
+                turn=self._choices.turn(ahead),
+                remembered=self._history.of(lesson.minibatch),
+                seen=self._seen.so_far(),
+            ),
+        )
+
+    def needs(self, steps: Sequence[Step]) -> tuple[int, list[int]]:
+        """Return the rollouts that ways into the population can use: the next race's, and steps'.
 
         Args:
             steps: those under way, in order.
         """
         entries = [one.entry for one in steps]
         if self._racer is None:
-            return 0, self.validator.needs(entries)
-        race, *others = self.validator.needs([self._racer.step.entry, *entries])
+            return 0, self._validator.needs(entries)
+        race, *others = self._validator.needs([self._racer.step.entry, *entries])
         return race, others
 
-    def begin(self, step: Round, place: Place) -> Work:
-        """Return the work of a proposal, with all that it may know."""
-        lesson = self._lessons.begin(step.parent, step.candidate)
-        return Work(
-            step=step.number,
-            number=place.number,
-            place=place.key,
-            rules=self._rules,
-            known=Known(
-                lesson=lesson,
-                turn=self._choices.turn(len(place.earlier)),
-                remembered=self._history.of(lesson.minibatch),
-                tried=self._tried.so_far(),
-            ),
-            desk=self._desks.step(place),
-        )
+    @property
+    def merge_needs(self) -> int:
+        """Rollouts that the next merge can use."""
+        return self._merger.largest
 
-    def commit(self, proposal: Ended) -> None:
-        """Take account of a proposal whose work has ended; to be called in their order.
+    def _unless_stopped(self, part: Asking[None]) -> Asking[Stop | None]:
+        """Return why the search ends if a part of it ends it in good order.
 
         Raises:
-            RunStoppedError, LimitReachedError, PermanentProviderError: the run ends.
-            FeedbackError: the caller's fault.
+            RunStoppedError, LimitReachedError, PermanentProviderError: it ends at once.
         """
-        step, work = proposal.round, proposal.work
+        try:
+            yield from part
+        except (RunStoppedError, BudgetExhaustedError) as error:
+            if not is_orderly(error):
+                raise
+            return error
+        return None
+
+    def _commit(self, started: Started) -> Asking[None]:
+        """Take account of a proposal whose work has ended; to be called in their order."""
+        step, proposal = started.step, started.proposal
         self.steps = step.number
         # A parent that raced when the step began has a position by now.
         step.parent = self._positions.get(step.candidate.digest, step.parent)
-        if work.known.lesson.parent != step.parent:
-            work.name_parent(step.parent)
-        self.rejections.take_over(work.rejections)
-        self._settle(work.desk)
-        if proposal.error is not None:
+        proposal.rejections.name_parent(step.parent)
+        self.rejections += proposal.rejections.all
+        try:
+            yield from Join(started.branch, partial(named_with, step.parent))
+        except PromptgraftError:
             # What comes of a step is not known when a part of it is not.
             self._broken = True
-            raise proposal.error
-        self._lessons.learn(work.known.lesson, work.records)
-        if work.taught:
-            modules = [one.module for one in work.steps]
-            self._choices.took(work.known.turn, modules, blaming=bool(work.blame))
-        if work.compared is not None:
-            self._try(step, work, work.compared)
-        if proposal.last and not self._broken:
-            self._close(step)
+            raise
+        self._lessons.learn(proposal.known.lesson, proposal.records)
+        if proposal.taught:
+            blaming = bool(proposal.blame)
+            self._choices.took(proposal.known.turn, proposal.modules, blaming=blaming)
+        if proposal.compared is not None:
+            self._try(step, proposal, proposal.compared)
+        if started.is_last and not self._broken:
+            yield from self._close(step)
 
-    def _settle(self, desk: Desk) -> None:
-        """Take account of what a step has used, and tell what it has told."""
-        before = self._desks.trials.used
-        self._desks.ledger.take(desk.ledger)
-        self._desks.answers.take_over(desk.answers)
-        for event in desk.told:
-            if isinstance(event, GepaRolloutCompleted):
-                used = event.total_rollouts - desk.trials.before + before
-                self._emit(attrs.evolve(event, total_rollouts=used))
-            else:
-                self._emit(event)
-        self._desks.trials.take_over(desk.trials)
-
-    def _try(self, step: Round, work: Work, compared: Compared) -> None:
-        """Take account of a child that was tried."""
-        self.proposals += 1
+    def _try(self, step: Step, proposal: Proposal, compared: Compared) -> None:
+        """Take account of a child that was tried (algorithm 1, line 15)."""
+        self._proposals += 1
         for records in compared.batches:
             self._history.add(records)
-        if work.child.digest in self._tried:
-            self._refuse(work, RejectionReason.DUPLICATE, _TWIN)
+        if proposal.child.digest in self._seen:
+            self._refuse(proposal, RejectionReason.DUPLICATE, _TWIN)
             return
         step.tried = True
-        self._tried.add(work.child.digest)
-        if work.accepted:
-            self._lessons.remember(work.child, compared.records)
-            step.accepted.append(work)
+        self._seen.add(proposal.child.digest)
+        if proposal.accepted:
+            self._lessons.remember(proposal.child, compared.records)
+            step.accepted.append(proposal)
 
-    def _refuse(self, work: Work, reason: RejectionReason, detail: str) -> None:
+    def _refuse(self, proposal: Proposal, reason: RejectionReason, detail: str) -> None:
         """Refuse a child that was better than its parent."""
-        if work.accepted and work.compared is not None:
-            self.rejections.add_all(work.changes, reason, detail, tried=work.compared)
+        if proposal.accepted:
+            self.rejections += proposal.refuse(reason, detail)
 
-    def _close(self, step: Round) -> None:
+    def _close(self, step: Step) -> Asking[None]:
         """Take account of a step as a whole: what was accepted is put together, and may race."""
         if not step.taught:
             # The best candidate may be perfect on everything.
-            self.deepen()
+            yield from self._deepen()
             self._patience.idle("in the last minibatches every answer with a score was perfect")
-            return
-        if not step.tried:
+        elif not step.tried:
             self._count_idle(step.taught[-1])
-            return
-        self._patience.renew()
-        if step.accepted:
-            self._gather(step)
+        else:
+            self._patience.renew()
+            if step.accepted:
+                self._gather(step)
 
-    def _count_idle(self, last: Work) -> None:
-        if not last.steps:
+    def _count_idle(self, last: Proposal) -> None:
+        if not last.modules:
             self._patience.idle("no part that may change was shown to the model")
         elif last.compared is None:
             refusal = last.rejections.all[-1]
@@ -249,102 +342,105 @@ class Search:
         else:
             self._patience.refused(RejectionReason.DUPLICATE, _TWIN)
 
-    def _gather(self, step: Round) -> None:
+    def _gather(self, step: Step) -> None:
         """Put together what a step has accepted."""
-        works = sorted(step.accepted, key=lambda work: -work.gain)
-        candidate, brought = self._gathered(step, [work.child for work in works])
-        kept = [work for work, brings in zip(works, brought, strict=True) if brings]
-        for work in works:
-            if work not in kept:
-                self._refuse(work, RejectionReason.CONFLICT, _CONFLICT)
+        accepted = sorted(step.accepted, key=lambda proposal: -proposal.gain)
+        candidate, brought = self._gathered(step, [proposal.child for proposal in accepted])
+        kept = [one for one, brings in zip(accepted, brought, strict=True) if brings]
+        for proposal in accepted:
+            if proposal not in kept:
+                self._refuse(proposal, RejectionReason.CONFLICT, _CONFLICT)
         if kept:
             self._racer = Racer(step, candidate, tuple(kept))
 
-    def _gathered(self, step: Round, children: Sequence[Candidate]) -> tuple[Candidate, list[bool]]:
+    def _gathered(self, step: Step, children: Sequence[Candidate]) -> tuple[Candidate, list[bool]]:
         """Return the candidate that children of a step make, and which of them are in it.
 
         They are put onto the best candidate, when their parent was to be that and is not.
         """
-        pool = self.members.pool
+        pool = self.population.pool
         parent = pool.best if step.leads else step.parent
         own = pool.candidate(parent).digest == step.candidate.digest
         onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidate(parent)
         others = children[1:] if own else children
-        gathering = Gathering(self._target, step.candidate, self._pareto)
+        gathering = Gathering(self._around.target, step.candidate, self._around.validation)
         modules = onto.modules if own else ()
         found, brought = gathering.together(onto, others, parents=(parent,), modules=modules)
         # One of the children may have all that the others have; it was on no race yet.
-        fresh = found.digest not in self._tried or found.digest in {one.digest for one in others}
+        fresh = found.digest not in self._seen or found.digest in {one.digest for one in others}
         if found is not onto and not fresh:
             found, brought = onto, [False] * len(others)
-        self._tried.add(found.digest)
+        self._seen.add(found.digest)
         return found, [True, *brought] if own else brought
 
-    def race(self) -> None:
-        """Try what the latest step has come to on D_pareto, and take it into the pool.
-
-        Raises:
-            RunStoppedError, LimitReachedError, PermanentProviderError: the run ends.
-            FeedbackError: the caller's fault.
-        """
+    def _race(self) -> Asking[None]:
+        """Try what the latest step has come to on the validation set, and take it in."""
         racer = self._racer
         if racer is None:
             return
         step = racer.step
-        nothing = placed((), (), of=len(self._pareto))
-        position = self.validator.take_in(
+        position = yield from self._validator.take_in(
             f"step/{step.number}/pareto",
             racer.candidate,
-            nothing,
+            placed((), (), of=len(self._around.validation)),
             step=step.number,
             entry=step.entry,
-            proposals=len(racer.works),
+            proposals=len(racer.proposals),
         )
         self._racer = None
         self._positions[racer.candidate.digest] = position
-        self.accepted += [work.child.modules for work in racer.works]
-        tell_accepted(self._emit, racer, position=position, pool=self.members.pool)
+        self.accepted += [proposal.child.modules for proposal in racer.proposals]
+        pool = self.population.pool
+        tell_accepted(
+            self._around.emit,
+            step,
+            racer.proposals,
+            candidate=racer.candidate,
+            position=position,
+            pool=pool,
+        )
         if self._config.enable_merge:
-            with self._or_broken():
-                self.merger.attempt(self.members.pool, step.number)
+            yield from self._or_broken(self._merger.attempt(pool, step.number))
 
-    def deepen(self) -> bool:
-        """Have the best candidate tried on more; return whether that was done at once.
+    def _deepen(self) -> Asking[bool]:
+        """Have the best candidate evaluated on more; return whether that was done at once."""
+        return (yield from self._or_broken(self._validator.deepen(self.steps)))
 
-        Raises:
-            RunStoppedError: the budget does not pay for it.
-        """
-        with self._or_broken():
-            return self.validator.deepen(self.steps)
-
-    @contextmanager
-    def _or_broken(self) -> Iterator[None]:
+    def _or_broken(self, part: Asking[T]) -> Asking[T]:
         """Do what a larger budget would do here, or come to no further end of a step."""
         try:
-            yield
+            return (yield from part)
         except RunStoppedError:
             self._broken = True
             raise
 
-    def evaluate_baseline(self) -> None:
-        """Try the baseline on D_pareto, or on some of it, and take it into the pool."""
-        baseline = self._target.baseline()
-        self._tried.add(baseline.digest)
-        places = self.validator.baseline
-        records: Sequence[RolloutRecord | None] = ()
-        try:
-            examples = [self._pareto[place] for place in places]
-            made = self._desks.trials.make("baseline", baseline, examples)
-            self.scorer.learn(made)
-            self.scorer.require(self._config.objectives_asked_for, made)
-            records = placed(made, places, of=len(self._pareto))
-        finally:
-            # A run that stops this early still has a best candidate.
-            self.members.join(baseline, records, step=0)
+    def _reason_to_stop(self) -> Asking[Stop | None]:
+        """Return why no step is begun any more; None while the search continues.
 
-    @property
-    def is_perfect(self) -> bool:
-        """Whether the best candidate is perfect on all of D_pareto."""
-        pool = self.members.pool
-        scores = pool.scores_of(pool.best)
-        return all(score is not None and score >= self._config.perfect_score for score in scores)
+        Where an estimate would be a reason, it is made sure of as far as that is possible at once.
+        """
+        while True:
+            standing = Standing(
+                pool=self.population.pool,
+                steps=self.steps,
+                proposals=self._proposals,
+                estimated=self._validator.estimates_best,
+            )
+            outlook = yield from Checkpoint(standing)
+            if outlook.stop is not None or not outlook.is_close:
+                return outlook.stop
+            try:
+                if not (yield from self._deepen()):
+                    return None
+            except RunStoppedError as stop:
+                return stop
+
+    def _out_of_budget(self) -> RunStoppedError:
+        budget, kept = self._around.budget, self._config.reserved_size
+        whole = self._config.rollout_budget
+        return RunStoppedError(
+            StopReason.BUDGET,
+            f"{whole - budget.used} of {whole} rollouts are left"
+            f"{f', {kept} of them kept for what follows the search' if kept else ''}; "
+            f"one more step may take {self._under_way.next_needs}",
+        )

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.steps import MOST_AT_ONCE
+from promptgraft.algorithms.gepa.sharing import MOST_AT_ONCE
 from promptgraft.search.frontier import drawn
 from promptgraft.targets.modules import Module, is_example
 from promptgraft.targets.types import GepaExample

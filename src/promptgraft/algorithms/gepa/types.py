@@ -9,9 +9,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.algorithms.gepa.config_fields import as_weights
-from promptgraft.algorithms.gepa.confirming import Confirmation
 from promptgraft.algorithms.gepa.events import GepaMutationRejected
-from promptgraft.algorithms.gepa.held_out import HeldOut
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.entries import (
@@ -22,6 +20,8 @@ from promptgraft.overrides.entries import (
     ToolOverride,
 )
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.confirmation import Confirmation
+from promptgraft.search.held_out import HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.objectives import pick
 from promptgraft.search.scores import Score, is_estimate

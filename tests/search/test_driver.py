@@ -12,14 +12,17 @@ import pytest
 
 from optimizers.worlds import PROMPT, RULES, answers, examples, target_of
 from promptgraft.adapters.base import Usage
+from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers
+from promptgraft.search.asks import Outlook, Records, Rollouts, Together
+from promptgraft.search.batches import Books, Sources, record_from_json, record_to_json
+from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
-from promptgraft.search.rollouts import Asked, RolloutRunner, record_from_json, record_to_json
 from promptgraft.serde import Json, digest_text
 from promptgraft.targets.spending import Role, Spending
 
@@ -57,12 +60,12 @@ def asked(
     position: str = "b",
     candidate: Candidate = BASELINE,
     examples: Sequence[GepaExample] = DATA,
-) -> Asked:
-    return Asked(position=position, candidate=candidate, examples=examples)
+) -> Rollouts:
+    return Rollouts(position=position, candidate=candidate, examples=examples)
 
 
 class Bench:
-    """A runner over a journal, with every call that it made."""
+    """Drivers over a journal, with every call that they made."""
 
     def __init__(
         self,
@@ -77,13 +80,25 @@ class Bench:
         self.ledger = Ledger(100)
         self.answers = Answers(self.journal)
         self._make = make
-        self._runner = RolloutRunner(
-            self._rollout,
-            answers=self.answers,
-            ledger=self.ledger,
-            executor=workers,
-            deadline=None,
-            example_digests={example.id: digest_text(example.id) for example in DATA},
+        self._books = Books(self.answers, self.ledger.part())
+        self._workers = workers
+
+    def use(self, books: Books) -> None:
+        self._books = books
+
+    def _driver(self) -> Driver:
+        return Driver(
+            Sources(
+                rollout=self._rollout,
+                example_digests={example.id: digest_text(example.id) for example in DATA},
+                reflection=ScriptedAdapter([]),
+            ),
+            books=self._books,
+            whole=self.ledger,
+            executor=self._workers,
+            max_unscored_share=1.0,
+            look=lambda _: Outlook(None),
+            publish=lambda _: None,
         )
 
     def _rollout(
@@ -95,11 +110,10 @@ class Bench:
     def run(
         self, position: str = "b", candidate: Candidate = BASELINE, count: int = 6
     ) -> tuple[RolloutRecord, ...]:
-        [made] = self._runner.run(asked(position, candidate, DATA[:count]))
-        return made
+        return self._driver().run(iter(asked(position, candidate, DATA[:count])))
 
-    def run_all(self, *batches: Asked) -> list[tuple[RolloutRecord, ...]]:
-        return self._runner.run(*batches)
+    def run_all(self, *batches: Rollouts) -> list[Records]:
+        return self._driver().run(iter(Together(*batches)))
 
 
 def test_records_come_in_the_order_of_the_examples() -> None:
@@ -146,15 +160,10 @@ def test_objectives_that_are_no_numbers_are_a_damaged_journal(damaged: Json) -> 
 
 
 def test_without_a_journal_nothing_is_remembered() -> None:
-    runner = RolloutRunner(
-        lambda candidate, example, deadline: record(example),
-        answers=Answers(None),
-        ledger=Ledger(100),
-        executor=None,
-        deadline=None,
-        example_digests={example.id: digest_text(example.id) for example in DATA},
-    )
-    assert runner.run(asked()) == runner.run(asked())
+    bench = Bench()
+    bench.use(Books(Answers(None), bench.ledger.part()))
+    assert bench.run() == bench.run()
+    assert len(bench.made) == 12
 
 
 def test_an_answer_to_another_question_is_refused() -> None:

@@ -1,14 +1,14 @@
-"""A child tried against its parent on a minibatch, as often as its policy wants."""
+"""A child compared with its parent on a minibatch, as often as the acceptance policy asks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.trials import Trials
-from promptgraft.search.acceptance import Decision
+from promptgraft.search.acceptance import AcceptancePolicy, Decision
+from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.objectives import AMOUNTS, Scorer
 from promptgraft.search.scores import Score, mean_score, paired_means
 from promptgraft.targets.base import RejectionReason
@@ -34,41 +34,30 @@ class Compared:
     batches: tuple[tuple[RolloutRecord, ...], ...] = ()
 
 
+@attrs.frozen(kw_only=True)
 class Comparer:
     """Compares children with their parents.
 
-    Args:
-        config: the settings; its policy says when a child is better.
-        trials: makes rollouts.
-        scorer: gives them their scores.
+    Attributes:
+        policy: says when a child is better.
+        scorer: gives rollouts their scores.
+        max_rollout_cost: US dollars that one rollout of a child may cost; None for no limit.
     """
 
-    def __init__(
-        self,
-        config: GepaConfig,
-        *,
-        trials: Trials,
-        scorer: Scorer,
-    ) -> None:
-        self._policy = config.acceptance
-        self._trials = trials
-        self._scorer = scorer
-        self._max_rollout_cost = config.max_rollout_cost
+    policy: AcceptancePolicy
+    scorer: Scorer
+    max_rollout_cost: Decimal | None = None
 
     def compare(
         self,
         position: str,
         pair: tuple[Candidate, Candidate],
         minibatch: Sequence[GepaExample],
-        parent_records: Sequence[RolloutRecord],
-    ) -> Compared:
-        """Try the second of ``pair`` against the first, whose rollouts are known already.
-
-        Raises:
-            RunStoppedError, LimitReachedError: the run ends.
-        """
-        batches = [tuple(parent_records)]
-        compared = self._compare(position, pair, minibatch, batches)
+        parent_records: Records,
+    ) -> Asking[Compared]:
+        """Evaluate the second of ``pair`` against the first, whose rollouts are known already."""
+        batches = [parent_records]
+        compared = yield from self._compare(position, pair, minibatch, batches)
         return attrs.evolve(compared, batches=tuple(batches))
 
     def _compare(
@@ -76,27 +65,28 @@ class Comparer:
         position: str,
         pair: tuple[Candidate, Candidate],
         minibatch: Sequence[GepaExample],
-        batches: list[tuple[RolloutRecord, ...]],
-    ) -> Compared:
+        batches: list[Records],
+    ) -> Asking[Compared]:
         """Compare, and append every batch of rollouts that it takes to those of the parent."""
-        parent, child = pair
         before = _Answers(len(minibatch))
         after = _Answers(len(minibatch))
         before.add(self._scores(batches[0]))
         repeat = 0
         while True:
-            records = self._trials.make(_place(position, repeat, "child"), child, minibatch)
+            ours = _position(position, repeat, "child")
+            records = yield from Rollouts(position=ours, candidate=pair[1], examples=minibatch)
             batches.append(records)
             after.add(self._scores(records))
-            if dear := self._too_dear(records):
-                return Compared(refusal=(RejectionReason.TOO_DEAR, dear))
+            if expensive := self._too_expensive(records):
+                return Compared(refusal=(RejectionReason.TOO_DEAR, expensive))
             compared = self._judge(before, after, minibatch)
             if compared is not None:
                 return attrs.evolve(compared, records=records)
-            if repeat == self._policy.max_repeats:
+            if repeat == self.policy.max_repeats:
                 return _undecided(before.all, after.all)
             repeat += 1
-            again = self._trials.make(_place(position, repeat, "parent"), parent, minibatch)
+            theirs = _position(position, repeat, "parent")
+            again = yield from Rollouts(position=theirs, candidate=pair[0], examples=minibatch)
             batches.append(again)
             before.add(self._scores(again))
 
@@ -110,7 +100,7 @@ class Comparer:
             return Compared(refusal=(RejectionReason.UNSCORED, detail))
         if worse := _worse_where_critical(before.means, after.means, minibatch):
             return Compared(before=one, after=other, refusal=(RejectionReason.NOT_BETTER, worse))
-        match self._policy.decide(before.all, after.all):
+        match self.policy.decide(before.all, after.all):
             case Decision.ACCEPT:
                 return Compared(before=one, after=other)
             case Decision.REFUSE:
@@ -120,11 +110,11 @@ class Comparer:
         return None
 
     def _scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
-        return [self._scorer.score(record) for record in records]
+        return [self.scorer.score(record) for record in records]
 
-    def _too_dear(self, records: Sequence[RolloutRecord]) -> str:
+    def _too_expensive(self, records: Sequence[RolloutRecord]) -> str:
         """Return which rollout costs too much; empty when none does."""
-        limit = self._max_rollout_cost
+        limit = self.max_rollout_cost
         for record in records if limit is not None else ():
             cost = AMOUNTS["cost"](record)
             if limit is not None and cost is not None and cost > limit:
@@ -172,7 +162,7 @@ class _Answers:
         return [mean_score(scores) for scores in self._scores]
 
 
-def _place(position: str, repeat: int, side: str) -> str:
+def _position(position: str, repeat: int, side: str) -> str:
     return f"{position}/{side}" if not repeat else f"{position}/again/{repeat}/{side}"
 
 

@@ -1,4 +1,4 @@
-"""What the rollouts of a run have shown so far, for what is tried and learned from next."""
+"""Sampling of parents and minibatches, and the blame that feedback puts on modules."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import attrs
 
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
-from promptgraft.algorithms.gepa.pool import Pool
 from promptgraft.algorithms.gepa.selection import Choices
-from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.objectives import Scorer
+from promptgraft.search.pool import Pool
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
@@ -82,14 +82,10 @@ class Lesson:
     minibatch: tuple[GepaExample, ...]
     known: Mapping[str, RolloutRecord]
 
-    def records(self, position: str, trials: Trials) -> tuple[RolloutRecord, ...]:
-        """Return the parent's rollouts on the minibatch; the last example's is always a new one.
-
-        Raises:
-            RunStoppedError, LimitReachedError: the run ends.
-        """
+    def evaluate_parent(self, position: str) -> Asking[Records]:
+        """Return the parent's rollouts on the minibatch; the last example's is always a new one."""
         asked = [example for example in self.minibatch if example.id not in self.known]
-        made = trials.make(position, self.candidate, asked)
+        made = yield from Rollouts(position=position, candidate=self.candidate, examples=asked)
         found = {**self.known, **{record.example_id: record for record in made}}
         return tuple(found[example.id] for example in self.minibatch)
 

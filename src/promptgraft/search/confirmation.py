@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.trials import Trials
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.acceptance import AcceptancePolicy
+from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.objectives import Scorer
-from promptgraft.search.rollouts import Asked
+from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
@@ -36,25 +35,16 @@ class Confirmation:
 
 
 def confirm(
-    pool: Pool,
-    pareto: Sequence[GepaExample],
-    *,
-    policy: AcceptancePolicy,
-    trials: Trials,
-    scorer: Scorer,
-) -> Confirmation:
-    """Ask for fresh answers of baseline and winner, and test one against the other.
-
-    Raises:
-        RunStoppedError, LimitReachedError: there are no answers to test.
-    """
+    pool: Pool, examples: Sequence[GepaExample], *, policy: AcceptancePolicy, scorer: Scorer
+) -> Asking[Confirmation]:
+    """Ask for fresh answers of baseline and winner, and test one against the other."""
     best, rounds = pool.best, range(policy.confirmations)
-    made = trials.make_all(
+    made = yield from Together(
         *(
-            Asked(
+            Rollouts(
                 position=f"confirm/{best}/{name}/{number}",
                 candidate=pool.candidate(position),
-                examples=pareto,
+                examples=examples,
             )
             for name, position in (("baseline", 0), ("winner", best))
             for number in rounds

@@ -1,4 +1,4 @@
-"""A race of candidates against the best one, on more and more of D_pareto."""
+"""Races of candidates against the best one, on more and more of the validation set."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.members import Members
-from promptgraft.algorithms.gepa.policies import Racing
-from promptgraft.algorithms.gepa.trials import Trials
-from promptgraft.algorithms.gepa.validation import Entry, Records, fill
-from promptgraft.search.rollouts import Asked
+from promptgraft.search.asks import Asking, Rollouts, Together
+from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, paired_gains
+from promptgraft.search.validation import Entry, Partial, Racing, fill
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 _SLACK = 0.5
@@ -25,10 +24,9 @@ class _Race:
 
     Attributes:
         first: examples of its first leg.
-        pareto: D_pareto.
+        pareto: the validation set.
         order: positions of its examples in the order in which this race takes them.
-        members: scores rollouts.
-        trials: makes rollouts.
+        population: gives rollouts their scores.
         position: position of the best one in the pool.
         best: the best one.
         scores: its scores; those that the race makes are filled in.
@@ -41,57 +39,50 @@ class _Race:
     first: int
     pareto: Sequence[GepaExample]
     order: Sequence[int]
-    members: Members
-    trials: Trials
+    population: Population
     position: int
     best: Candidate
     scores: list[Score]
     lacking: Sequence[int]
     candidate: Candidate
-    records: Records
+    records: Partial
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)
 
-    def run(self, place: str) -> bool:
-        """Try the candidate while it keeps up; return whether it is the best one now."""
+    def run(self, position: str) -> Asking[bool]:
+        """Evaluate the candidate while it keeps up; return whether it is the best one now."""
         first = self.order[: self.first]
-        self._begin(place, [one for one in first if self.records[one] is None])
+        yield from self._begin(position, [one for one in first if self.records[one] is None])
         gains = self._gains(first)
         if not gains or is_behind(gains):
             return False
         rest = [one for one in self.order if self.records[one] is None]
         if rest:
-            examples = [self.pareto[one] for one in rest]
-            fill(self.records, rest, self.trials.make(f"{place}/rest", self.candidate, examples))
+            made = yield from self._on(f"{position}/rest", self.candidate, rest)
+            fill(self.records, rest, made)
         gains = self._gains(self.order)
-        # A child of the best one was better on a minibatch; nobody else may win a tie.
+        # A child of the best one was better on a minibatch; no other candidate may win a tie.
         wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
-        return wins and self.members.may_join_as_best(self.records)
+        return wins and self.population.may_join_as_best(self.records)
 
-    def _begin(self, place: str, missing: Sequence[int]) -> None:
-        """Try the best one on all that it lacks, and the candidate on its first leg."""
-        asked = (
-            (f"{place}/best", self.best, self.lacking),
-            (f"{place}/first", self.candidate, missing),
-        )
-        best, first = self.trials.make_all(
-            *(
-                Asked(
-                    position=position,
-                    candidate=candidate,
-                    examples=[self.pareto[one] for one in places],
-                )
-                for position, candidate, places in asked
-            )
+    def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
+        """Evaluate the best one on all that it lacks, and the candidate on its first leg."""
+        best, first = yield from Together(
+            self._on(f"{position}/best", self.best, self.lacking),
+            self._on(f"{position}/first", self.candidate, missing),
         )
         fill(self.records, missing, first)
         self.found = dict(zip(self.lacking, best, strict=True))
-        for one, score in zip(self.lacking, self.members.scores(best), strict=True):
+        for one, score in zip(self.lacking, self.population.scores(best), strict=True):
             self.scores[one] = score
+
+    def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
+        examples = [self.pareto[one] for one in places]
+        return Rollouts(position=position, candidate=candidate, examples=examples)
 
     def _gains(self, places: Iterable[int]) -> list[float]:
         """Return how far the candidate is above the best one, where both have a score."""
         chosen = list(places)
-        own = self.members.scores([self.records[place] for place in chosen])
+        own = self.population.scores([self.records[place] for place in chosen])
         return paired_gains([self.scores[place] for place in chosen], own)
 
 
@@ -107,10 +98,10 @@ class RacingValidator:
 
     Args:
         policy: the settings.
-        pareto: D_pareto.
+        pareto: the validation set.
         order: the positions of its examples in the order in which races come to take them.
-        trials: makes rollouts at once.
-        members: the pool.
+        budget: what may be spent at once.
+        population: takes in the candidates.
         race_order: returns positions in the order in which the next race takes them.
     """
 
@@ -120,8 +111,8 @@ class RacingValidator:
         pareto: Sequence[GepaExample],
         *,
         order: Sequence[int],
-        trials: Trials,
-        members: Members,
+        budget: RolloutBudget,
+        population: Population,
         race_order: Callable[[Sequence[int]], list[int]],
     ) -> None:
         self._policy = policy
@@ -133,8 +124,8 @@ class RacingValidator:
         first = policy.baseline(len(pareto), self._critical)
         self.baseline = self._order[:first]
         self._race_order = race_order
-        self._trials = trials
-        self._members = members
+        self._budget = budget
+        self._population = population
         self._races = 0
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
@@ -152,7 +143,7 @@ class RacingValidator:
         return self._policy.depth(len(self._order), self._critical, self._races)
 
     def _lacking(self) -> list[int]:
-        return self._missing(self._members.pool.best, within=self._order[: self._depth])
+        return self._missing(self._population.pool.best, within=self._order[: self._depth])
 
     def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
         wanted = self._untried[member].intersection(within)
@@ -166,7 +157,7 @@ class RacingValidator:
     def needs(self, entries: Sequence[Entry]) -> list[int]:
         # Races of one depth take the same examples, and those of a smaller depth a part of them.
         depths = {len(one.order): one.order for one in entries}
-        untried = self._untried[self._members.pool.best]
+        untried = self._untried[self._population.pool.best]
         lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
         found, least = [], len(self._order)
         for depth in (len(one.order) for one in entries):
@@ -179,19 +170,18 @@ class RacingValidator:
         self,
         position: str,
         candidate: Candidate,
-        known: Records,
+        known: Partial,
         *,
         step: int,
         entry: Entry,
         proposals: int = 1,
-    ) -> int:
-        pool = self._members.pool
+    ) -> Asking[int]:
+        pool = self._population.pool
         race = _Race(
             first=entry.first,
             pareto=self._pareto,
             order=entry.order,
-            members=self._members,
-            trials=self._trials,
+            population=self._population,
             position=pool.best,
             best=pool.candidate(pool.best),
             scores=list(pool.scores_of(pool.best)),
@@ -200,12 +190,12 @@ class RacingValidator:
             records=list(known),
         )
         try:
-            won = race.run(position)
+            won = yield from race.run(position)
         finally:
             self._untried[race.position].difference_update(race.found)
-            self._members.fill(race.position, race.found, step=step)
+            self._population.fill(race.position, race.found, step=step)
         self._races += proposals
-        joined = self._members.join(candidate, race.records, step=step, crowned=won)
+        joined = self._population.join(candidate, race.records, step=step, crowned=won)
         self._untried[joined] = {
             place for place, record in enumerate(race.records) if record is None
         }
@@ -213,9 +203,9 @@ class RacingValidator:
 
     @property
     def estimates_best(self) -> bool:
-        return bool(self._untried[self._members.pool.best])
+        return bool(self._untried[self._population.pool.best])
 
-    def deepen(self, step: int) -> bool:
+    def deepen(self, step: int) -> Asking[bool]:
         """Have races, and the best one, go on to twice as many examples."""
         if not self.estimates_best and self._depth == len(self._order):
             return False
@@ -223,20 +213,20 @@ class RacingValidator:
         lacking = self._lacking()
         if not lacking:
             return False
-        self._trials.require(len(lacking), "the best candidate is to be tried on more")
-        best = self._members.pool.best
-        self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
+        self._budget.require(len(lacking), "the best candidate is to be tried on more")
+        best = self._population.pool.best
+        yield from self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
         return True
 
-    def finish(self, step: int) -> None:
-        pool = self._members.pool
-        self._trials.release(self._kept)
+    def finish(self, step: int) -> Asking[None]:
+        pool = self._population.pool
+        self._budget.release(self._kept)
         waiting = self._promising()
         complete: list[int] = []
         while waiting and len(complete) < self._policy.finalists:
             # The baseline is the first, and no finalist.
             count = self._policy.finalists - len(complete) + (waiting[0] == 0)
-            tried = self._complete(waiting[:count], step)
+            tried = yield from self._complete(waiting[:count], step)
             complete += [one for one in tried if one and self._may_win(one)]
             waiting = waiting[count:]
         best = 0
@@ -246,37 +236,37 @@ class RacingValidator:
         pool.crown(best)
 
     def _may_win(self, position: int) -> bool:
-        return self._members.may_win(position, tried=len(self._order))
+        return self._population.may_win(position, tried=len(self._order))
 
-    def _complete(self, positions: Sequence[int], step: int) -> list[int]:
+    def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Try members on all that they lack, as far as that is paid for; return which."""
         found: dict[int, list[int]] = {}
         for position in positions:
             missing = self._missing(position, within=self._order)
-            if self._trials.afford(sum(map(len, found.values())) + len(missing)):
+            if self._budget.affords(sum(map(len, found.values())) + len(missing)):
                 found[position] = missing
-        self._try_more(
+        yield from self._try_more(
             {f"final/{one}/{len(places)}": (one, places) for one, places in found.items()}, step
         )
         return list(found)
 
-    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> None:
-        """Try members on examples, by where in the run that is."""
-        pool = self._members.pool
-        wanted = {place: (one, places) for place, (one, places) in asked.items() if places}
-        made = self._trials.make_all(
+    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> Asking[None]:
+        """Evaluate candidates on more examples, by where in the run that is."""
+        pool = self._population.pool
+        wanted = {position: asked[position] for position in asked if asked[position][1]}
+        made = yield from Together(
             *(
-                Asked(
-                    position=place,
+                Rollouts(
+                    position=position,
                     candidate=pool.candidate(one),
                     examples=[self._pareto[number] for number in places],
                 )
-                for place, (one, places) in wanted.items()
+                for position, (one, places) in wanted.items()
             )
         )
         for (member, places), records in zip(wanted.values(), made, strict=True):
             self._untried[member].difference_update(places)
-            self._members.fill(member, dict(zip(places, records, strict=True)), step=step)
+            self._population.fill(member, dict(zip(places, records, strict=True)), step=step)
 
     def _promising(self) -> list[int]:
         """Return the baseline, the best one, then the others by how far they are above it.
@@ -284,7 +274,7 @@ class RacingValidator:
         A gain is drawn towards nothing, as if it had been found on four examples more where there
         was none: a candidate that was tried on little has shown little.
         """
-        pool = self._members.pool
+        pool = self._population.pool
         best = pool.scores_of(pool.best)
 
         def gain(position: int) -> float:

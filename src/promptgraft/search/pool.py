@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from promptgraft.algorithms.gepa.policies import FrontierPruning
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.search.covering import Cover
 from promptgraft.search.frontier import (
     Frontier,
+    FrontierPruning,
     FrontierType,
     Objectives,
     cells_of,
@@ -31,7 +31,10 @@ class Pool:
     Args:
         frontier: in what candidates are compared when a parent is chosen.
         pruning: which leaders are dropped before.
-        ranks: whether the best one is whoever has the highest mean; else somebody is crowned.
+        ranks: whether the best one is the one with the highest mean; otherwise one is crowned.
+
+    Attributes:
+        ranks: as above.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Pool:
         ranks: bool = True,
     ) -> None:
         self._kind = frontier
-        self._ranks = ranks
+        self.ranks = ranks
         self._gaps: dict[int, list[Objectives]] = {}
         self._names: tuple[str, ...] = ()
         self._candidates: list[Candidate] = []
@@ -99,7 +102,7 @@ class Pool:
         Of a candidate that was not scored on some: the baseline's mean, and how far the
         candidate is above it on the examples that both have a score for.
         """
-        if self._ranks or index not in self._gaps:
+        if self.ranks or index not in self._gaps:
             return self._means[index]
         own, baseline = paired_means(self.scores_of(index), self.scores_of(0))
         whole = self._means[0]
@@ -143,7 +146,7 @@ class Pool:
         else:
             self._cover.add(cells, self._means[index])
         above = higher(self._means[index], self._means[self._best])
-        if self._ranks and eligible and above and beats(scores, self.scores_of(0)):
+        if self.ranks and eligible and above and beats(scores, self.scores_of(0)):
             self._best = index
         return index
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.trials import Trials
+from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.objectives import Scorer
-from promptgraft.search.rollouts import Asked
+from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, paired_means
 from promptgraft.targets.types import GepaExample
 
@@ -43,23 +42,15 @@ class HeldOut:
 
 
 def measure(
-    pool: Pool,
-    winner: int,
-    examples: Sequence[GepaExample],
-    *,
-    trials: Trials,
-    scorer: Scorer,
-) -> HeldOut:
-    """Try baseline and winner once on each held-out example.
+    pool: Pool, winner: int, examples: Sequence[GepaExample], *, scorer: Scorer
+) -> Asking[HeldOut]:
+    """Evaluate baseline and winner once on each held-out example.
 
-    Examples that a resumed run does not have any more are not counted, others are tried then.
-
-    Raises:
-        RunStoppedError, LimitReachedError: the run ends before that.
+    Examples that a resumed run does not have any more are not counted, others are evaluated then.
     """
-    made = trials.make_all(
+    made = yield from Together(
         *(
-            Asked(
+            Rollouts(
                 position=f"held-out/{position}",
                 candidate=pool.candidate(position),
                 examples=examples,

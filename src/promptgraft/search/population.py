@@ -4,45 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from promptgraft.algorithms.gepa.comparing import critical_loss
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.pool import Pool
-from promptgraft.algorithms.gepa.telling import Newcomers
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.search.comparison import critical_loss
+from promptgraft.search.events import Emit, GepaCandidateAdded, GepaCandidateScored
 from promptgraft.search.frontier import Objectives
+from promptgraft.search.ledger import Ledger
 from promptgraft.search.objectives import Scorer, pick
-from promptgraft.search.scores import Score
+from promptgraft.search.pool import Pool
+from promptgraft.search.scores import Score, beats
+from promptgraft.targets.base import Target
+from promptgraft.targets.modules import GenerationModule
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 
-class Members:
-    """The pool of a run, by rollouts rather than by scores.
+class Population:
+    """The candidates of a run, by rollouts rather than by scores.
 
     Args:
-        config: the settings.
-        pareto: D_pareto.
+        pool: holds them.
+        target: shows their texts.
+        examples: the validation set.
         scorer: gives rollouts their scores.
-        telling: tells of every candidate that joined, and of new scores.
+        required: the least mean in an objective that a winner must have.
+        max_unscored_share: share of its rollouts that a winner may have unscored, 0 to 1.
+        ledger: what the run has used.
+        emit: is called with every candidate that joins, and with new scores.
     """
 
     def __init__(
         self,
-        config: GepaConfig,
-        pareto: Sequence[GepaExample],
-        scorer: Scorer,
+        pool: Pool,
         *,
-        telling: Newcomers,
+        target: Target,
+        examples: Sequence[GepaExample],
+        scorer: Scorer,
+        required: Mapping[str, float],
+        max_unscored_share: float,
+        ledger: Ledger,
+        emit: Emit,
     ) -> None:
-        self._required = config.required_objectives
-        self._pareto = pareto
+        self.pool = pool
+        self._target = target
+        self._examples = examples
         self._scorer = scorer
-        self._telling = telling
+        self._required = required
+        self._share = max_unscored_share
+        self._ledger = ledger
+        self._emit = emit
         self._eligible = [0]
-        self._share = config.max_unscored_share
-        self.pool = Pool(
-            config.frontier_type,
-            pruning=config.frontier_pruning,
-            ranks=config.validation.ranks,
-        )
 
     def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
         """Return the score of each rollout; None also for those that were not made."""
@@ -67,12 +76,12 @@ class Members:
         position = self._join(candidate, records)
         if crowned:
             self.pool.crown(position)
-        self._telling.joined(step, position, self.pool)
+        self._tell_added(step, position)
         return position
 
     def _join(self, candidate: Candidate, records: Sequence[RolloutRecord | None]) -> int:
         if not records:
-            nothing = [None] * len(self._pareto)
+            nothing = [None] * len(self._examples)
             return self.pool.add(candidate, nothing, nothing)
         scores = self.scores(records)
         objectives = [self._objectives(record) for record in records]
@@ -100,7 +109,15 @@ class Members:
                     for place, record in records.items()
                 },
             )
-            self._telling.scored(step, position, self.pool)
+            self._tell_scored(step, position)
+
+    def is_above_baseline(self, position: int) -> bool:
+        """Tell whether a candidate may be called better than the baseline.
+
+        A pool that ranks has compared them. A race that was stopped has not.
+        """
+        pool = self.pool
+        return pool.ranks or beats(pool.scores_of(position), pool.scores_of(0))
 
     def may_win(self, position: int, *, tried: int) -> bool:
         """Tell whether nothing keeps a member from winning that was tried on so many examples."""
@@ -124,6 +141,48 @@ class Members:
         """
         if tried - sum(score is not None for score in scores) > self._share * tried:
             return False
-        if critical_loss(self.pool.scores_of(0), scores, self._pareto) is not None:
+        if critical_loss(self.pool.scores_of(0), scores, self._examples) is not None:
             return False
         return all(name in means and means[name] >= least for name, least in self._required.items())
+
+    def _tell_scored(self, step: int, position: int) -> None:
+        pool = self.pool
+        self._emit(
+            GepaCandidateScored(
+                step=step,
+                candidate=position,
+                scores=pool.scores_of(position),
+                objectives=pool.objectives_of(position),
+                mean=pool.estimate(position),
+                best=pool.best,
+            )
+        )
+
+    def _tell_added(self, step: int, position: int) -> None:
+        pool, ledger = self.pool, self._ledger
+        candidate = pool.candidate(position)
+        self._emit(
+            GepaCandidateAdded(
+                step=step,
+                candidate=position,
+                value=candidate,
+                texts=texts_of(self._target, candidate),
+                scores=pool.scores_of(position),
+                objectives=pool.objectives_of(position),
+                mean=pool.estimate(position),
+                best=pool.best,
+                rollouts=ledger.rollouts,
+                reflections=ledger.reflections,
+                tokens=ledger.charge.tokens,
+                cost=ledger.known_cost,
+            )
+        )
+
+
+def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
+    """Return a candidate's text of each module by name; a new example has no text before it."""
+    return FrozenMap(
+        (module.name, target.text(module, candidate))
+        for module in target.modules
+        if not isinstance(module, GenerationModule)
+    )

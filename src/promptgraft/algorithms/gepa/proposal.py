@@ -1,0 +1,345 @@
+"""One proposal of a step: from a parent and a minibatch to a child, and how it compares.
+
+A proposal reads what was fixed when its step began and the answers to its own asks, and changes
+nothing that others see: so proposals may overlap in any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.history import Remembered
+from promptgraft.algorithms.gepa.mutation import parse_reply
+from promptgraft.algorithms.gepa.prompts import reply_tag
+from promptgraft.algorithms.gepa.reflection import MetaPrompts, question_on
+from promptgraft.algorithms.gepa.rejections import Rejections
+from promptgraft.algorithms.gepa.sampling import Lesson, blame_of, blamed
+from promptgraft.algorithms.gepa.selection import Turn
+from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.three_way import woven
+from promptgraft.search.asks import Asking, Reply, Together
+from promptgraft.search.comparison import Compared, Comparer
+from promptgraft.search.events import Emit, GepaMutationProposed, GepaMutationRejected
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.objectives import Scorer
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.modules import Module, is_example, owner_of
+from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
+
+_FEW_LINES = 10
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What every proposal follows, and none changes.
+
+    Attributes:
+        config: the settings.
+        target: what is improved.
+        scorer: gives rollouts their scores.
+        comparer: says whether a child is better than its parent.
+        guard: refuses answers of training examples.
+        meta_prompts: the questions.
+        emit: takes events.
+    """
+
+    config: GepaConfig
+    target: Target
+    scorer: Scorer
+    comparer: Comparer
+    guard: AnswerGuard
+    meta_prompts: MetaPrompts
+    emit: Emit
+
+
+@attrs.frozen(kw_only=True)
+class Known:
+    """What a proposal knows of the run when its step begins.
+
+    Attributes:
+        lesson: parent and minibatch.
+        turn: whose turn it is.
+        remembered: earlier answers to the minibatch.
+        seen: digests of every candidate tried.
+    """
+
+    lesson: Lesson
+    turn: Turn
+    remembered: Remembered
+    seen: Container[object]
+
+
+@attrs.frozen
+class Change:
+    """A module with the text that was proposed for it, and the child that it makes.
+
+    Attributes:
+        module: what is changed.
+        before: the module as the parent has it.
+        text: the proposed text.
+        candidate: the child, with the changes of the same proposal before this one.
+    """
+
+    module: Module
+    before: ModuleDescription
+    text: str
+    candidate: Candidate
+
+
+@attrs.define
+class _Draft:
+    """A text on its way: one question, or its repair, about some of the failures."""
+
+    module: Module
+    description: ModuleDescription
+    records: Sequence[RolloutRecord]
+    number: int
+    found: Change | None = None
+    refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no text yet, and a reply to be repaired or none at all."""
+        failed = RejectionReason.REFLECTION_FAILED
+        return self.found is None and not any(error.reason is failed for error, _ in self.refusals)
+
+
+@attrs.define(kw_only=True)
+class Proposal:
+    """One proposal, and what came of it.
+
+    Attributes:
+        step: counts the steps from 1.
+        number: counts the proposals of all steps from 1.
+        position: where in the run; the keys of its answers begin with it.
+        rules: what every proposal follows.
+        known: what is known when it begins.
+        rejections: refused texts.
+        records: the parent's rollouts.
+        taught: whether something could be learned from them.
+        blame: how often they blame modules, by name.
+        modules: what it has chosen to change; nothing when there is nothing to change.
+        changes: the usable changes.
+        child: the parent with every change; the parent itself without any.
+        compared: how the child did against its parent; None without a child.
+    """
+
+    step: int
+    number: int
+    position: str
+    rules: Rules
+    known: Known
+    rejections: Rejections = attrs.field(init=False)
+    records: tuple[RolloutRecord, ...] = ()
+    taught: bool = False
+    blame: Mapping[str, int] = attrs.field(factory=dict)
+    modules: tuple[Module, ...] = ()
+    changes: tuple[Change, ...] = ()
+    child: Candidate = attrs.field(init=False)
+    compared: Compared | None = None
+
+    @child.default
+    def _parent(self) -> Candidate:
+        return self.known.lesson.candidate
+
+    @rejections.default
+    def _no_rejections(self) -> Rejections:
+        return Rejections(self.step, self.known.lesson.parent, self.rules.emit)
+
+    def run(self) -> Asking[None]:
+        """Algorithm 1, lines 8 to 14: evaluate the parent, reflect, mutate, evaluate the child."""
+        lesson = self.known.lesson
+        self.records = yield from lesson.evaluate_parent(f"{self.position}/parent")
+        self.modules = self._choose_modules()
+        self.changes = yield from self._propose()
+        if self.changes:
+            modules = tuple(change.module for change in self.changes)
+            self.child = attrs.evolve(self.changes[-1].candidate, modules=modules)
+            pair = (lesson.candidate, self.child)
+            self.compared = yield from self.rules.comparer.compare(
+                self.position, pair, lesson.minibatch, self.records
+            )
+            if self.compared.refusal is not None:
+                self.refuse(*self.compared.refusal)
+
+    @property
+    def largest(self) -> int:
+        """Rollouts that it can use."""
+        return self.rules.config.trial_size - len(self.known.lesson.known)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is a child that is better than its parent."""
+        return self.compared is not None and self.compared.refusal is None
+
+    @property
+    def gain(self) -> float:
+        """How far the child is above the parent on the minibatch; 0 without scores."""
+        compared = self.compared
+        if compared is None or compared.before is None or compared.after is None:
+            return 0.0
+        return compared.after - compared.before
+
+    def refuse(self, reason: RejectionReason, detail: str) -> list[GepaMutationRejected]:
+        """Refuse the child, with every change that it was made by; return the rejections."""
+        if self.compared is None:
+            return []
+        return self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
+
+    def _choose_modules(self) -> tuple[Module, ...]:
+        """Choose what to change; nothing when there is nothing to learn or nothing to change."""
+        imperfect = [record for record in self.records if self._is_imperfect(record)]
+        self.taught = bool(imperfect)
+        if not imperfect:
+            return ()
+        perfect = [record for record in self.records if self._is_perfect(record)]
+        rules = self.rules
+        self.blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect, perfect)
+        return self.known.turn.modules(self._is_worth, self.blame)
+
+    def _is_imperfect(self, record: RolloutRecord) -> bool:
+        score = self.rules.scorer.score(record)
+        return score is not None and score < self.rules.config.perfect_score
+
+    def _is_perfect(self, record: RolloutRecord) -> bool:
+        return self.rules.scorer.score(record) is not None and not self._is_imperfect(record)
+
+    def _is_worth(self, module: Module) -> bool:
+        """Tell whether the model was shown a module, and whether there is room for more of it."""
+        owner = owner_of(module)
+        shown = owner is None or any(owner not in record.hidden for record in self.records)
+        return shown and self.rules.target.has_room(module, self.known.lesson.candidate)
+
+    def _propose(self) -> Asking[tuple[Change, ...]]:
+        """Return usable changes, each made onto the one before it.
+
+        The questions do not depend on each other: all are asked at once, then all repairs.
+        """
+        drafts = [self._drafts(turn, module) for turn, module in enumerate(self.modules)]
+        yield from self._fill([draft for those in drafts for draft in those])
+        changes: tuple[Change, ...] = ()
+        for those in drafts:
+            found = [draft.found for draft in those if draft.found is not None]
+            if found:
+                changes = (*changes, *self._change(self._together(found), changes))
+        return changes
+
+    def _drafts(self, turn: int, module: Module) -> list[_Draft]:
+        """Return the questions about a module.
+
+        In every other proposal the failures may be shared among several; those about a module that
+        is blamed show the failures that blame it.
+        """
+        description = self.rules.target.describe(module, self.known.lesson.candidate)
+        is_blamed = module.name in self.blame
+        shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
+        questions = self.rules.config.reflections_per_module if shares else 1
+        if is_example(module) or (questions == 1 and not is_blamed):
+            return [_Draft(module, description, self.records, turn)]
+        failures = [record for record in self.records if self._is_imperfect(record)]
+        if is_blamed:
+            failures = [record for record in failures if blamed([module], [record])]
+        parts = parts_of(len(failures), questions)
+        return [
+            _Draft(module, description, failures[part::parts], turn + MOST_AT_ONCE * part)
+            for part in range(parts)
+        ]
+
+    def _fill(self, drafts: Sequence[_Draft]) -> Asking[None]:
+        """Ask until each draft has a text, or there is nothing more to ask."""
+        ended = False
+        try:
+            for attempt in range(ATTEMPTS):
+                waiting = [draft for draft in drafts if draft.is_open]
+                asked = (
+                    question_on(
+                        f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}",
+                        draft.description,
+                        draft.records,
+                        meta_prompts=self.rules.meta_prompts,
+                        earlier=self.known.remembered.better_than(draft.records),
+                        refused=draft.refusals[-1] if draft.refusals else None,
+                    )
+                    for draft in waiting
+                )
+                replies: Sequence[Reply] = (yield from Together(*asked)) if waiting else ()
+                for draft, reply in zip(waiting, replies, strict=True):
+                    self._read(draft, reply)
+            ended = all(draft.found is None for draft in drafts)
+        finally:
+            refused = [(draft, *one) for draft in drafts for one in draft.refusals]
+            for left, (draft, error, text) in zip(range(len(refused))[::-1], refused, strict=True):
+                final = ended and not left
+                self.rejections.add(draft.module, draft.description, error, text=text, final=final)
+
+    def _read(self, draft: _Draft, reply: Reply) -> None:
+        """Make a child of a reply, or keep why that is not possible."""
+        try:
+            reply.check()
+            tag = reply_tag(draft.description.meta_prompt)
+            text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
+            parent = self.known.lesson.candidate
+            draft.found = self._graft(parent, draft.module, draft.description, text)
+        except InvalidProposalError as error:
+            draft.refusals.append((error, reply.text))
+
+    def _together(self, found: Sequence[Change]) -> Change:
+        """Return the change with all that was proposed for a module, as far as it is compatible."""
+        chosen, *others = found
+        target, parent = self.rules.target, self.known.lesson.candidate
+        for other in others:
+            # As the target shows them: a reply may say the same in other words.
+            sides = (target.text(chosen.module, one.candidate) for one in (chosen, other))
+            text = woven(chosen.before.text, *sides)
+            if text is None:
+                continue
+            try:
+                chosen = self._graft(parent, chosen.module, chosen.before, text)
+            except InvalidProposalError:
+                continue
+        return chosen
+
+    def _change(self, chosen: Change, before: Sequence[Change]) -> Iterator[Change]:
+        """Yield the change of a module onto those before it; nothing where it does not fit."""
+        module, description = chosen.module, chosen.before
+        if before:
+            try:
+                chosen = self._graft(before[-1].candidate, module, description, chosen.text)
+            except InvalidProposalError as error:
+                self.rejections.add(module, description, error, text=chosen.text, final=False)
+                return
+        self.rules.emit(
+            GepaMutationProposed(
+                step=self.step,
+                parent=self.known.lesson.parent,
+                module=module.name,
+                before=description.text,
+                after=chosen.text,
+            )
+        )
+        yield chosen
+
+    def _graft(
+        self, onto: Candidate, module: Module, description: ModuleDescription, text: str
+    ) -> Change:
+        rules, lesson = self.rules, self.known.lesson
+        child = rules.target.graft(
+            onto, module, text, parents=(lesson.parent,), examples=lesson.minibatch
+        )
+        # After the target has looked at it: by then the text has a bounded length.
+        rules.guard.check(module, description, text)
+        if child.digest in self.known.seen:
+            raise InvalidProposalError(
+                RejectionReason.DUPLICATE, "this text has been tried before; propose another"
+            )
+        return Change(module, description, text, child)
+
+
+def named_with(parent: int, event: object) -> object:
+    """Return an event of a proposal with the position that its parent has got meanwhile."""
+    if isinstance(event, (GepaMutationProposed, GepaMutationRejected)):
+        return attrs.evolve(event, parent=parent)
+    return event

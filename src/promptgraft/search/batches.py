@@ -1,0 +1,362 @@
+"""Answers that are asked for together: recalled, asked for, recorded and counted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import attrs
+import msgspec
+
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter
+from promptgraft.errors import (
+    CandidateError,
+    FeedbackError,
+    JournalCorruptError,
+    PermanentProviderError,
+    PromptgraftError,
+    ProviderError,
+)
+from promptgraft.journal.records import Record
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import Session
+from promptgraft.runtime.watch import Watch
+from promptgraft.search.answers import Answers, Working, silent
+from promptgraft.search.asks import Question, Records, Reply, Rollouts
+from promptgraft.search.ledger import Ledger
+from promptgraft.serde import HexDigest, Json, digest_all, digest_text
+from promptgraft.targets.spending import (
+    AbandonedRolloutError,
+    Role,
+    Spending,
+    spent_from_json,
+    spent_on,
+    spent_to_json,
+)
+from promptgraft.targets.text import joined
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
+
+
+@attrs.frozen(kw_only=True)
+class Sources:
+    """Where answers come from.
+
+    Attributes:
+        rollout: makes one rollout; called in workers.
+        example_digests: SHA-256 of each example, by id.
+        reflection: answers questions.
+        watch: budget and notices of the run.
+        deadline: handed to every call.
+        working: is called when answers are waited for, and as they arrive.
+    """
+
+    rollout: RolloutFn
+    example_digests: Mapping[str, HexDigest]
+    reflection: ProviderAdapter
+    watch: Watch = attrs.field(factory=Watch)
+    deadline: Deadline | None = None
+    working: Working = silent
+
+
+@attrs.frozen
+class Books:
+    """What a part of a run keeps for itself until it is taken account of.
+
+    Attributes:
+        answers: the journal, and the faults that the part holds back.
+        ledger: what it has used.
+    """
+
+    answers: Answers
+    ledger: Ledger
+
+    def spend(self, key: str, digest: HexDigest, spent: tuple[Spending, ...]) -> None:
+        """Count calls that gave no answer: they were paid for, and are made again."""
+        if spent:
+            self.answers.spend(key, digest, spent_to_json(spent))
+        self.ledger.count(spent)
+
+
+class Batch(ABC):
+    """Answers that a part of a search waits for together.
+
+    Attributes:
+        missing: how many are not recorded yet.
+        stops_at_failure: whether nothing more of it is asked for once a call has failed.
+    """
+
+    missing: int = 0
+    stops_at_failure = False
+
+    @abstractmethod
+    def work(self, number: int) -> Callable[[], object]:
+        """Return the call for one of the missing answers; called in a worker."""
+
+    @abstractmethod
+    def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
+        """Keep what a call has returned or raised; return what the journal is to hold of it.
+
+        Raises:
+            Exception: the run cannot continue without the answer.
+        """
+
+
+@attrs.define(eq=False)
+class _Asked:
+    """Rollouts of one ask."""
+
+    ask: Rollouts
+    keys: Sequence[str]
+    digests: Sequence[HexDigest]
+    records: list[RolloutRecord | None]
+    done: int = 0
+
+
+class RolloutBatch(Batch):
+    """Rollouts, recalled as far as they are recorded.
+
+    Args:
+        asked: what is asked for.
+        sources: make the rollouts that are missing.
+        books: take account of them.
+    """
+
+    stops_at_failure = True
+
+    def __init__(self, asked: Sequence[Rollouts], sources: Sources, books: Books) -> None:
+        self._sources = sources
+        self._books = books
+        self._asked = [self._of(ask) for ask in asked]
+        self._missing = [(one, place) for one in self._asked for place in self._recall(one)]
+        self.missing = len(self._missing)
+        for one in dict.fromkeys(one for one, _ in self._missing):
+            self._tell(one)
+
+    def _of(self, ask: Rollouts) -> _Asked:
+        digests = self._sources.example_digests
+        keys = [
+            f"{ask.position}/{self._name(example) if ask.by_example else place}"
+            for place, example in enumerate(ask.examples)
+        ]
+        own = digest_all(f"{ask.candidate.digest}:", [digests[one.id] for one in ask.examples])
+        return _Asked(ask, keys, own, [None] * len(keys))
+
+    def _name(self, example: GepaExample) -> str:
+        return digest_text(f"{self._sources.example_digests[example.id]}:{example.id}")[:12]
+
+    def _recall(self, one: _Asked) -> list[int]:
+        """Take what is recorded; return the places of what is not."""
+        answers, ledger = self._books.answers, self._books.ledger
+        texts = answers.recall_texts(one.keys, one.digests)
+        for place, text in enumerate(texts):
+            if text is not None:
+                one.records[place] = _record_from_text(text) or self._looked_at(one, place)
+        found = [record for record in one.records if record is not None]
+        spent = [paid for record in found for paid in record.spent]
+        if answers.has_spent(one.keys):
+            for key, digest in zip(one.keys, one.digests, strict=True):
+                spent += _spent_before(answers, key, digest)
+        one.done = len(found)
+        ledger.replay(spent)
+        ledger.count_rollouts(one.done, unscored=[record.feedback for record in found].count(None))
+        return [place for place, text in enumerate(texts) if text is None]
+
+    def _looked_at(self, one: _Asked, place: int) -> RolloutRecord:
+        key = one.keys[place]
+        return record_from_json(self._books.answers.recall(key, one.digests[place]), key)
+
+    def work(self, number: int) -> Callable[[], object]:
+        one, place = self._missing[number]
+        ask, deadline = one.ask, self._sources.deadline
+        return partial(self._sources.rollout, ask.candidate, ask.examples[place], deadline)
+
+    def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
+        one, place = self._missing[number]
+        key, digest, books = one.keys[place], one.digests[place], self._books
+        try:
+            record = outcome()
+        except AbandonedRolloutError as error:
+            books.spend(key, digest, error.spent)
+            raise error.cause from None
+        assert isinstance(record, RolloutRecord)  # noqa: S101 - what a target's rollouts are
+        entry = None
+        if record.feedback is None:
+            books.spend(key, digest, record.spent)
+            record = attrs.evolve(record, spent=())
+            books.answers.hold(key, digest, record_to_json(record))
+        else:
+            entry = Record(key, digest, "rollout", record_to_json(record))
+            books.ledger.count(record.spent)
+        books.ledger.count_rollouts(1, unscored=record.feedback is None)
+        one.records[place] = record
+        one.done += 1
+        self._tell(one)
+        return entry
+
+    def _tell(self, one: _Asked) -> None:
+        self._sources.working(one.ask.position, one.done, len(one.records))
+
+    def answers(self) -> list[Records]:
+        """Return the records of each ask; to be called when nothing is missing any more."""
+        return [tuple([found for found in one.records if found is not None]) for one in self._asked]
+
+
+class QuestionBatch(Batch):
+    """Questions, recalled as far as their replies are recorded.
+
+    Args:
+        sources: answer the questions that are missing.
+        books: take account of the replies.
+    """
+
+    def __init__(self, sources: Sources, books: Books) -> None:
+        self._sources = sources
+        self._books = books
+        self._questions: list[Question] = []
+        self._replies: list[Reply | None] = []
+        self._missing: list[int] = []
+        self._sessions: list[Session] = []
+
+    def add(self, question: Question) -> None:
+        """Take in a question, with the reply that is recorded for it if there is one."""
+        books, key = self._books, question.position
+        for paid in books.answers.spent(key, question.digest):
+            books.ledger.replay(spent_from_json(paid, key))
+        answer = books.answers.recall(key, question.digest)
+        reply = None
+        if answer is None:
+            self._missing.append(len(self._questions))
+            self._sessions.append(self._sources.watch.session(tags={"scope": "reflection"}))
+        else:
+            reply, spent = _read(answer, key)
+            books.ledger.replay(spent)
+            books.ledger.count_reflection()
+        self._questions.append(question)
+        self._replies.append(reply)
+        self.missing = len(self._missing)
+
+    def tell(self) -> None:
+        """Say which replies are waited for."""
+        for place in self._missing:
+            self._sources.working(self._questions[place].position, 0, 1)
+
+    def work(self, number: int) -> Callable[[], object]:
+        return partial(
+            self._sources.reflection.evaluate,
+            self._questions[self._missing[number]].prompt,
+            session=self._sessions[number],
+            deadline=self._sources.deadline,
+        )
+
+    def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
+        place, books = self._missing[number], self._books
+        question = self._questions[place]
+        key, digest = question.position, question.digest
+        entry = None
+        try:
+            response = outcome()
+        except (ProviderError, CandidateError) as error:
+            books.spend(key, digest, self._spent(number))
+            if isinstance(error, PermanentProviderError):
+                raise
+            reply = Reply(text="", finish_reason="", fault=joined(str(error)) or "no reason given")
+            books.answers.hold(key, digest, _answer(reply, ()))
+        except PromptgraftError:
+            books.spend(key, digest, self._spent(number))
+            raise
+        else:
+            assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
+            reply = Reply(text=joined(response.text), finish_reason=response.finish_reason)
+            spent = self._spent(number)
+            entry = Record(key, digest, "reflection", _answer(reply, spent))
+            books.ledger.count(spent)
+        self._replies[place] = reply
+        books.ledger.count_reflection()
+        return entry
+
+    def _spent(self, number: int) -> tuple[Spending, ...]:
+        events = self._sessions[number].select_all(object)
+        return spent_on(Role.REFLECTION, events, self._sources.reflection.identity)
+
+    def answers(self) -> list[Reply]:
+        """Return the replies; to be called when nothing is missing any more."""
+        return [reply for reply in self._replies if reply is not None]
+
+
+def _spent_before(answers: Answers, key: str, digest: HexDigest) -> Iterable[Spending]:
+    for paid in answers.spent(key, digest):
+        yield from spent_from_json(paid, key)
+
+
+_READER = msgspec.json.Decoder(RolloutRecord)
+
+
+def record_to_json(record: RolloutRecord) -> Json:
+    """Return what the journal keeps of a rollout: its fields by name."""
+    feedback = record.feedback
+    return {
+        "example_id": record.example_id,
+        "inputs_repr": record.inputs_repr,
+        "output_repr": record.output_repr,
+        "tool_trace_repr": record.tool_trace_repr,
+        "feedback": None
+        if feedback is None
+        else {
+            "score": feedback.score,
+            "feedback": feedback.feedback,
+            "eval_trace": feedback.eval_trace,
+            "objectives": dict(feedback.objectives),
+        },
+        "fault": record.fault,
+        "hidden": list(record.hidden),
+        "spent": spent_to_json(record.spent),
+    }
+
+
+def record_from_json(answer: Json, key: str) -> RolloutRecord:
+    """Return the rollout that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: it is no rollout.
+    """
+    try:
+        return msgspec.convert(answer, RolloutRecord)
+    except (msgspec.ValidationError, FeedbackError):
+        raise JournalCorruptError(
+            f"the journal's record `{key}` is no rollout; restore the journal"
+        ) from None
+
+
+def _record_from_text(answer: bytes) -> RolloutRecord | None:
+    """Return the rollout in the JSON of an answer; None when that has to be looked at closely."""
+    try:
+        return _READER.decode(answer)
+    except (msgspec.MsgspecError, FeedbackError):
+        return None
+
+
+def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
+    match answer:
+        case {
+            "text": str(text),
+            "finish_reason": str(finish_reason),
+            "fault": str(fault),
+            "spent": list(spent),
+        }:
+            reply = Reply(text=text, finish_reason=finish_reason, fault=fault)
+            return reply, spent_from_json(spent, position)
+    raise JournalCorruptError(
+        f"the journal's record `{position}` is no reflection; restore the journal"
+    )
+
+
+def _answer(reply: Reply, spent: tuple[Spending, ...]) -> dict[str, Json]:
+    return {
+        "text": reply.text,
+        "finish_reason": reply.finish_reason,
+        "fault": reply.fault,
+        "spent": spent_to_json(spent),
+    }

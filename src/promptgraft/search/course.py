@@ -1,0 +1,171 @@
+"""The course of a run: the search, then what decides whether its winner may be called one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
+from promptgraft.search.acceptance import AcceptancePolicy
+from promptgraft.search.answers import Answers
+from promptgraft.search.asks import Asking, GiveUp
+from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.confirmation import Confirmation, confirm
+from promptgraft.search.held_out import HeldOut, measure
+from promptgraft.search.objectives import Scorer
+from promptgraft.search.population import Population
+from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
+from promptgraft.targets.types import GepaExample
+
+_ENDS = set(StopReason) - {
+    StopReason.PAUSED,
+    StopReason.PROVIDER_FAILED,
+    StopReason.DEADLINE,
+    StopReason.CANCELLED,
+    StopReason.STOP_FILE,
+    StopReason.COST,
+    StopReason.TOKENS,
+}
+"""Reasons that leave the means to confirm a winner, and to evaluate it on held-out examples."""
+
+_STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
+
+Ending = tuple[StopReason, str]
+"""Why a run has ended, and the same in words."""
+
+
+class Search(Protocol):
+    """An algorithm at work on one target."""
+
+    @property
+    def population(self) -> Population:
+        """The candidates so far; the first is the baseline."""
+        ...
+
+    @property
+    def best(self) -> int:
+        """Position of the candidate that wins, if it is confirmed."""
+        ...
+
+    def run(self) -> Asking[None]:
+        """Search until a reason to stop is raised, or there is nothing more to do."""
+        ...
+
+    def finish(self) -> Asking[None]:
+        """Settle which candidate is the best, with the rollouts that were kept for that."""
+        ...
+
+
+class Course:
+    """Runs a search, confirms its winner and measures it.
+
+    Args:
+        search: the search.
+        answers: the journal as the run sees it.
+        validation: the validation set.
+        held_out: examples that no part of the search sees.
+        acceptance: says whether a winner is confirmed, and how.
+        scorer: gives rollouts their scores.
+        budget: what is left of the rollouts.
+
+    Attributes:
+        confirmation: how the winner did on fresh answers; None where that was not asked for.
+        held_out: how it did on held-out examples; None without any.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        *,
+        answers: Answers,
+        validation: Sequence[GepaExample],
+        held_out: Sequence[GepaExample],
+        acceptance: AcceptancePolicy,
+        scorer: Scorer,
+        budget: RolloutBudget,
+    ) -> None:
+        self._search = search
+        self._budget = budget
+        self._answers = answers
+        self._validation = validation
+        self._held_out = held_out
+        self._acceptance = acceptance
+        self._scorer = scorer
+        self.confirmation: Confirmation | None = None
+        self.held_out = self._not_measured("the run was stopped before that")
+
+    @property
+    def winner(self) -> int:
+        """Position of the candidate that the run ends with; 0 is the baseline."""
+        confirmed = self.confirmation is not None and self.confirmation.confirmed
+        if self._acceptance.confirmations and not confirmed:
+            return 0
+        best, population = self._search.best, self._search.population
+        return best if population.is_above_baseline(best) else 0
+
+    def run(self) -> Asking[Ending]:
+        """Run to the end and return why it came.
+
+        Raises:
+            FeedbackError, BindingError: the caller's fault, at once.
+            JournalError: the journal cannot be used.
+        """
+        done = StopReason.DONE, "the search has come to its own end"
+        ended = yield from self._until_end(self._search.run(), done)
+        if ended[0] in _ENDS:
+            ended = yield from self._until_end(self._search.finish(), ended)
+        if ended[0] in _ENDS and self._search.population.pool.best:
+            ended = yield from self._until_end(self._confirm(), ended)
+        if ended[0] in _ENDS:
+            ended = yield from self._until_end(self._measure(), ended)
+        return ended
+
+    def _confirm(self) -> Asking[None]:
+        if self._acceptance.confirmations:
+            self.confirmation = yield from confirm(
+                self._search.population.pool,
+                self._validation,
+                policy=self._acceptance,
+                scorer=self._scorer,
+            )
+
+    def _measure(self) -> Asking[None]:
+        if not self._held_out:
+            return
+        if not self.winner:
+            self.held_out = self._not_measured("nothing beat the baseline")
+            return
+        self.held_out = yield from measure(
+            self._search.population.pool, self.winner, self._held_out, scorer=self._scorer
+        )
+
+    def _not_measured(self, why: str) -> HeldOut | None:
+        ids = tuple(example.id for example in self._held_out)
+        return HeldOut(ids=ids, why_not=why) if ids else None
+
+    def _until_end(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
+        """Return why a part of the run has ended; ``otherwise`` when it came to its own end."""
+        try:
+            ended = yield from self._ended(part, otherwise)
+        except PromptgraftError:
+            self._answers.sync()
+            raise
+        self._answers.sync()
+        self._budget.keep((yield from GiveUp()))
+        return ended
+
+    def _ended(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
+        try:
+            yield from part
+            self._answers.accept_faults()
+        except RunStoppedError as stop:
+            if stop.reason in _STOPPED_BY_FAULTS:
+                self._answers.let_go()  # so that a run that is resumed asks again
+            else:
+                self._answers.accept_faults()
+            return stop.reason, stop.detail
+        except PermanentProviderError as error:
+            return StopReason.PROVIDER_FAILED, str(error)
+        except LimitReachedError as error:
+            return reason_of(error), str(error)
+        return otherwise

@@ -1,0 +1,594 @@
+"""The engine of a run: finds the answers that a search asks for.
+
+A run is a replay: every answer is looked for in the journal first, asked for only if it is not
+there, and recorded before the search sees it. A search sees answers in the order in which it asks
+for them, however many are found side by side; so it takes the same path with one worker, with
+sixteen, and when it is resumed.
+
+All of a search runs in the thread that calls :meth:`Driver.run`; workers only make calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import attrs
+
+from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.side_by_side import GRACE, LONGEST_WAIT
+from promptgraft.search.asks import (
+    AnyEnded,
+    Ask,
+    Asking,
+    Branch,
+    Checkpoint,
+    GiveUp,
+    Join,
+    Outlook,
+    Question,
+    Records,
+    Release,
+    Reply,
+    Rollouts,
+    Standing,
+    Start,
+    Together,
+)
+from promptgraft.search.batches import Batch, Books, QuestionBatch, RolloutBatch, Sources
+from promptgraft.search.events import Emit, RolloutCompleted
+from promptgraft.search.faults import FaultyStretch
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.targets.types import RolloutRecord
+
+T = TypeVar("T")
+
+Waits: TypeAlias = Generator[Callable[[], bool], None, T]
+"""Work of the driver for one line; yields what must hold before it continues."""
+
+
+@attrs.frozen
+class _Made:
+    """A rollout as a line has made it; its number in the run is known once the line is joined."""
+
+    position: str
+    record: RolloutRecord
+
+
+class Line(Generic[T]):
+    """A search, or one of its branches, on its way.
+
+    Attributes:
+        number: where it was started: the search itself is (), its third branch (3,), and that
+            one's first (3, 1).
+        books: what it keeps for itself until it is joined.
+        most_questions: questions that it can ask; None where that is not known.
+        stretch: the latest rollouts of the run when it was started.
+        earlier: for each line under way then, its batches as they grow.
+        batches: for each rollout of each batch, whether the provider failed it.
+        emitted: its events, in order.
+        started: branches that it has started.
+        error: what it ended with.
+        held: its work, until it is released.
+        is_given_up: whether it does not continue any more.
+    """
+
+    def __init__(
+        self,
+        number: tuple[int, ...],
+        books: Books,
+        *,
+        stretch: FaultyStretch,
+        earlier: Sequence[list[tuple[bool, ...]]] = (),
+        most_questions: int | None = None,
+    ) -> None:
+        self.number = number
+        self.books = books
+        self.most_questions = most_questions
+        self.stretch = stretch
+        self.earlier = earlier
+        self.batches: list[tuple[bool, ...]] = []
+        self.emitted: list[object] = []
+        self.started = 0
+        self.error: Exception | None = None
+        self.held: Waits[None] | None = None
+        self.is_given_up = False
+        self._values: list[T] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has come to its end."""
+        return self.error is not None or bool(self._values)
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts that it has used so far."""
+        return self.books.ledger.rollouts
+
+    def end(self, value: T) -> None:
+        """Keep what it has come to."""
+        self._values.append(value)
+
+    def result(self) -> T:
+        """Return what it has come to, or raise what it has ended with."""
+        if self.error is not None:
+            raise self.error
+        return self._values[0]
+
+
+@attrs.define(eq=False)
+class _Pending:
+    """A batch under way: its calls by future, and what failed."""
+
+    line: Line[Any]
+    batch: Batch
+    left: int
+    futures: list[Future[object]] = attrs.field(factory=list)
+    failures: dict[int, BaseException] = attrs.field(factory=dict)
+    is_given_up: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.left == 0 or self.is_given_up
+
+    def cancel(self) -> None:
+        for future in self.futures:
+            future.cancel()
+
+
+_Ended: TypeAlias = tuple[_Pending, int, "Future[object]"]
+
+
+class Driver:
+    """Runs one search.
+
+    Args:
+        sources: where answers come from.
+        books: take account of the search and of the branches that it has joined.
+        whole: counts everything that is used, branches under way included.
+        executor: makes rollouts side by side; None makes one call at a time.
+        questions_at_once: questions that may be asked side by side, where there is an executor.
+        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
+        look: is called at each checkpoint for a reason to stop.
+        publish: is called with every event.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        books: Books,
+        whole: Ledger,
+        executor: Executor | None = None,
+        questions_at_once: int = 1,
+        max_unscored_share: float = 1.0,
+        look: Callable[[Standing], Outlook],
+        publish: Emit,
+    ) -> None:
+        self._sources = sources
+        self._whole = whole
+        self._executor = executor
+        self._questions_at_once = questions_at_once
+        self._asking: ThreadPoolExecutor | None = None
+        self._look = look
+        self._publish = publish
+        self._main: Line[Any] = Line((), books, stretch=FaultyStretch(max_unscored_share))
+        self._current: Line[Any] = self._main
+        self._branches: list[Line[Any]] = []  # those not joined yet, in order
+        self._branches_ended = 0
+        self._rollouts_told = 0
+        self._left_behind = False
+        self._waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = []
+        self._pending: list[_Pending] = []
+        self._finished: SimpleQueue[_Ended | None] = SimpleQueue()
+
+    def emit(self, event: object) -> None:
+        """Publish an event of the search; those of a branch wait until it is joined."""
+        self._tell(self._current, event)
+
+    def run(self, search: Asking[T]) -> T:
+        """Run a search to its end and return what it has come to.
+
+        What it raises is raised. Calls that are in flight then are waited for and recorded:
+        they are paid for.
+        """
+        main: Line[T] = self._main
+        cancellation = self._deadline.cancellation if self._deadline is not None else None
+        undo = cancellation.listen(lambda: self._finished.put(None)) if cancellation else None
+        try:
+            self._continue(main, self._driven(main, search))
+            while not main.has_ended:
+                if not self._continue_waiting():
+                    self._collect()
+            return main.result()
+        except KeyboardInterrupt:
+            self._cancel_calls()
+            self._left_behind = bool(self._pending)
+            self._pending = []
+            raise
+        finally:
+            self._leave()
+            if undo is not None:
+                undo()
+
+    @property
+    def _deadline(self) -> Deadline | None:
+        return self._sources.deadline
+
+    # Lines: each is run as far as it goes without waiting.
+
+    def _driven(self, line: Line[T], search: Asking[T]) -> Waits[None]:
+        """Send a line the answers that it asks for, until its end."""
+        answer: object = None
+        error: PromptgraftError | None = None
+        while True:
+            self._current = line
+            try:
+                ask = search.send(answer) if error is None else search.throw(error)
+            except StopIteration as end:
+                line.end(end.value)
+                return
+            except PromptgraftError as found:
+                line.error = found
+                return
+            answer = error = None
+            try:
+                answer = yield from self._answer(line, ask)
+            except PromptgraftError as found:
+                error = found
+
+    def _continue(self, line: Line[Any], work: Waits[None]) -> None:
+        """Run a line until it has to wait, or has ended."""
+        for holds in work:
+            if not holds():
+                self._waiting.append((holds, line, work))
+                return
+        if line is not self._main:
+            self._branches_ended += 1
+
+    def _continue_waiting(self) -> bool:
+        """Run every line that has what it waits for; return whether there was one."""
+        waiting, self._waiting = self._waiting, []
+        moved = False
+        for holds, line, work in waiting:
+            if line.is_given_up or self._main.has_ended:
+                continue
+            if holds():
+                moved = True
+                self._continue(line, work)
+            else:
+                self._waiting.append((holds, line, work))
+        return moved
+
+    def _answer(self, line: Line[Any], ask: Ask[Any]) -> Waits[object]:
+        match ask:
+            case Rollouts():
+                return (yield from self._roll_out(line, [ask]))[0]
+            case Question():
+                return (yield from self._ask(line, [ask]))[0]
+            case Together():
+                return (yield from self._together(line, ask.parts))
+            case Start():
+                return self._start(line, ask)
+            case Release():
+                self._release(ask.branch)
+                return None
+            case Join():
+                return (yield from self._join(line, ask))
+            case AnyEnded():
+                before = self._branches_ended
+                yield lambda: self._branches_ended > before
+                return None
+            case GiveUp():
+                return (yield from self._give_up_branches())
+            case Checkpoint():
+                self._main.books.answers.sync()
+                return self._look(ask.standing)
+        raise TypeError(f"expected something to ask for, such as Rollouts, found {ask!r}")
+
+    def _together(self, line: Line[Any], parts: Sequence[Ask[Any] | Asking[Any]]) -> Waits[object]:
+        rollouts = [part for part in parts if isinstance(part, Rollouts)]
+        if len(rollouts) == len(parts):
+            return (yield from self._roll_out(line, rollouts))
+        questions = [part for part in parts if isinstance(part, Question)]
+        if len(questions) == len(parts):
+            return (yield from self._ask(line, questions))
+        branches = [self._start(line, Start(iter(part))) for part in parts]
+        answers: list[object] = []
+        for branch in branches:
+            found: object = yield from self._join(line, Join(branch))
+            answers.append(found)
+        return answers
+
+    # Branches.
+
+    def _start(self, parent: Line[Any], ask: Start[Any]) -> Line[Any]:
+        parent.books.answers.accept_faults()
+        self._fold(self._main)
+        parent.started += 1
+        line: Line[Any] = Line(
+            (*parent.number, parent.started),
+            Books(parent.books.answers.step(), self._whole.part()),
+            stretch=self._main.stretch.copy(),
+            earlier=[other.batches for other in self._branches],
+            most_questions=ask.most_questions,
+        )
+        self._branches.append(line)
+        line.held = self._driven(line, ask.part)
+        if not ask.held:
+            self._release(line)
+        return line
+
+    def _release(self, line: Branch[Any]) -> None:
+        assert isinstance(line, Line)  # noqa: S101 - what Start is answered with
+        work, line.held = line.held, None
+        if work is not None:
+            self._continue(line, work)
+
+    def _join(self, parent: Line[Any], ask: Join[T]) -> Waits[T]:
+        line = ask.branch
+        assert isinstance(line, Line)  # noqa: S101 - what Start is answered with
+        yield lambda: line.has_ended
+        self._branches.remove(line)
+        for event in line.emitted:
+            self._tell(parent, event if isinstance(event, _Made) else ask.amend(event))
+        parent.books.ledger.take(line.books.ledger)
+        parent.books.answers.take_over(line.books.answers)
+        if parent is self._main:
+            self._fold(parent)
+            self._fold(line)
+        else:
+            parent.batches += line.batches
+        found: T = line.result()
+        return found
+
+    def _give_up_branches(self) -> Waits[int]:
+        given_up, self._branches = self._branches, []
+        for line in given_up:
+            line.is_given_up = True
+        pending = [one for one in self._pending if one.line.is_given_up]
+        for one in pending:
+            one.cancel()
+        yield lambda: all(one.is_over for one in pending)
+        return sum(line.rollouts for line in given_up)
+
+    def _fold(self, line: Line[Any]) -> None:
+        for faults in line.batches:
+            self._main.stretch.add(faults)
+        if line is self._main:
+            line.batches = []
+
+    def _before(self, line: Line[Any]) -> list[Line[Any]]:
+        """Return the branches that come before a line; those that wait for it do not."""
+        return [
+            other
+            for other in self._branches
+            if other.number < line.number and other.number != line.number[: len(other.number)]
+        ]
+
+    def _tell(self, line: Line[Any], event: object) -> None:
+        """Publish an event of a line, or keep it until the line is joined."""
+        if line is not self._main:
+            line.emitted.append(event)
+        elif isinstance(event, _Made):
+            self._rollouts_told += 1
+            self._publish(
+                RolloutCompleted(
+                    position=event.position,
+                    record=event.record,
+                    total_rollouts=self._rollouts_told,
+                )
+            )
+        else:
+            self._publish(event)
+
+    # Rollouts.
+
+    def _roll_out(self, line: Line[Any], asked: Sequence[Rollouts]) -> Waits[list[Records]]:
+        books = line.books
+        books.answers.accept_faults()
+        wanted = sum(len(ask.examples) for ask in asked)
+        if not self._whole.affords(wanted):
+            raise RunStoppedError(
+                StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
+            )
+        batch = RolloutBatch(asked, self._sources, books)
+        yield from self._made(line, batch, self._executor)
+        answers = batch.answers()
+        for ask, records in zip(asked, answers, strict=True):
+            for place, record in enumerate(records):
+                self._tell(line, _Made(f"{ask.position}/{place}", record))
+            line.batches.append(tuple([record.feedback is None for record in records]))
+        faults = [record.fault for of in answers for record in of if record.feedback is None]
+        if faults:
+            yield from self._judge(line, faults[-1])
+        return answers
+
+    def _judge(self, line: Line[Any], latest: str) -> Waits[None]:
+        """Judge the latest rollouts, in the order of lines, before a line continues without them.
+
+        Each batch is judged once, so what was found bearable is so when the run is resumed.
+        """
+        before = self._before(line)
+        yield lambda: all(other.has_ended for other in before)
+        stretch = line.stretch.copy()
+        for batches in (*line.earlier, line.batches):
+            for faults in batches:
+                stretch.add(faults)
+        if stretch.is_too_faulty:
+            raise RunStoppedError(
+                StopReason.PROVIDER_FAILED,
+                f"{stretch.unscored} of the latest {stretch.rollouts} rollouts stayed unscored; "
+                f"the last: {latest}",
+            )
+
+    # Questions.
+
+    def _ask(self, line: Line[Any], questions: Sequence[Question]) -> Waits[list[Reply]]:
+        """Ask those that the limit allows, side by side; then raise if it did not allow all."""
+        line.books.answers.accept_faults()
+        batch = QuestionBatch(self._sources, line.books)
+        limit: BudgetExhaustedError | None = None
+        for question in questions:
+            try:
+                yield from self._allow(line, batch.missing)
+            except BudgetExhaustedError as error:
+                limit = error
+                break
+            batch.add(question)
+        batch.tell()
+        yield from self._made(line, batch, self._question_workers())
+        if limit is not None:
+            raise limit
+        return batch.answers()
+
+    def _allow(self, line: Line[Any], own: int) -> Waits[None]:
+        """Wait until the lines before have asked few enough questions, or have ended.
+
+        Raises:
+            BudgetExhaustedError: too many are asked.
+        """
+        whole = self._whole
+        if not whole.limits_reflections:
+            return
+        before = self._before(line)
+
+        def used() -> int | None:
+            """Return the questions asked before the next one at most; None for any number."""
+            found = self._main.books.ledger.reflections + own
+            if line is not self._main:
+                found += line.books.ledger.reflections
+            for other in before:
+                if other not in self._branches:
+                    continue  # joined by now: counted with the search
+                most = other.books.ledger.reflections if other.has_ended else other.most_questions
+                if most is None:
+                    return None
+                found += most
+            return found
+
+        def is_settled() -> bool:
+            found = used()
+            allowed = found is not None and whole.allows_reflection(found)
+            return allowed or all(other.has_ended for other in before)
+
+        yield is_settled
+        whole.check_reflections(used() or 0)
+
+    def _question_workers(self) -> Executor | None:
+        if self._executor is not None and self._asking is None:
+            self._asking = ThreadPoolExecutor(
+                self._questions_at_once, thread_name_prefix="promptgraft-question"
+            )
+        return self._asking
+
+    # Calls: made by workers, collected here.
+
+    def _made(self, line: Line[Any], batch: Batch, executor: Executor | None) -> Waits[None]:
+        """Have the missing answers of a batch found.
+
+        When a call fails, what others have answered by then is recorded, and the error of the first
+        one in order is raised.
+        """
+        if executor is None:
+            self._make_in_turn(batch)
+        elif batch.missing:
+            self._check_time()
+            pending = self._submitted(_Pending(line, batch, left=batch.missing), executor)
+            yield lambda: pending.is_over
+            if pending.failures:
+                raise pending.failures[min(pending.failures)]
+            if pending.left:
+                self._check_time()
+
+    def _make_in_turn(self, batch: Batch) -> None:
+        for number in range(batch.missing):
+            self._check_time()
+            entry = batch.take(number, batch.work(number))
+            self._main.books.answers.record_all([] if entry is None else [entry])
+
+    def _submitted(self, pending: _Pending, executor: Executor) -> _Pending:
+        self._pending.append(pending)
+        for number in range(pending.batch.missing):
+            future = executor.submit(pending.batch.work(number))
+            pending.futures.append(future)
+            future.add_done_callback(partial(self._note, pending, number))
+        return pending
+
+    def _note(self, pending: _Pending, number: int, ended: Future[object]) -> None:
+        self._finished.put((pending, number, ended))
+
+    def _check_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.check()
+
+    def _collect(self) -> None:
+        """Wait for a call to end, and take in all that have ended by then."""
+        if not self._pending:
+            raise RuntimeError("the search waits for a branch that it has not released")
+        deadline = self._deadline
+        left = LONGEST_WAIT
+        if deadline is not None:
+            left = min(left, deadline.remaining, deadline.look_every)
+        self._take_in(self._next(left))
+        if deadline is not None and deadline.expired:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Let calls in flight end within ``GRACE`` seconds, and leave the others behind."""
+        self._cancel_calls()
+        grace = Deadline.after(GRACE)
+        while self._pending and not grace.expired:
+            self._take_in(self._next(grace.remaining))
+        for pending in self._pending:
+            pending.is_given_up = self._left_behind = True
+        self._pending = []
+
+    def _next(self, seconds: float) -> list[_Ended]:
+        """Return the calls that have ended, once there is one or the time has passed."""
+        ended: list[_Ended] = []
+        try:
+            found = self._finished.get(timeout=seconds)
+            while True:
+                if found is not None:
+                    ended.append(found)
+                found = self._finished.get_nowait()
+        except Empty:
+            return ended
+
+    def _take_in(self, ended: Sequence[_Ended]) -> None:
+        """Take in calls that have ended, and record what they have answered in one append."""
+        entries = []
+        for pending, number, future in ended:
+            pending.left -= 1
+            if future.cancelled():
+                continue
+            try:
+                entry = pending.batch.take(number, future.result)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+                pending.failures[number] = error
+                if pending.batch.stops_at_failure:
+                    pending.cancel()
+            else:
+                if entry is not None:
+                    entries.append(entry)
+        self._pending = [pending for pending in self._pending if not pending.is_over]
+        self._main.books.answers.record_all(entries)
+
+    def _cancel_calls(self) -> None:
+        for pending in self._pending:
+            pending.cancel()
+
+    def _leave(self) -> None:
+        """End what is under way: nothing new is asked, what is in flight is recorded."""
+        self._waiting = []
+        self._cancel_calls()
+        while self._pending:
+            self._collect()
+        if self._asking is not None:
+            self._asking.shutdown(wait=not self._left_behind, cancel_futures=True)

@@ -1,0 +1,116 @@
+"""Stoppers as a run asks them: between steps, in their order, with the state of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from promptgraft.clock import Clock
+from promptgraft.errors import StopperError
+from promptgraft.runtime.cancellation import Cancellation
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.search.asks import Outlook, Standing
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.stoppers import (
+    RequiredObjectives,
+    RunState,
+    Stopper,
+    TargetScore,
+    reason_for,
+)
+from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.serde import shown
+
+
+class Stops:
+    """Looks for a reason to stop between steps.
+
+    Args:
+        stoppers: the user's, in the order in which they are asked.
+        ledger: what the search has used.
+        deadline: when the run ends.
+        pause: is set when the run is to pause.
+        clock: tells how long the run has taken; it begins now.
+        perfect_score: a score that leaves nothing to learn.
+    """
+
+    def __init__(
+        self,
+        stoppers: Sequence[Stopper],
+        *,
+        ledger: Ledger,
+        deadline: Deadline | None,
+        pause: Cancellation | None,
+        clock: Clock,
+        perfect_score: float,
+    ) -> None:
+        self._stoppers = stoppers
+        self._ledger = ledger
+        self._deadline = deadline
+        self._pause = pause
+        self._clock = clock
+        self._perfect_score = perfect_score
+        self._begun = clock.monotonic()
+        self._best = 0
+        self._improved_at = 0
+
+    def look(self, standing: Standing) -> Outlook:
+        """Return whether another step may begin; to be called after every step.
+
+        Raises:
+            StopperError: a stopper failed; names it.
+            LimitReachedError: time or money is used up.
+        """
+        pool = standing.pool
+        if pool.best != self._best:
+            self._best, self._improved_at = pool.best, standing.steps
+        scores = pool.scores_of(pool.best)
+        if all(score is not None and score >= self._perfect_score for score in scores):
+            detail = "the best candidate is perfect on every validation example"
+            return Outlook(RunStoppedError(StopReason.PERFECT, detail))
+        if self._pause is not None and self._pause.is_set:
+            return Outlook(RunStoppedError(StopReason.PAUSED, "the run was asked to pause"))
+        is_close = False
+        if self._stoppers:
+            state = self._state(standing)
+            for position, stopper in enumerate(self._stoppers):
+                if reason := _ask(position, stopper, state):
+                    return Outlook(RunStoppedError(reason_for(stopper), reason))
+            targets = (
+                one for one in self._stoppers if isinstance(one, TargetScore | RequiredObjectives)
+            )
+            is_close = any(target.reached(state) for target in targets)
+        if self._deadline is not None:
+            self._deadline.check()
+        self._ledger.check()
+        return Outlook(None, is_close)
+
+    def _state(self, standing: Standing) -> RunState:
+        pool, steps = standing.pool, standing.steps
+        return RunState(
+            steps=steps,
+            proposals=standing.proposals,
+            rollouts=self._ledger.rollouts,
+            reflections=self._ledger.reflections,
+            candidates=len(pool),
+            steps_since_improvement=steps - self._improved_at,
+            best=pool.best,
+            baseline_mean=pool.mean(0),
+            best_mean=pool.estimate(pool.best),
+            best_objectives=pool.objectives_of(pool.best),
+            best_is_estimated=standing.estimated,
+            cost=self._ledger.known_cost,
+            tokens=self._ledger.charge.tokens,
+            seconds=self._clock.monotonic() - self._begun,
+        )
+
+
+def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:
+    name = getattr(stopper, "__qualname__", type(stopper).__qualname__)
+    where = f"stoppers[{position}] (`{name}`)"
+    try:
+        reason: object = stopper(state)
+    except Exception as error:
+        raise StopperError(f"{where} raised {type(error).__name__}: {error}") from error
+    if reason is None or (isinstance(reason, str) and reason.strip()):
+        return reason
+    raise StopperError(f"{where}: expected None or a reason in words, found {shown(reason)}")

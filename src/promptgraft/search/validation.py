@@ -1,0 +1,263 @@
+"""How much of the validation set a candidate is evaluated on before the search builds on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.search.asks import Asking, Rollouts, answered
+from promptgraft.search.population import Population
+from promptgraft.search.scores import Score
+from promptgraft.serde import shown
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+
+Partial = list[RolloutRecord | None]
+"""Rollouts by example of the validation set; None where there was none."""
+
+
+@attrs.frozen
+class Full:
+    """Every candidate is tried on all of D_pareto; as published."""
+
+    ranks = True
+
+    def baseline(self, pareto: int, critical: int) -> int:
+        """Return the examples of D_pareto that the baseline is tried on first."""
+        del critical
+        return pareto
+
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use."""
+        del critical
+        return (candidates + merges) * pareto
+
+    def finals(self, pareto: int, critical: int) -> int:
+        """Return the rollouts that are kept for the end of a search."""
+        del pareto, critical
+        return 0
+
+
+@attrs.frozen(kw_only=True)
+class Racing:
+    """A candidate races the best one, and is tried on more of D_pareto only while it keeps up.
+
+    It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
+    the same examples by more than half a standard error; else on as many as races take: ``first``
+    at the beginning, and as many more after every ``every`` accepted proposals that have raced,
+    together or alone. It is the best one from then on if its mean is higher on them, or the same
+    and it is a child of the best one.
+
+    Each race takes the examples in another order, so that luck of the best one on a few of them
+    does not keep everybody out. At the end of the search the baseline and the most promising
+    candidates are tried on all of D_pareto, and the one with the highest mean wins. After the
+    intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter et al.
+    2009).
+
+    Attributes:
+        first: examples that a race begins with, at least 1.
+        every: proposals after which races take ``first`` examples more, at least 1.
+        finalists: candidates that are tried on all of D_pareto at the end, at least 1: the best
+            one for certain, the others as far as rollouts are left.
+    """
+
+    first: int = attrs.field(default=4)
+    every: int = attrs.field(default=8)
+    finalists: int = attrs.field(default=3)
+
+    ranks = False
+
+    def baseline(self, pareto: int, critical: int) -> int:
+        """Return the examples of D_pareto that the baseline is tried on first."""
+        return min(pareto, max(self.first, critical))
+
+    def depth(self, pareto: int, critical: int, races: int) -> int:
+        """Return the examples of D_pareto that a race takes after so many others, at most."""
+        more = self.first * (races // self.every)
+        return min(pareto, self.baseline(pareto, critical) + more)
+
+    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
+        """Return the rollouts on D_pareto that so many candidates and merges can use.
+
+        Those are included that the best one is tried on because races take more.
+        """
+        races = candidates + merges
+        growing = min(races, self.every * pareto)
+        depths = [self.depth(pareto, critical, race) for race in range(merges, growing)]
+        rest = (candidates - len(depths)) * pareto
+        deepest = self.depth(pareto, critical, max(0, races - 1))
+        late = deepest - self.baseline(pareto, critical)
+        return sum(depths) + rest + late + merges * pareto
+
+    def finals(self, pareto: int, critical: int) -> int:
+        """Return the rollouts that are kept for the end of a search."""
+        return 2 * (pareto - self.baseline(pareto, critical))
+
+    @first.validator
+    @every.validator
+    @finalists.validator
+    def _check(self, attribute: attrs.Attribute[int], value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(
+                f"Racing: {attribute.name}: expected an integer of at least 1, found {shown(value)}"
+            )
+
+
+Validation = Full | Racing
+"""How much of D_pareto candidates are tried on."""
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """The way of a step's child into the population, as far as it is fixed when the step begins.
+
+    Attributes:
+        order: positions of the examples that it may be evaluated on, in that order.
+        first: on how many of them it is evaluated before it may be dropped.
+    """
+
+    order: Sequence[int]
+    first: int
+
+
+class Validator(Protocol):
+    """Evaluates candidates on the validation set, and takes them into the population."""
+
+    @property
+    def overhead(self) -> int:
+        """Rollouts of other candidates that taking in one at once can use."""
+        ...
+
+    @property
+    def baseline(self) -> Sequence[int]:
+        """Positions of the examples that the baseline is evaluated on before the first step."""
+        ...
+
+    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
+        """Return the examples that two candidates can be compared on, by their scores."""
+        ...
+
+    def begin(self, *, alone: bool) -> Entry:
+        """Return the way into the population of the child of a step that begins now.
+
+        Args:
+            alone: whether no other step is under way that waits for it.
+        """
+        ...
+
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        """Return the rollouts that ways into the population can use, those of others included.
+
+        They may become fewer while the search proceeds, and never more.
+
+        Args:
+            entries: the ways, in order; each may bring another best candidate for those after it.
+        """
+        ...
+
+    def take_in(
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Partial,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
+    ) -> Asking[int]:
+        """Evaluate a candidate, take it in, and return its position.
+
+        Args:
+            position: where in the run.
+            candidate: the candidate.
+            known: its rollouts so far; they are not made again.
+            step: number of the step.
+            entry: its way into the population.
+            proposals: how many accepted proposals are in it.
+        """
+        ...
+
+    @property
+    def estimates_best(self) -> bool:
+        """Whether the best candidate was not evaluated on the whole validation set yet."""
+        ...
+
+    def deepen(self, step: int) -> Asking[bool]:
+        """Have the best candidate evaluated on more; return whether that was done at once."""
+        ...
+
+    def finish(self, step: int) -> Asking[None]:
+        """Settle which candidate is the best, at the end of the search."""
+        ...
+
+
+class FullValidator:
+    """Evaluates every candidate on everything.
+
+    Args:
+        examples: the validation set.
+        population: takes in the candidates.
+    """
+
+    def __init__(self, examples: Sequence[GepaExample], *, population: Population) -> None:
+        self._examples = examples
+        self._population = population
+        self.overhead = 0
+        self.baseline = range(len(examples))
+
+    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
+        del second
+        return range(len(first))
+
+    def begin(self, *, alone: bool) -> Entry:
+        del alone
+        return Entry(order=self.baseline, first=len(self._examples))
+
+    def needs(self, entries: Sequence[Entry]) -> list[int]:
+        return [len(entry.order) for entry in entries]
+
+    def take_in(
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Partial,
+        *,
+        step: int,
+        entry: Entry,
+        proposals: int = 1,
+    ) -> Asking[int]:
+        del proposals
+        records = list(known)
+        places = [place for place in entry.order if known[place] is None]
+        if places:
+            examples = [self._examples[place] for place in places]
+            made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
+            fill(records, places, made)
+        return self._population.join(candidate, records, step=step)
+
+    @property
+    def estimates_best(self) -> bool:
+        return False
+
+    def deepen(self, step: int) -> Asking[bool]:
+        del step
+        return answered(False)
+
+    def finish(self, step: int) -> Asking[None]:
+        del step
+        return answered(None)
+
+
+def fill(records: Partial, places: Sequence[int], made: Sequence[RolloutRecord]) -> None:
+    """Put rollouts in their places."""
+    for place, record in zip(places, made, strict=True):
+        records[place] = record
+
+
+def placed(made: Sequence[RolloutRecord], places: Sequence[int], *, of: int) -> Partial:
+    """Return rollouts in their places among so many."""
+    records: Partial = [None] * of
+    fill(records, places, made)
+    return records
