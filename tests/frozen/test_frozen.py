@@ -1,0 +1,168 @@
+"""Searches do what they did when they were frozen, whatever executor they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from frozen.combinations import COMBINATIONS
+from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, STOP_REASONS
+from frozen.freeze import DATA, differences, frozen, made
+
+Data = dict[str, Any]
+
+ALL: dict[str, Data] = {name: frozen(name) for name in COMBINATIONS}
+
+
+def overlaps(data: Data) -> bool:
+    settings = data["settings"]
+    return bool(settings.get("proposals_per_step", 1) * settings.get("steps_at_once", 1) > 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        *((name, 0) for name in COMBINATIONS),
+        *((name, 4) for name, data in ALL.items() if data and overlaps(data)),
+    ],
+)
+def test_a_search_does_what_it_did_when_it_was_frozen(name: str, workers: int) -> None:
+    found = list(differences(ALL[name], made(COMBINATIONS[name], workers=workers)))
+    assert not found, "\n".join(
+        [f"{name}, {workers} workers, differs in {len(found)} places; the first:", *found[:5]]
+    )
+
+
+def test_every_file_of_the_data_is_of_a_combination() -> None:
+    assert {path.stem for path in DATA.glob("*.json")} == {*COMBINATIONS}
+    assert len(COMBINATIONS) >= 40
+
+
+# What the data covers
+
+
+def having(condition: Callable[[Data], object]) -> list[str]:
+    """Return the names of the frozen searches that a condition holds of."""
+    return [name for name, data in ALL.items() if condition(data)]
+
+
+def of_settings(name: str, default: object = None) -> list[Any]:
+    return [data["settings"].get(name, default) for data in ALL.values()]
+
+
+def kinds_of(data: Data) -> Iterator[set[str]]:
+    """Yield the kinds of parts that each accepted candidate has changed."""
+    return (set(one["kinds"]) for one in data["candidates"] if one["kinds"])
+
+
+def is_racing(data: Data) -> bool:
+    settings = data["settings"]
+    return bool(settings.get("validation", settings["preset"] == "lean"))
+
+
+def test_every_preset_frontier_and_reason_to_stop_is_frozen() -> None:
+    assert set(of_settings("preset")) == PRESETS
+    assert set(of_settings("frontier_type", "instance")) == FRONTIER_TYPES
+    assert {data["stop"] for data in ALL.values()} == STOP_REASONS
+
+
+def test_every_reason_to_reject_is_frozen_but_one_that_no_text_of_this_prompt_can_have() -> None:
+    reasons = {one["reason"] for data in ALL.values() for one in data["rejections"]}
+    assert REJECTION_REASONS - reasons == {"DOES_NOT_RENDER"}
+
+
+def test_every_kind_of_part_is_changed_alone_and_with_others() -> None:
+    changed = {name: set[str]().union(*kinds_of(data)) for name, data in ALL.items()}
+    assert set().union(*changed.values()) == KINDS
+    for kind in KINDS:
+        assert {kind} in changed.values()
+    assert KINDS in changed.values()
+    assert having(lambda data: any(len(kinds) > 1 for kinds in kinds_of(data)))
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_proposals_and_steps_at_once_are_frozen_alone_and_together(preset: str) -> None:
+    shapes = {
+        (settings.get("proposals_per_step", 1), settings.get("steps_at_once", 1))
+        for data in ALL.values()
+        for settings in [data["settings"]]
+        if settings["preset"] == preset
+    }
+    assert shapes >= {(1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (1, 4), (2, 2), (4, 4)}
+
+
+@pytest.mark.parametrize("racing", [False, True])
+def test_merges_are_tried_kept_and_refused(racing: bool) -> None:
+    outcomes = {
+        merge["what"]
+        for data in ALL.values()
+        if is_racing(data) == racing
+        for merge in data["merges"]
+    }
+    assert outcomes == {"tried", "kept", "refused"}
+
+
+@pytest.mark.parametrize("racing", [False, True])
+def test_winners_are_confirmed_and_measured(racing: bool) -> None:
+    same = [data for data in ALL.values() if is_racing(data) == racing]
+    assert any((data["confirmation"] or {}).get("confirmed") for data in same)
+    assert any(data["held out"] and data["held out"]["winner"] for data in same)
+    assert having(lambda data: data["confirmation"] and not data["confirmation"]["confirmed"])
+    assert having(lambda data: not data["improved"])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "auto",
+        "history_top_k",
+        "max_copied_words",
+        "max_part_chars",
+        "max_prompt_chars",
+        "max_rollout_cost",
+        "pick",
+        "reflections_per_module",
+        "required_objectives",
+        "shuffle_examples",
+        "weights",
+    ],
+)
+def test_a_setting_that_is_off_by_default_is_frozen(setting: str) -> None:
+    assert any(of_settings(setting))
+
+
+def test_policies_and_choices_are_frozen() -> None:
+    acceptance = {name for given in of_settings("acceptance", {"strict": {}}) for name in given}
+    assert acceptance == {"strict", "min gain", "paired"}
+    assert {"blamed", "turns", None} == set(of_settings("module_choice"))
+    assert {"random", None} == set(of_settings("minibatches"))
+    assert {"dominated", "redundant", None} == set(of_settings("frontier_pruning"))
+
+
+def test_critical_examples_are_among_those_compared_on_and_those_learned_from() -> None:
+    critical = {name[0] for data in ALL.values() for name in data["world"]["critical"]}
+    assert critical == {"v", "l"}
+
+
+def test_faults_are_frozen_within_and_beyond_what_is_allowed() -> None:
+    def unscored(data: Data) -> bool:
+        return bool(data["ledger"]["unscored"])
+
+    assert having(lambda data: unscored(data) and data["stop"] == "PERFECT")
+    assert having(lambda data: unscored(data) and data["stop"] == "PROVIDER_FAILED")
+    assert having(lambda data: not unscored(data) and data["stop"] == "PROVIDER_FAILED")
+    assert having(lambda data: not unscored(data) and data["world"]["task_fault"] == "transient")
+    assert having(lambda data: data["world"]["task_fault"] not in ("", "transient", "permanent"))
+    assert having(lambda data: data["world"]["reflection_fault"] and data["improved"])
+
+
+def test_every_search_keeps_its_budget_and_stores_only_what_improves() -> None:
+    assert not having(lambda data: not data["ledger"]["budget kept"])
+    assert having(lambda data: data["stored"] is None)
+    for name, data in ALL.items():
+        assert data["persisted"] == data["improved"], name
+        if data["improved"]:
+            winner = data["candidates"][data["best"]]["contents"]
+            assert data["stored"].items() >= winner.items(), name
