@@ -21,6 +21,7 @@ from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Outlook, Records, Rollouts, Together
 from promptgraft.search.batches import Books, Sources, record_from_json, record_to_json
+from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger, LedgerEntry
 from promptgraft.serde import Json, digest_text
@@ -95,7 +96,7 @@ class Bench:
             ),
             books=self._books,
             whole=self.ledger,
-            executor=self._workers,
+            calls=Calls(self._books.answers.record_all, executor=self._workers),
             max_unscored_share=1.0,
             look=lambda _: Outlook(None),
             publish=lambda _: None,

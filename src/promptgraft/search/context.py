@@ -51,8 +51,8 @@ class OptimizationContext:
         event_bus: is told of every event of the run.
         deadline: when the run stops.
         cancellation: stops the run when it is set, from any thread; what is in flight is ended.
-        pause: pauses the run when it is set, from any thread: what is in flight is finished, and the
-            run ends as *paused* at the end of a step. With its journal it can be resumed.
+        pause: pauses the run when it is set, from any thread: what is in flight is finished,
+            and the run ends as *paused* after its step. With its journal it can be resumed.
         executor: runs rollouts side by side; None runs them in turn. The result does not
             depend on it.
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.

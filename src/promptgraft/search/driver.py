@@ -11,16 +11,11 @@ All of a search runs in the thread that calls :meth:`Driver.run`; workers only m
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.side_by_side import GRACE, LONGEST_WAIT
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -40,6 +35,7 @@ from promptgraft.search.asks import (
     Together,
 )
 from promptgraft.search.batches import Batch, Books, QuestionBatch, RolloutBatch, Sources
+from promptgraft.search.calls import Calls
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.faults import FaultyStretch
 from promptgraft.search.ledger import Ledger
@@ -121,29 +117,6 @@ class Line(Generic[T]):
         return self._values[0]
 
 
-@attrs.define(eq=False)
-class _Pending:
-    """A batch under way: its calls by future, and what failed."""
-
-    line: Line[Any]
-    batch: Batch
-    left: int
-    futures: list[Future[object]] = attrs.field(factory=list)
-    failures: dict[int, BaseException] = attrs.field(factory=dict)
-    is_given_up: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        return self.left == 0 or self.is_given_up
-
-    def cancel(self) -> None:
-        for future in self.futures:
-            future.cancel()
-
-
-_Ended: TypeAlias = tuple[_Pending, int, "Future[object]"]
-
-
 class Driver:
     """Runs one search.
 
@@ -151,8 +124,7 @@ class Driver:
         sources: where answers come from.
         books: take account of the search and of the branches that it has joined.
         whole: counts everything that is used, branches under way included.
-        executor: makes rollouts side by side; None makes one call at a time.
-        questions_at_once: questions that may be asked side by side, where there is an executor.
+        calls: have the missing answers found.
         max_unscored_share: share of the rollouts that may stay unscored, 0 to 1.
         look: is called at each checkpoint for a reason to stop.
         publish: is called with every event.
@@ -164,17 +136,14 @@ class Driver:
         *,
         books: Books,
         whole: Ledger,
-        executor: Executor | None = None,
-        questions_at_once: int = 1,
+        calls: Calls,
         max_unscored_share: float = 1.0,
         look: Callable[[Standing], Outlook],
         publish: Emit,
     ) -> None:
         self._sources = sources
         self._whole = whole
-        self._executor = executor
-        self._questions_at_once = questions_at_once
-        self._asking: ThreadPoolExecutor | None = None
+        self._calls = calls
         self._look = look
         self._publish = publish
         self._main: Line[Any] = Line((), books, stretch=FaultyStretch(max_unscored_share))
@@ -182,10 +151,7 @@ class Driver:
         self._branches: list[Line[Any]] = []  # those not joined yet, in order
         self._branches_ended = 0
         self._rollouts_told = 0
-        self._left_behind = False
         self._waiting: list[tuple[Callable[[], bool], Line[Any], Waits[None]]] = []
-        self._pending: list[_Pending] = []
-        self._finished: SimpleQueue[_Ended | None] = SimpleQueue()
 
     def emit(self, event: object) -> None:
         """Publish an event of the search; those of a branch wait until it is joined."""
@@ -198,27 +164,12 @@ class Driver:
         they are paid for.
         """
         main: Line[T] = self._main
-        cancellation = self._deadline.cancellation if self._deadline is not None else None
-        undo = cancellation.listen(lambda: self._finished.put(None)) if cancellation else None
-        try:
+        with self._calls:
             self._continue(main, self._driven(main, search))
             while not main.has_ended:
                 if not self._continue_waiting():
-                    self._collect()
-            return main.result()
-        except KeyboardInterrupt:
-            self._cancel_calls()
-            self._left_behind = bool(self._pending)
-            self._pending = []
-            raise
-        finally:
-            self._leave()
-            if undo is not None:
-                undo()
-
-    @property
-    def _deadline(self) -> Deadline | None:
-        return self._sources.deadline
+                    self._calls.collect()
+        return main.result()
 
     # Lines: each is run as far as it goes without waiting.
 
@@ -351,7 +302,7 @@ class Driver:
         given_up, self._branches = self._branches, []
         for line in given_up:
             line.is_given_up = True
-        pending = [one for one in self._pending if one.line.is_given_up]
+        pending = [one for line in given_up for one in self._calls.of(line)]
         for one in pending:
             one.cancel()
         yield lambda: all(one.is_over for one in pending)
@@ -398,7 +349,7 @@ class Driver:
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books)
-        yield from self._made(line, batch, self._executor)
+        yield from self._made(line, batch)
         answers = batch.answers()
         for ask, records in zip(asked, answers, strict=True):
             for place, record in enumerate(records):
@@ -442,7 +393,7 @@ class Driver:
                 break
             batch.add(question)
         batch.tell()
-        yield from self._made(line, batch, self._question_workers())
+        yield from self._made(line, batch)
         if limit is not None:
             raise limit
         return batch.answers()
@@ -480,115 +431,9 @@ class Driver:
         yield is_settled
         whole.check_reflections(used() or 0)
 
-    def _question_workers(self) -> Executor | None:
-        if self._executor is not None and self._asking is None:
-            self._asking = ThreadPoolExecutor(
-                self._questions_at_once, thread_name_prefix="promptgraft-question"
-            )
-        return self._asking
-
-    # Calls: made by workers, collected here.
-
-    def _made(self, line: Line[Any], batch: Batch, executor: Executor | None) -> Waits[None]:
-        """Have the missing answers of a batch found.
-
-        When a call fails, what others have answered by then is recorded, and the error of the first
-        one in order is raised.
-        """
-        if executor is None:
-            self._make_in_turn(batch)
-        elif batch.missing:
-            self._check_time()
-            pending = self._submitted(_Pending(line, batch, left=batch.missing), executor)
+    def _made(self, line: Line[Any], batch: Batch) -> Waits[None]:
+        """Have the missing answers of a batch found."""
+        pending = self._calls.make(line, batch)
+        if pending is not None:
             yield lambda: pending.is_over
-            if pending.failures:
-                raise pending.failures[min(pending.failures)]
-            if pending.left:
-                self._check_time()
-
-    def _make_in_turn(self, batch: Batch) -> None:
-        for number in range(batch.missing):
-            self._check_time()
-            entry = batch.take(number, batch.work(number))
-            self._main.books.answers.record_all([] if entry is None else [entry])
-
-    def _submitted(self, pending: _Pending, executor: Executor) -> _Pending:
-        self._pending.append(pending)
-        for number in range(pending.batch.missing):
-            future = executor.submit(pending.batch.work(number))
-            pending.futures.append(future)
-            future.add_done_callback(partial(self._note, pending, number))
-        return pending
-
-    def _note(self, pending: _Pending, number: int, ended: Future[object]) -> None:
-        self._finished.put((pending, number, ended))
-
-    def _check_time(self) -> None:
-        if self._deadline is not None:
-            self._deadline.check()
-
-    def _collect(self) -> None:
-        """Wait for a call to end, and take in all that have ended by then."""
-        if not self._pending:
-            raise RuntimeError("the search waits for a branch that it has not released")
-        deadline = self._deadline
-        left = LONGEST_WAIT
-        if deadline is not None:
-            left = min(left, deadline.remaining, deadline.look_every)
-        self._take_in(self._next(left))
-        if deadline is not None and deadline.expired:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """Let calls in flight end within ``GRACE`` seconds, and leave the others behind."""
-        self._cancel_calls()
-        grace = Deadline.after(GRACE)
-        while self._pending and not grace.expired:
-            self._take_in(self._next(grace.remaining))
-        for pending in self._pending:
-            pending.is_given_up = self._left_behind = True
-        self._pending = []
-
-    def _next(self, seconds: float) -> list[_Ended]:
-        """Return the calls that have ended, once there is one or the time has passed."""
-        ended: list[_Ended] = []
-        try:
-            found = self._finished.get(timeout=seconds)
-            while True:
-                if found is not None:
-                    ended.append(found)
-                found = self._finished.get_nowait()
-        except Empty:
-            return ended
-
-    def _take_in(self, ended: Sequence[_Ended]) -> None:
-        """Take in calls that have ended, and record what they have answered in one append."""
-        entries = []
-        for pending, number, future in ended:
-            pending.left -= 1
-            if future.cancelled():
-                continue
-            try:
-                entry = pending.batch.take(number, future.result)
-            except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
-                pending.failures[number] = error
-                if pending.batch.stops_at_failure:
-                    pending.cancel()
-            else:
-                if entry is not None:
-                    entries.append(entry)
-        self._pending = [pending for pending in self._pending if not pending.is_over]
-        self._main.books.answers.record_all(entries)
-
-    def _cancel_calls(self) -> None:
-        for pending in self._pending:
-            pending.cancel()
-
-    def _leave(self) -> None:
-        """End what is under way: nothing new is asked, what is in flight is recorded."""
-        self._waiting = []
-        self._cancel_calls()
-        while self._pending:
-            self._collect()
-        if self._asking is not None:
-            self._asking.shutdown(wait=not self._left_behind, cancel_futures=True)
+            self._calls.check(pending)

@@ -1,4 +1,4 @@
-"""Names of events that the specification of GEPA gives them; see :mod:`promptgraft.search.events`."""
+"""The names that the specification of GEPA gives to events."""
 
 from __future__ import annotations
 

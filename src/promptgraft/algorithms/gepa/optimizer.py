@@ -40,6 +40,7 @@ from promptgraft.runtime.watch import Watch
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.calls import Calls
 from promptgraft.search.context import (
     BasePromptOptimizer,
     OptimizationContext,
@@ -248,8 +249,12 @@ class _Run:
             ),
             books=books,
             whole=self._ledger,
-            executor=context.executor,
-            questions_at_once=config.questions_at_once,
+            calls=Calls(
+                self._answers.record_all,
+                executor=context.executor,
+                questions_at_once=config.questions_at_once,
+                deadline=self._deadline,
+            ),
             max_unscored_share=config.max_unscored_share,
             look=stops.look,
             publish=self._emit,

@@ -107,7 +107,7 @@ class Needs(Protocol):
     """Says what a search can use besides its proposals."""
 
     def needs(self, steps: Sequence[Step]) -> tuple[int, list[int]]:
-        """Return the rollouts that ways into the population can use: the next race's, and steps'."""
+        """Return the rollouts that the next race, and those of steps, can use."""
         ...
 
     @property

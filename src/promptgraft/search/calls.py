@@ -1,0 +1,221 @@
+"""Calls for answers that are not recorded: made by workers, taken in by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import attrs
+
+from promptgraft.journal.records import Record
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.side_by_side import GRACE, LONGEST_WAIT
+from promptgraft.search.batches import Batch, QuestionBatch
+
+_Ended: TypeAlias = "tuple[Pending, int, Future[object]]"
+
+
+@attrs.define(eq=False)
+class Pending:
+    """A batch under way.
+
+    Attributes:
+        owner: which part of the run waits for it.
+        batch: takes in the answers.
+        left: calls that have not ended.
+        futures: all its calls.
+        failures: what calls have failed with, by their place in the batch.
+        is_left_behind: whether nothing waits for it any more.
+    """
+
+    owner: object
+    batch: Batch
+    left: int
+    futures: list[Future[object]] = attrs.field(factory=list)
+    failures: dict[int, BaseException] = attrs.field(factory=dict)
+    is_left_behind: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.left == 0 or self.is_left_behind
+
+    def cancel(self) -> None:
+        """Cancel the calls that have not begun."""
+        for future in self.futures:
+            future.cancel()
+
+
+class Calls:
+    """Makes calls. A context manager: on leaving it, what is in flight is waited for and recorded.
+
+    Answers that have ended together are recorded in one append, before anything sees them.
+
+    Args:
+        record: records answers.
+        executor: makes rollouts side by side; None makes one call at a time.
+        questions_at_once: questions that may be asked side by side, where there is an executor.
+        deadline: when nothing new is begun.
+    """
+
+    def __init__(
+        self,
+        record: Callable[[Sequence[Record]], None],
+        *,
+        executor: Executor | None,
+        questions_at_once: int = 1,
+        deadline: Deadline | None = None,
+    ) -> None:
+        self._record = record
+        self._executor = executor
+        self._questions_at_once = questions_at_once
+        self._asking: ThreadPoolExecutor | None = None
+        self._deadline = deadline
+        self._pending: list[Pending] = []
+        self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
+        self._left_behind = False
+        self._stop_listening: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        if self._deadline is not None and self._deadline.cancellation is not None:
+            self._stop_listening = self._deadline.cancellation.listen(self._wake)
+        return self
+
+    def _wake(self) -> None:
+        self._ended.put(None)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._cancel()
+            if isinstance(error, KeyboardInterrupt):
+                self._leave_behind()
+            while self._pending:
+                self.collect()
+        finally:
+            self._stop_listening()
+            if self._asking is not None:
+                self._asking.shutdown(wait=not self._left_behind, cancel_futures=True)
+
+    def of(self, owner: object) -> list[Pending]:
+        """Return the batches under way that a part of the run waits for."""
+        return [pending for pending in self._pending if pending.owner is owner]
+
+    def make(self, owner: object, batch: Batch) -> Pending | None:
+        """Have the missing answers of a batch found; None when that is done already.
+
+        Raises:
+            LimitReachedError: the time is up.
+            Exception: without an executor, what a call has failed with.
+        """
+        executor = self._workers_for(batch)
+        if executor is None:
+            for number in range(batch.missing):
+                self._check_time()
+                entry = batch.take(number, batch.work(number))
+                self._record([] if entry is None else [entry])
+        if executor is None or not batch.missing:
+            return None
+        self._check_time()
+        pending = Pending(owner, batch, left=batch.missing)
+        self._pending.append(pending)
+        for number in range(batch.missing):
+            future = executor.submit(batch.work(number))
+            pending.futures.append(future)
+            future.add_done_callback(partial(self._note, pending, number))
+        return pending
+
+    def _workers_for(self, batch: Batch) -> Executor | None:
+        if self._executor is None or not isinstance(batch, QuestionBatch):
+            return self._executor
+        if self._asking is None:
+            self._asking = ThreadPoolExecutor(
+                self._questions_at_once, thread_name_prefix="promptgraft-question"
+            )
+        return self._asking
+
+    def _note(self, pending: Pending, number: int, ended: Future[object]) -> None:
+        self._ended.put((pending, number, ended))
+
+    def check(self, pending: Pending) -> None:
+        """Do nothing when a batch that is over has all its answers.
+
+        Raises:
+            Exception: what the first call in order has failed with that has failed.
+            LimitReachedError: the time was up before all had ended.
+        """
+        if pending.failures:
+            raise pending.failures[min(pending.failures)]
+        if pending.left:
+            self._check_time()
+
+    def _check_time(self) -> None:
+        if self._deadline is not None:
+            self._deadline.check()
+
+    def collect(self) -> None:
+        """Wait for a call to end, and take in all that have ended by then.
+
+        Once the time is up, calls that have not begun are cancelled, and those that do not end
+        within ``GRACE`` seconds are left behind.
+        """
+        if not self._pending:
+            raise RuntimeError("the search waits for a branch that it has not released")
+        deadline = self._deadline
+        seconds = LONGEST_WAIT
+        if deadline is not None:
+            seconds = min(seconds, deadline.remaining, deadline.look_every)
+        self._take_in(self._next(seconds))
+        if deadline is not None and deadline.expired:
+            self._cancel()
+            grace = Deadline.after(GRACE)
+            while self._pending and not grace.expired:
+                self._take_in(self._next(grace.remaining))
+            self._leave_behind()
+
+    def _cancel(self) -> None:
+        for pending in self._pending:
+            pending.cancel()
+
+    def _leave_behind(self) -> None:
+        for pending in self._pending:
+            pending.is_left_behind = self._left_behind = True
+        self._pending = []
+
+    def _next(self, seconds: float) -> list[_Ended]:
+        """Return the calls that have ended, once there is one or the time has passed."""
+        ended: list[_Ended] = []
+        try:
+            found = self._ended.get(timeout=seconds)
+            while True:
+                if found is not None:
+                    ended.append(found)
+                found = self._ended.get_nowait()
+        except Empty:
+            return ended
+
+    def _take_in(self, ended: Sequence[_Ended]) -> None:
+        entries = []
+        for pending, number, future in ended:
+            pending.left -= 1
+            if future.cancelled():
+                continue
+            try:
+                entry = pending.batch.take(number, future.result)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+                pending.failures[number] = error
+                if pending.batch.stops_at_failure:
+                    pending.cancel()
+            else:
+                if entry is not None:
+                    entries.append(entry)
+        self._pending = [pending for pending in self._pending if not pending.is_over]
+        self._record(entries)
