@@ -27,7 +27,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.overrides.codec import make_revision
+from promptgraft.overrides.codec import make_revision, marked
 from promptgraft.overrides.documents import ENTRY_LISTS
 from promptgraft.overrides.entries import Entry
 from promptgraft.serde import HexDigest, Json, digest
@@ -172,7 +172,7 @@ def generated_revision(rng: random.Random, share: float = 0.3) -> Revision:
     )
     chosen = [name for name in LISTS if rng.random() < share]
     entries = [_MAKERS[name](rng) for name in chosen for _ in range(rng.randint(1, 2))]
-    return make_revision(
+    revision = make_revision(
         number=rng.randint(1, 10**9),
         parent=rng.choice([None, _hash(rng)]),
         time=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.getrandbits(54)),
@@ -183,6 +183,7 @@ def generated_revision(rng: random.Random, share: float = 0.3) -> Revision:
         ),
         override=address.holding(entries),
     )
+    return rng.choice([revision, marked([revision, revision])[0]])
 
 
 def address_of(revision: Revision) -> OverrideAddress:
@@ -354,7 +355,7 @@ def _lone_surrogate(rng: random.Random, data: bytes) -> Generated:
 def _missing_key(rng: random.Random, data: bytes) -> Generated:
     plain = json.loads(data)
     fields = rng.choice(_objects(plain))
-    key = rng.choice([key for key in fields if key not in LISTS])
+    key = rng.choice([key for key in fields if key not in (*LISTS, "step")])
     del fields[key]
     return Generated("", _dumped(rng, plain), names=f".{key}" if key != "id" else "id")
 

@@ -124,6 +124,7 @@ def test_the_order_in_which_entries_and_scores_were_made_leaves_no_trace(
             revision.provenance, scores=FrozenMap([*revision.provenance.scores.items()][::-1])
         ),
         override=revision.override.holding(reversed(revision.override.entries())),
+        step=revision.step,
     )
 
     assert encode_revision(turned) == encode_revision(revision)
@@ -142,7 +143,7 @@ def test_the_id_is_the_sha_256_of_the_canonical_json_of_everything_else() -> Non
     assert hashlib.sha256(canonical.encode()).hexdigest() == said
 
 
-@pytest.mark.parametrize("field", ["number", "parent", "time", "provenance", "override"])
+@pytest.mark.parametrize("field", ["number", "parent", "time", "provenance", "override", "step"])
 def test_the_id_depends_on_everything_else(field: str) -> None:
     revision = sample()
     others: dict[str, object] = {
@@ -151,6 +152,7 @@ def test_the_id_depends_on_everything_else(field: str) -> None:
         "time": revision.time + timedelta(microseconds=1),
         "provenance": Provenance(),
         "override": revision.override.without(revision.override.sections["policies",]),
+        "step": digest_text("foo"),
     }
     changed = {name: getattr(revision, name) for name in others} | {field: others[field]}
     plain = json.loads(encode_revision(make_revision(**changed)))

@@ -30,6 +30,7 @@ from promptgraft.overrides.codec import decode_revision, encode_revision
 from promptgraft.overrides.entries import Entry
 
 SCHEMA = Draft202012Validator(file_schema())
+OPTIONAL = {*LISTS, "step"}
 SPEC = Path(__file__).parents[2] / "specs" / "overrides.md"
 
 
@@ -54,9 +55,8 @@ def test_every_object_in_the_schema_says_all_of_its_keys() -> None:
     assert len(found) == 11
     for each in found:
         assert each["additionalProperties"] is False
-    lists = set(LISTS)
     for each in found:
-        assert each["required"] == [name for name in each["properties"] if name not in lists]
+        assert each["required"] == [name for name in each["properties"] if name not in OPTIONAL]
 
 
 # What stores write
@@ -115,7 +115,8 @@ def whole() -> tuple[Plain, OverrideAddress]:
             True,
             False,
         }
-        if filled and plain["provenance"]["scores"] and any(each["aliases"] for each in fields):
+        filled &= "step" in plain and bool(plain["provenance"]["scores"])
+        if filled and any(each["aliases"] for each in fields):
             return plain, address_of(revision)
     raise AssertionError
 
@@ -178,7 +179,7 @@ def test_a_key_too_many_or_too_few_is_refused_by_both_in_every_object() -> None:
         plain = copy.deepcopy(WHOLE)
         at(plain, place)["extra"] = "x"
         assert "unknown key `extra`" in is_refused_twice(plain)
-        for key in fields.keys() - set(LISTS) - {"id"}:
+        for key in fields.keys() - OPTIONAL - {"id"}:
             plain = copy.deepcopy(WHOLE)
             del at(plain, place)[key]
             assert "required key missing @ $" in is_refused_twice(plain)
@@ -188,6 +189,7 @@ HASH = "0" * 64
 BROKEN: Mapping[str, tuple[Any, ...]] = {
     "version": (0, 2, True, "1"),
     "number": (0, -1, False),
+    "step": (None, "", "../x", HASH[1:], HASH + "0", HASH + "\n", "A" * 64),
     "parent": ("", "../x", HASH[1:], HASH + "0", HASH + "\n", "A" * 64),
     "time": ("now", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00"),
     "ns": ("", "../x", "/a", "a/", "a//b", "A", "a\n", "a/" * 100 + "a"),

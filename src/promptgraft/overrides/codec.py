@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
@@ -31,6 +31,7 @@ class RevisionDocument(EntriesDocument):
     id: str
     number: int
     parent: str | None
+    step: str | None = None
     time: datetime
     ns: str
     prompt_key: str
@@ -45,16 +46,34 @@ def make_revision(
     time: datetime,
     provenance: Provenance,
     override: PromptOverride,
+    step: HexDigest | None = None,
 ) -> Revision:
     """Return the revision with these contents and the id that follows from them."""
     revision = Revision(
         id=HexDigest(""),
         number=number,
         parent=parent,
+        step=step,
         time=time.astimezone(UTC),
         provenance=provenance,
         override=override,
     )
+    return _identified(revision)
+
+
+def marked(revisions: Iterable[Revision]) -> tuple[Revision, ...]:
+    """Return the revisions of one atomic write with the mark that follows from them all.
+
+    A mark that they have already is replaced. A single revision gets none.
+    """
+    alone = tuple(_identified(attrs.evolve(revision, step=None)) for revision in revisions)
+    if len(alone) < 2:
+        return alone
+    step = digest([revision.id for revision in alone])
+    return tuple(_identified(attrs.evolve(revision, step=step)) for revision in alone)
+
+
+def _identified(revision: Revision) -> Revision:
     return attrs.evolve(revision, id=_content_id(_plain(revision)))
 
 
@@ -72,19 +91,30 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
             in another form than the store writes.
     """
     try:
-        plain = parse_json(data, where=where)
-        _check_version(plain, where)
-        document = structure(plain, RevisionDocument, where=where)
-        _check_id(plain, document, where)
-        _check_address(document, address, where)
-        revision = _revision(document, where)
-        _check_form(plain, revision, where)
+        return parse_revision(data, address, where=where)
     except ValueError as error:  # also an integer of more digits than Python reads
-        raise StoreError(f"{_one_line(str(error))}; {_MEND}") from None
+        raise StoreError(f"{one_line(str(error))}; {_MEND}") from None
+
+
+def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
+    """Return what :func:`decode_revision` returns; without an address, for any.
+
+    Raises:
+        ValueError: naming the fault, not how to mend it.
+        StoreError: it has another version.
+    """
+    plain = parse_json(data, where=where)
+    _check_version(plain, where)
+    document = structure(plain, RevisionDocument, where=where)
+    _check_id(plain, document, where)
+    if address is not None:
+        _check_address(document, address, where)
+    revision = _revision(document, where)
+    _check_form(plain, revision, where)
     return revision
 
 
-def _one_line(message: str) -> str:
+def one_line(message: str) -> str:
     """Return ``message`` with what cannot be printed escaped: names in a file may hold it."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
 
@@ -97,6 +127,7 @@ def _plain(revision: Revision) -> dict[str, Json]:
         "id": revision.id,
         "number": revision.number,
         "parent": revision.parent,
+        **({"step": revision.step} if revision.step else {}),
         "time": revision.time.isoformat(),
         "ns": override.ns,
         "prompt_key": override.prompt_key,
@@ -156,7 +187,7 @@ def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
                 f"required key missing @ {place}.{key}" for key in written.keys() - found.keys()
             )
             yield from (
-                f"expected no empty list @ {place}.{key}" for key in found.keys() - written.keys()
+                f"expected no empty value @ {place}.{key}" for key in found.keys() - written.keys()
             )
             for key in written:
                 yield from _differences(found[key], written[key], f"{place}.{key}")
@@ -170,8 +201,9 @@ def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
 def _revision(document: RevisionDocument, where: str) -> Revision:
     if document.number < 1:
         raise DataFormatError(f"{where}: number: expected at least 1, found {document.number}")
-    if document.parent is not None:
-        check_hash(document.parent, f"{where}: parent")
+    for name, found in (("parent", document.parent), ("step", document.step)):
+        if found is not None:
+            check_hash(found, f"{where}: {name}")
     if document.time.utcoffset():
         raise DataFormatError(f"{where}: time: expected UTC, found {document.time.isoformat()}")
     try:
@@ -183,6 +215,7 @@ def _revision(document: RevisionDocument, where: str) -> Revision:
         id=HexDigest(document.id),
         number=document.number,
         parent=None if document.parent is None else HexDigest(document.parent),
+        step=None if document.step is None else HexDigest(document.step),
         time=document.time,
         provenance=document.provenance,
         override=entries_of(document, address, where=where),

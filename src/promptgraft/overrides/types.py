@@ -277,6 +277,8 @@ class Revision:
         id: SHA-256 over everything else in the revision.
         number: 1 for the first revision of the tag, then one more for each write.
         parent: the revision that it was made from; None when the tag held nothing.
+        step: what all revisions have in common that one atomic write of several tags made;
+            None when it was written alone.
         time: when it was written, in UTC.
         provenance: where it comes from.
         override: what it holds.
@@ -285,6 +287,7 @@ class Revision:
     id: HexDigest
     number: int
     parent: HexDigest | None
+    step: HexDigest | None = None
     time: datetime
     provenance: Provenance
     override: PromptOverride
