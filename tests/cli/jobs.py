@@ -97,7 +97,7 @@ def in_memory():
 
 
 class FullStore(LocalPromptOverridesStore):
-    def mutate(self, *arguments, **options):
+    def mutate_all(self, *arguments, **options):
         raise StoreError("the disk is full; make space")
 
 

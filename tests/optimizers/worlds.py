@@ -28,7 +28,7 @@ from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
-from promptgraft.overrides.base_store import Change
+from promptgraft.overrides.base_store import Changes
 from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import Provenance
@@ -250,13 +250,13 @@ class CountingStore(InMemoryPromptOverridesStore):
         self.writes: list[tuple[OverrideAddress, Provenance | None]] = []
         self.refuse = refuse
 
-    def mutate(
-        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
-    ) -> PromptOverride:
-        self.writes.append((address, provenance))
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
+        self.writes.extend((address, provenance) for address in changes)
         if self.refuse is not None:
             raise self.refuse
-        return super().mutate(address, change, provenance=provenance)
+        return super().mutate_all(changes, provenance=provenance)
 
 
 @attrs.frozen

@@ -165,6 +165,37 @@ class StoresInLockStep(RuleBasedStateMachine):
             lambda store: store.upsert(prompt.descriptor, override),
         )
 
+    @rule(
+        wanted=st.dictionaries(tags, st.tuples(st.sampled_from([TASK, RULES, TONE]), texts)),
+        version=st.integers(0, 9),
+    )
+    def upsert_all(self, wanted: dict[str, tuple[SectionPath, str]], version: int) -> None:
+        """Write an entry of each of several tags, all or none."""
+        prompt, written_for = self.prompt, self.versions[-1 - version % len(self.versions)]
+        entries = {
+            tag: {path: entry(written_for, path, body)}
+            for tag, (path, body) in wanted.items()
+            if path in written_for.bodies
+        }
+
+        def expected() -> None:
+            before = dict(self.model.tags)
+            try:
+                for tag, sections in entries.items():
+                    self.model.upsert(prompt, tag, sections)
+            except PromptgraftError:
+                self.model.tags = before
+                raise
+
+        overrides = [
+            PromptOverride(ns=prompt.ns, prompt_key=prompt.key, tag=tag, sections=sections)
+            for tag, sections in entries.items()
+        ]
+        self._all(
+            expected,
+            lambda store: store.upsert_all([(prompt.descriptor, one) for one in overrides]),
+        )
+
     @rule(tag=tags, other=tags)
     def copy_to_another_tag(self, tag: str, other: str) -> None:
         """Carry what a tag holds to another one, stale entries and all."""

@@ -35,9 +35,11 @@ from promptgraft.overrides.validation import check_path, check_provenance
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, may raise to refuse."""
 
+Changes = Mapping[OverrideAddress, Change]
+
 
 class BasePromptOverridesStore(ABC):
-    """Everything a store does, on three primitives: ``resolve``, ``mutate`` and ``delete``."""
+    """Everything a store does, on three primitives: ``resolve``, ``mutate_all``, ``delete``."""
 
     @abstractmethod
     def resolve(
@@ -45,18 +47,25 @@ class BasePromptOverridesStore(ABC):
     ) -> PromptOverride | None: ...
 
     @abstractmethod
-    def mutate(
-        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
-    ) -> PromptOverride:
-        """Replace what is kept at ``address`` by ``change`` of it, and return that.
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
+        """Replace what is kept at each address by the change of it, all in one atomic write.
 
-        One lock is held while the present state is read, ``change`` runs and the result is
-        written, so that two writers never lose a change. When ``change`` raises, or returns
-        the state that it was given, nothing is written.
+        No other writer comes between reading the present states, running the changes and
+        writing the results, so that two writers never lose a change. When a change raises
+        nothing is written; an address whose change returns the state that it was given is
+        not written. Returns what is kept afterwards, in the order of ``changes``.
         """
 
     @abstractmethod
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None: ...
+
+    def mutate(
+        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
+    ) -> PromptOverride:
+        """Replace what is kept at one address, as :meth:`mutate_all` does, and return that."""
+        return self.mutate_all({address: change}, provenance=provenance)[address]
 
     def upsert(
         self,
@@ -65,24 +74,27 @@ class BasePromptOverridesStore(ABC):
         *,
         provenance: Provenance | None = None,
     ) -> PromptOverride:
-        address = OverrideAddress(override.ns, override.prompt_key, override.tag)
-        if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
-            raise InvalidOverrideError(
-                f"the override is for prompt `{address.ns}/{address.prompt_key}`, the descriptor "
-                f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
-            )
+        (kept,) = self.upsert_all([(descriptor, override)], provenance=provenance)
+        return kept
 
+    def upsert_all(
+        self,
+        overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
+        *,
+        provenance: Provenance | None = None,
+    ) -> tuple[PromptOverride, ...]:
+        changes: dict[OverrideAddress, Change] = {}
+        for descriptor, override in overrides:
+            address = _address(descriptor, override)
+            if address in changes:
+                raise InvalidOverrideError(
+                    f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
+                    f"`{address.tag}`; merge them into one"
+                )
+            changes[address] = self._insertion(descriptor, override)
         if provenance is not None:
             check_provenance(provenance)
-
-        def change(present: PromptOverride) -> PromptOverride:
-            visible = self._visible(descriptor, address.tag, present)
-            written = override.holding(_written(descriptor, override, present, visible))
-            changed = present.merged_with(written)
-            check_names(descriptor, written, self._visible(descriptor, address.tag, changed))
-            return changed
-
-        return self.mutate(address, change, provenance=provenance)
+        return tuple(self.mutate_all(changes, provenance=provenance).values())
 
     def set_section_override(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
@@ -245,12 +257,34 @@ class BasePromptOverridesStore(ABC):
         bound = bound_entry(descriptor, entry)
         return self.upsert(descriptor, address.empty().holding([bound]))
 
+    def _insertion(self, descriptor: PromptDescriptor, override: PromptOverride) -> Change:
+        """Return the change that checks and writes the entries of an override."""
+
+        def change(present: PromptOverride) -> PromptOverride:
+            visible = self._visible(descriptor, override.tag, present)
+            written = override.holding(_written(descriptor, override, present, visible))
+            changed = present.merged_with(written)
+            check_names(descriptor, written, self._visible(descriptor, override.tag, changed))
+            return changed
+
+        return change
+
     def _visible(
         self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
     ) -> PromptOverride:
         """Return what a reader would see; a store over another one sees that one's too."""
         del descriptor, tag
         return present
+
+
+def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:
+    address = OverrideAddress(override.ns, override.prompt_key, override.tag)
+    if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
+        raise InvalidOverrideError(
+            f"the override is for prompt `{address.ns}/{address.prompt_key}`, the descriptor "
+            f"for `{descriptor.ns}/{descriptor.key}`; use those of one prompt"
+        )
+    return address
 
 
 def _written(

@@ -6,17 +6,31 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import attrs
 
 from promptgraft.clock import Clock, SystemClock
-from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError
-from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
-from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision
+from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, StoreError
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
+from promptgraft.overrides.codec import (
+    decode_revision,
+    encode_revision,
+    make_revision,
+    marked,
+)
+from promptgraft.overrides.intent import Intent, IntentFile
 from promptgraft.overrides.locations import FOLDER, addresses_in, find_root
 from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.revision_files import RevisionFiles, StoredRevision, read_file
+from promptgraft.overrides.revision_files import (
+    RevisionFiles,
+    StoredRevision,
+    locked,
+    read_file,
+    refuse_foreign_links,
+)
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.overrides.validation import shown_hash
@@ -33,6 +47,36 @@ _SETTLED_NS = 100_000_000
 class _Parsed:
     status: tuple[int, ...]
     override: PromptOverride
+
+
+@attrs.frozen
+class _Planned:
+    """What a write makes of a tag."""
+
+    files: RevisionFiles
+    present: StoredRevision | None
+    before: PromptOverride
+    after: PromptOverride
+
+    @classmethod
+    def of(cls, files: RevisionFiles, present: StoredRevision | None, changes: Changes) -> _Planned:
+        before = present.revision.override if present else files.address.empty()
+        return cls(files, present, before, changes[files.address](before))
+
+    @property
+    def is_changed(self) -> bool:
+        return self.after != self.before
+
+    def revision(self, time: datetime, provenance: Provenance) -> Revision:
+        latest = max((file.number for file in self.files.archived()), default=0)
+        present = self.present.revision if self.present else None
+        return make_revision(
+            number=max(latest, present.number if present else 0) + 1,
+            parent=present.id if present else None,
+            time=time,
+            provenance=provenance,
+            override=self.after,
+        )
 
 
 class LocalPromptOverridesStore(BasePromptOverridesStore):
@@ -64,6 +108,7 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         self._folder = str(self._root / FOLDER)
         self._clock = clock
         self._lock_timeout_seconds = lock_timeout_seconds
+        self._intent = IntentFile(self._root)
         self._parsed: dict[OverrideAddress, _Parsed] = {}
 
     @property
@@ -75,6 +120,9 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
         address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+        if self._intent.exists():
+            stored = self._stored(RevisionFiles(self._root, address))
+            return stored.revision.override if stored else None
         path = f"{self._folder}/{address.ns}/{address.prompt_key}/{address.tag}.json"
         parsed = self._parsed.get(address)
         if parsed is not None:
@@ -83,37 +131,25 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
                     return parsed.override
         return self._read(address, path)
 
-    def mutate(
-        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
-    ) -> PromptOverride:
-        files = RevisionFiles(self._root, address)
-        # A change that is refused, or changes nothing, leaves no folder behind.
-        if not files.folder_exists() and change(address.empty()) == address.empty():
-            return address.empty()
-        with files.locked(self._lock_timeout_seconds):
-            present = files.read()
-            before = present.revision.override if present else address.empty()
-            after = change(before)
-            if after == before:
-                return before
-            revision = make_revision(
-                number=_latest_number(files, present) + 1,
-                parent=present.revision.id if present else None,
-                time=self._clock.now(),
-                provenance=provenance or Provenance(),
-                override=after,
-            )
-            document = encode_revision(revision)
-            if present:
-                files.keep(present)
-            files.put(document)
-            return after
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
+        tags = [RevisionFiles(self._root, address) for address in changes]
+        if not all(files.folder_exists() for files in tags):
+            # Changes that are refused, or change nothing, leave no folder behind.
+            planned = [_Planned.of(files, self._stored(files), changes) for files in tags]
+            if not any(one.is_changed for one in planned):
+                return {one.files.address: one.after for one in planned}
+        with self._locked(tags):
+            planned = [_Planned.of(files, files.read(), changes) for files in tags]
+            self._write([one for one in planned if one.is_changed], provenance or Provenance())
+        return {one.files.address: one.after for one in planned}
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         files = self._files(ns, prompt_key, tag)
-        if files.read() is None:
+        if self._stored(files) is None:
             return
-        with files.locked(self._lock_timeout_seconds):
+        with self._locked([files]):
             if present := files.read():
                 files.keep(present)
                 files.remove()
@@ -125,7 +161,7 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
             InvalidIdentifierError: a part of the address is no identifier.
             StoreError: its file cannot be read or is damaged.
         """
-        present = self._files(ns, prompt_key, tag).read()
+        present = self._stored(self._files(ns, prompt_key, tag))
         return present.revision if present else None
 
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
@@ -136,12 +172,14 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
             StoreError: a file cannot be read or is damaged.
         """
         files = self._files(ns, prompt_key, tag)
-        # The tag first: a write in between moves what it holds into the archive.
+        # In this order: a write moves the intent into the document, and that into the archive.
+        intent = self._intent.read()
         present = files.read()
-        revisions = [files.load(file).revision for file in files.archived()]
-        if present:
-            revisions.append(present.revision)
-        by_id = {revision.id: revision for revision in revisions}
+        found = [files.load(file) for file in files.archived()]
+        found += [present] if present else []
+        if intent and (planned := intent.over(files.address, present)):
+            found.append(planned)
+        by_id = {stored.revision.id: stored.revision for stored in found}
         return tuple(sorted(by_id.values(), key=lambda revision: (revision.number, revision.id)))
 
     def rollback(
@@ -164,9 +202,9 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         _check_revision(revision)
         files = self._files(ns, prompt_key, tag)
         where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
-        if not files.folder_exists():
+        if not files.folder_exists() and self._stored(files) is None:
             raise RevisionNotFoundError(f"{where} has no revisions; there is nothing to roll back")
-        with files.locked(self._lock_timeout_seconds):
+        with self._locked([files]):
             present = files.read()
             target = _target(files, present, revision, where)
             if present and present != target:
@@ -179,17 +217,71 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
             return target.revision
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every document that the store holds, sorted.
+        """Return the address of every tag that points at a revision, sorted.
 
         Only names are looked at; files whose name is no address are passed over.
 
         Raises:
             StoreError: a folder cannot be read.
         """
-        return addresses_in(self._root)
+        intent = self._intent.read()
+        found = addresses_in(self._root)
+        return tuple(sorted({*found, *intent.revisions})) if intent else found
 
     def _files(self, ns: str, prompt_key: str, tag: str) -> RevisionFiles:
         return RevisionFiles(self._root, OverrideAddress(ns, prompt_key, tag))
+
+    def _stored(self, files: RevisionFiles) -> StoredRevision | None:
+        """Return what a tag points at."""
+        intent = self._intent.read()  # before the document, which takes its place
+        present = files.read()
+        return intent.over(files.address, present) if intent else present
+
+    @contextlib.contextmanager
+    def _locked(self, tags: Iterable[RevisionFiles]) -> Iterator[None]:
+        """Keep other writers of some prompts out, and finish what a killed one has left.
+
+        Locks are taken in one order, against deadlocks. A write of several tags takes that of
+        the store too: there is one intent at a time, and once another writer holds its locks
+        its own writer is gone.
+        """
+        wanted = {files.address: files for files in tags}
+        while True:
+            involved: list[RevisionFiles | IntentFile] = [*wanted.values()]
+            if len(wanted) > 1:
+                involved.append(self._intent)
+            refuse_foreign_links(self._root, [path for one in involved for path in one.paths])
+            with contextlib.ExitStack() as locks:
+                for lock in sorted({one.lock for one in involved}):
+                    locks.enter_context(locked(lock, self._lock_timeout_seconds))
+                intent = self._intent.read()
+                if intent is None or intent.revisions.keys() <= wanted.keys():
+                    if intent:
+                        self._intent.complete(intent)
+                    yield
+                    return
+            for address in intent.revisions:
+                wanted[address] = RevisionFiles(self._root, address)
+
+    def _write(self, planned: Sequence[_Planned], provenance: Provenance) -> None:
+        """Write a revision of each tag, all of them or none."""
+        now = self._clock.now()
+        revisions = marked(one.revision(now, provenance) for one in planned)
+        written = {
+            one.files.address: StoredRevision(revision, encode_revision(revision))
+            for one, revision in zip(planned, revisions, strict=True)
+        }
+        for one in planned:
+            if one.present:
+                one.files.keep(one.present)
+        if len(written) > 1:
+            self._intent.write(written)
+            # It is kept from here on: what the system refuses now, the next write finishes.
+            with contextlib.suppress(StoreError):
+                self._intent.complete(Intent(written))
+            return
+        for one in planned:
+            one.files.put(written[one.files.address].data)
 
     def _read(self, address: OverrideAddress, path: str) -> PromptOverride | None:
         now = time.time_ns()
@@ -206,11 +298,6 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
 
 def _signature(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _latest_number(files: RevisionFiles, present: StoredRevision | None) -> int:
-    archived = max((file.number for file in files.archived()), default=0)
-    return max(archived, present.revision.number if present else 0)
 
 
 def _check_revision(revision: str | None) -> None:

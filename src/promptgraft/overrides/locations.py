@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
-
 from promptgraft.errors import ConfigError, InvalidIdentifierError, StoreError
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.serde import shown
@@ -52,7 +50,7 @@ def addresses_in(root: Path) -> tuple[OverrideAddress, ...]:
     """
     folder = root / FOLDER
     found = (_address(document.relative_to(folder)) for document in _documents(folder))
-    return tuple(sorted((address for address in found if address), key=attrs.astuple))
+    return tuple(sorted(address for address in found if address))
 
 
 def _documents(folder: Path) -> Iterator[Path]:

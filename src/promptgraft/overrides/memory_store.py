@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -25,20 +25,21 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
     def resolve(
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
-        # A dictionary's get is atomic; a value never changes once it is kept.
+        # Writers replace the whole dictionary: what was read stays one state of all tags.
         return self._kept.get(OverrideAddress(descriptor.ns, descriptor.key, tag))
 
-    def mutate(
-        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
-    ) -> PromptOverride:
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
         del provenance
         with self._lock:
-            present = self._kept.get(address, address.empty())
-            changed = change(present)
-            if changed != present:
-                self._kept[address] = changed
-            return changed
+            before = {address: self._kept.get(address, address.empty()) for address in changes}
+            after = {address: change(before[address]) for address, change in changes.items()}
+            changed = {at: override for at, override in after.items() if override != before[at]}
+            self._kept = {**self._kept, **changed}
+            return after
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
+        address = OverrideAddress(ns, prompt_key, tag)
         with self._lock:
-            self._kept.pop(OverrideAddress(ns, prompt_key, tag), None)
+            self._kept = {kept: value for kept, value in self._kept.items() if kept != address}

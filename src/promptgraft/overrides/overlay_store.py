@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptgraft.overrides.base_store import BasePromptOverridesStore, Change
+from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
 from promptgraft.overrides.checks import is_fresh
 from promptgraft.overrides.entries import Entry
 from promptgraft.overrides.parts import PromptDescriptor
@@ -32,10 +32,10 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
             return below if above is None else above
         return overlaid(descriptor, below, above)
 
-    def mutate(
-        self, address: OverrideAddress, change: Change, *, provenance: Provenance | None = None
-    ) -> PromptOverride:
-        return self._overlay.mutate(address, change, provenance=provenance)
+    def mutate_all(
+        self, changes: Changes, *, provenance: Provenance | None = None
+    ) -> dict[OverrideAddress, PromptOverride]:
+        return self._overlay.mutate_all(changes, provenance=provenance)
 
     def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
         self._overlay.delete(ns=ns, prompt_key=prompt_key, tag=tag)

@@ -1,4 +1,7 @@
-"""The files of one tag: the document that it points at, and the archive of earlier ones."""
+"""The files of a local store: those of one tag, and how each is locked, read and written.
+
+A tag has the document of the revision that it points at, and an archive of earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -17,6 +20,9 @@ from promptgraft.overrides.codec import decode_revision
 from promptgraft.overrides.locations import FOLDER
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import Revision
+
+LOCK = ".lock"
+"""The name of the file that writers lock, in the folder that they write."""
 
 _ARCHIVED = re.compile(r"(?P<number>[0-9]{6,})-(?P<id>[0-9a-f]{12})\.json")
 _TEMPORARY = re.compile(r"\..+\.json\.[^.]+\.tmp")
@@ -41,7 +47,7 @@ class ArchivedRevision:
 
 
 class RevisionFiles:
-    """Reads and writes the files of one tag; who writes must hold :meth:`locked`.
+    """Reads and writes the files of one tag; writers must hold :attr:`lock`.
 
     Every method raises ``StoreError`` when the system refuses or a file is not what it
     should be.
@@ -49,34 +55,12 @@ class RevisionFiles:
 
     def __init__(self, root: Path, address: OverrideAddress) -> None:
         self._root = root
-        self._address = address
+        self.address = address
         self.folder = root / FOLDER / address.ns / address.prompt_key
         self.document = self.folder / f"{address.tag}.json"
         self.archive = self.folder / ".revisions" / address.tag
-
-    @contextlib.contextmanager
-    def locked(self, timeout_seconds: float) -> Iterator[None]:
-        """Keep every other writer of the prompt out: threads and processes alike."""
-        from filelock import FileLock, Timeout
-
-        path = self.folder / ".lock"
-        self._refuse_foreign_links(path)
-        # A lock object of its own for each operation: shared, it would let other threads in.
-        lock = FileLock(path, timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            raise StoreError(
-                f"override store {self.folder} is locked: waited {timeout_seconds:g} s for {path}; "
-                f"find out which process holds it (`fuser {path}`), let it finish, and try again"
-            ) from None
-        except OSError as error:
-            raise _refused("lock", path, error, "make the folder writable") from error
-        try:
-            yield
-        finally:
-            lock.release()
+        self.lock = self.folder / LOCK
+        self.paths = (self.lock, self.document, self.archive)
 
     def folder_exists(self) -> bool:
         """Tell whether there is a folder of the prompt, and so perhaps a history."""
@@ -94,7 +78,7 @@ class RevisionFiles:
             return None
         data, _ = found
         where = f"override file {self.document}"
-        return StoredRevision(decode_revision(data, self._address, where=where), data)
+        return StoredRevision(decode_revision(data, self.address, where=where), data)
 
     def archived(self) -> tuple[ArchivedRevision, ...]:
         """Return the files of the archive, the oldest first; foreign files are passed over."""
@@ -116,7 +100,7 @@ class RevisionFiles:
         if found is None:
             raise StoreError(f"{where} is gone; restore it from version control")
         data, _ = found
-        revision = decode_revision(data, self._address, where=where)
+        revision = decode_revision(data, self.address, where=where)
         if (revision.number, revision.id[:12]) != (file.number, file.id_start):
             raise StoreError(
                 f"{where} holds revision {revision.number} ({revision.id[:12]}…); "
@@ -130,42 +114,90 @@ class RevisionFiles:
         found = read_file(path)
         if found is not None and found[0] == present.data:
             return
-        self._write(path, present.data)
+        write_file(path, present.data, self._root)
 
     def put(self, data: bytes) -> None:
         """Make the tag point at the revision in ``data``."""
-        self._write(self.document, data)
+        write_file(self.document, data, self._root)
 
     def remove(self) -> None:
         """Make the tag point at nothing."""
-        try:
-            self.document.unlink()
-            sync_folder(self.folder)
-        except OSError as error:
-            raise _refused("remove", self.document, error, "make the folder writable") from error
+        remove_file(self.document)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        try:
-            names = _names_in(path.parent)
-            if not any(name.endswith(".json") for name in names):
-                make_folder(path.parent, under=self._root)
-            for name in names:
-                # Only the holder of the lock writes here: left by a writer that was killed.
-                if _TEMPORARY.fullmatch(name):
-                    (path.parent / name).unlink()
-            write_atomically(path, data)
-        except OSError as error:
-            mend = "make the folder writable, or make space on the disk"
-            raise _refused("write", path, error, mend) from error
 
-    def _refuse_foreign_links(self, lock: Path) -> None:
-        for path in (lock, self.document, self.archive):
-            real = Path(os.path.realpath(path))
-            if not real.is_relative_to(self._root):
-                raise StoreError(
-                    f"override file {path} leads out of the store's root {self._root}, to {real}; "
-                    "replace the symbolic link by a file or folder"
-                )
+@contextlib.contextmanager
+def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
+    """Hold the lock on the file at ``path``, against threads and processes alike.
+
+    Raises:
+        StoreError: somebody else holds it for too long, or it cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    # A lock object of its own for each operation: shared, it would let other threads in.
+    lock = FileLock(path, timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise StoreError(
+            f"override store {path.parent} is locked: waited {timeout_seconds:g} s for {path}; "
+            f"find out which process holds it (`fuser {path}`), let it finish, and try again"
+        ) from None
+    except OSError as error:
+        raise _refused("lock", path, error, "make the folder writable") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:
+    """Refuse paths that lead out of the root through a symbolic link.
+
+    Raises:
+        StoreError: naming the first that does.
+    """
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(root):
+            raise StoreError(
+                f"override file {path} leads out of the store's root {root}, to {real}; "
+                "replace the symbolic link by a file or folder"
+            )
+
+
+def write_file(path: Path, data: bytes, root: Path) -> None:
+    """Replace a file below ``root``, durably; sweep what killed writers left beside it.
+
+    Raises:
+        StoreError: the system refuses.
+    """
+    try:
+        names = _names_in(path.parent)
+        if not any(name.endswith(".json") for name in names):
+            make_folder(path.parent, under=root)
+        for name in names:
+            # Only the holder of the lock writes here: left by a writer that was killed.
+            if _TEMPORARY.fullmatch(name):
+                (path.parent / name).unlink()
+        write_atomically(path, data)
+    except OSError as error:
+        mend = "make the folder writable, or make space on the disk"
+        raise _refused("write", path, error, mend) from error
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file durably.
+
+    Raises:
+        StoreError: the system refuses.
+    """
+    try:
+        path.unlink()
+        sync_folder(path.parent)
+    except OSError as error:
+        raise _refused("remove", path, error, "make the folder writable") from error
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | None:

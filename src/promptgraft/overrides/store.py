@@ -23,9 +23,11 @@ from promptgraft.overrides.validation import check_key, check_ns, check_tag
 DEFAULT_TAG = "latest"
 
 
-@attrs.frozen
+@attrs.frozen(order=True)
 class OverrideAddress:
     """The name under which a store keeps an override; its identifiers are always valid.
+
+    Addresses are in the order of their namespaces, keys and tags.
 
     Raises:
         InvalidIdentifierError: when one of them is not.
@@ -49,7 +51,8 @@ class PromptOverridesStore(Protocol):
     """Keeps overrides of prompts under tags.
 
     All methods may be called from several threads. Every write is atomic: readers, and the
-    store after a crash, hold the state before it or the state after it.
+    store after a crash, hold the state before it or the state after it, of all tags that it
+    writes.
     """
 
     def resolve(
@@ -79,6 +82,24 @@ class PromptOverridesStore(Protocol):
             UnknownPartError, HashMismatchError, InvalidOverrideError, InvalidIdentifierError:
                 nothing was written.
             StoreError: the store cannot be written.
+        """
+        ...
+
+    def upsert_all(
+        self,
+        overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
+        *,
+        provenance: Provenance | None = None,
+    ) -> tuple[PromptOverride, ...]:
+        """Do what :meth:`upsert` does, for several prompts or tags in one atomic write.
+
+        Every entry of all of them is checked before anything is written. Returns what is
+        kept afterwards for each, in the order given.
+
+        Raises:
+            InvalidOverrideError: two of them are for one prompt and tag; nothing was written.
+            UnknownPartError, HashMismatchError, InvalidIdentifierError, StoreError: as
+                :meth:`upsert`.
         """
         ...
 
@@ -215,7 +236,14 @@ class PromptOverridesStore(Protocol):
 
 
 class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
-    """A store that remembers every state that a tag had."""
+    """A store that remembers every state that a tag had.
+
+    Each tag has revisions of its own; those of one write of several tags share a ``step``.
+    """
+
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        """Return the address of every tag that points at a revision, sorted."""
+        ...
 
     def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
         """Return the revision that the tag points at, or None."""

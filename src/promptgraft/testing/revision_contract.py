@@ -14,17 +14,20 @@ from promptgraft.errors import (
     RevisionNotFoundError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.store import RevisionedPromptOverridesStore
+from promptgraft.overrides.store import OverrideAddress, RevisionedPromptOverridesStore
 from promptgraft.overrides.types import Provenance, Revision
 from promptgraft.testing.samples import (
+    JUDGE,
     PROMPT,
     RULES,
     TASK,
     TONE,
+    WRITER,
     bodies,
     entry,
     forget,
     override_of,
+    set_all,
 )
 from promptgraft.testing.store_contract import PromptOverridesStoreContract
 
@@ -104,6 +107,69 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert second.provenance == provenance
         assert fourth.provenance == Provenance()
         assert current_of(store) == fourth
+
+    def test_a_write_of_several_prompts_is_a_revision_of_each_with_a_common_step(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        (first,) = written(store, "one")
+        provenance = Provenance(run_id="run-7")
+        prompts = (PROMPT, WRITER, JUDGE)
+        store.upsert_all(
+            [(one.descriptor, override_of(one, entry(one, TONE, "two"))) for one in prompts],
+            provenance=provenance,
+        )
+        (third,) = written(store, "three")
+
+        second = history_of(store)[1]
+        assert history_of(store) == (first, second, third)
+        assert second.step is not None
+        assert first.step is third.step is None
+        for prompt in (WRITER, JUDGE):
+            (only,) = store.history(ns=prompt.ns, prompt_key=prompt.key)
+            assert (only.number, only.parent, only.step) == (1, None, second.step)
+            assert only.provenance == second.provenance == provenance
+        set_all(store, WRITER, JUDGE, path=TONE, body="two again")
+        again = store.current(ns=WRITER.ns, prompt_key=WRITER.key)
+        assert again is not None
+        assert again.step not in {None, second.step}
+
+    def test_of_several_prompts_only_those_that_change_get_a_revision(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        (first,) = written(store, "same")
+        set_all(store, PROMPT, WRITER, path=TONE, body="same")
+
+        assert history_of(store) == (first,)
+        (only,) = store.history(ns=WRITER.ns, prompt_key=WRITER.key)
+        assert only.step is None
+
+    def test_a_rollback_of_one_prompt_leaves_the_others_of_its_step(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        set_all(store, PROMPT, WRITER, path=TONE, body="both")
+        assert roll_back(store) is None
+
+        assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "both"}
+        (kept,) = history_of(store)
+        assert roll_back(store, kept.id) == kept
+
+    def test_the_addresses_of_what_is_kept_are_sorted(
+        self, store: RevisionedPromptOverridesStore
+    ) -> None:
+        assert store.addresses() == ()
+        set_all(store, WRITER, PROMPT, JUDGE, path=TONE, body="x")
+        for tag in ("v1.0", "best"):
+            store.set_section_override(PROMPT, tag=tag, path=TONE, body="x")
+        store.delete(ns=WRITER.ns, prompt_key=WRITER.key, tag="latest")
+
+        assert store.addresses() == (
+            OverrideAddress("tests/judges", "judge", "latest"),
+            OverrideAddress("tests/stores", "support", "best"),
+            OverrideAddress("tests/stores", "support", "latest"),
+            OverrideAddress("tests/stores", "support", "v1.0"),
+        )
+        assert roll_back(store) is None
+        assert OverrideAddress("tests/stores", "support", "latest") not in store.addresses()
 
     def test_a_write_that_changes_nothing_is_no_revision(
         self, store: RevisionedPromptOverridesStore

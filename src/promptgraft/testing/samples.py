@@ -1,6 +1,8 @@
-"""The prompt that the suites write overrides for."""
+"""The prompts that the suites write overrides for."""
 
 from __future__ import annotations
+
+import attrs
 
 from promptgraft.overrides.entries import SectionOverride, SectionPath
 from promptgraft.overrides.hashing import hash_section
@@ -23,6 +25,8 @@ PROMPT = FakePrompt(
     placeholders={TASK: ("question",)},
     fixed=frozenset({LICENCE}),
 )
+WRITER = attrs.evolve(PROMPT, key="writer")
+JUDGE = attrs.evolve(PROMPT, ns="tests/judges", key="judge")
 
 
 def entry(prompt: FakePrompt, path: SectionPath, body: str) -> SectionOverride:
@@ -46,6 +50,15 @@ def override_of(
 def bodies(override: PromptOverride | None) -> dict[SectionPath, str]:
     """Return the bodies that a store returned, by path."""
     return {path: section.body for path, section in override.sections.items()} if override else {}
+
+
+def set_all(
+    store: PromptOverridesStore, *prompts: FakePrompt, path: SectionPath, body: str
+) -> tuple[PromptOverride, ...]:
+    """Override one section of several prompts in one write."""
+    return store.upsert_all(
+        [(prompt.descriptor, override_of(prompt, entry(prompt, path, body))) for prompt in prompts]
+    )
 
 
 def forget(store: PromptOverridesStore, path: SectionPath, *, tag: str = DEFAULT_TAG) -> None:

@@ -44,10 +44,10 @@ from promptgraft.testing.samples import (
     forget,
     override_of,
 )
-from promptgraft.testing.store_refusals import StoreRefusals
+from promptgraft.testing.store_steps import StoreSteps
 
 
-class PromptOverridesStoreContract(StoreRefusals):
+class PromptOverridesStoreContract(StoreSteps):
     """The promises of ``PromptOverridesStore``; each test begins with an empty store."""
 
     # Reading and writing
