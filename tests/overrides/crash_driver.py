@@ -9,22 +9,37 @@ each.
 from __future__ import annotations
 
 import gc
+import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
+
 from killing import Killer, at_every_effect, killed_by, say
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.testing.samples import PROMPT, RULES, TONE
+from promptgraft.testing.samples import JUDGE, PROMPT, RULES, TONE, WRITER, set_all
+
+OTHER = attrs.evolve(PROMPT, key="other")
 
 
 class StoreKiller(Killer):
     """Also counts what is removed, and folders."""
 
     names = (*Killer.names, "unlink", "mkdir")
+
+
+class IntentKiller(StoreKiller):
+    """Kills as soon as the intent of a write of several tags has its name."""
+
+    def _replace(self, source: str, target: str) -> None:
+        super()._replace(source, target)
+        if os.path.basename(target) == ".intent.json":  # noqa: PTH119
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def two_revisions(store: LocalPromptOverridesStore) -> None:
@@ -62,6 +77,28 @@ def do_delete(store: LocalPromptOverridesStore) -> None:
     store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="latest")
 
 
+def some_revisions(store: LocalPromptOverridesStore) -> None:
+    two_revisions(store)
+    store.set_section_override(WRITER, path=TONE, body="one")
+
+
+def do_several(store: LocalPromptOverridesStore) -> None:
+    set_all(store, PROMPT, WRITER, JUDGE, path=TONE, body="several")
+
+
+def left_by_a_killed_writer(store: LocalPromptOverridesStore) -> None:
+    some_revisions(store)
+    assert killed_by(lambda: do_several(store), IntentKiller("never", 0)) == signal.SIGKILL
+
+
+def do_overlapping(store: LocalPromptOverridesStore) -> None:
+    set_all(store, WRITER, OTHER, path=TONE, body="overlapping")
+
+
+def do_write_beside(store: LocalPromptOverridesStore) -> None:
+    store.set_section_override(OTHER, path=RULES, body="beside")
+
+
 Step = Callable[[LocalPromptOverridesStore], None]
 
 SCENARIOS: dict[str, tuple[Step, Step]] = {
@@ -73,6 +110,13 @@ SCENARIOS: dict[str, tuple[Step, Step]] = {
     "rollback-of-the-first": (one_revision, do_rollback),
     "rollback-forward": (rolled_back, do_forward),
     "delete": (two_revisions, do_delete),
+    "first-write-of-several": (nothing, do_several),
+    "write-of-several": (some_revisions, do_several),
+    "write-after-a-killed-one": (left_by_a_killed_writer, do_write),
+    "write-beside-a-killed-one": (left_by_a_killed_writer, do_write_beside),
+    "rollback-after-a-killed-write": (left_by_a_killed_writer, do_rollback),
+    "delete-after-a-killed-write": (left_by_a_killed_writer, do_delete),
+    "write-of-several-after-a-killed-one": (left_by_a_killed_writer, do_overlapping),
 }
 
 
@@ -82,6 +126,7 @@ def warm_up() -> None:
         store = LocalPromptOverridesStore(name, clock=FakeClock())
         rolled_back(store)
         do_forward(store)
+        do_several(store)
     gc.freeze()
 
 

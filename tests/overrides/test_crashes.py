@@ -15,40 +15,54 @@ import pytest
 
 from killing import deaths, folder_in_memory
 from promptgraft.clock import FakeClock
-from promptgraft.overrides import LocalPromptOverridesStore, Revision
-from promptgraft.testing.samples import PROMPT, TONE
+from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
+from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
+EVERY = (PROMPT, WRITER, JUDGE, attrs.evolve(PROMPT, key="other"))
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")
 DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
 @attrs.frozen
 class Held:
-    """What a store holds for the tag of the tests."""
+    """What a store holds for a prompt of the tests."""
 
     current: Revision | None
     history: tuple[Revision, ...]
 
 
-def held(root: Path) -> Held:
+def held(root: Path) -> tuple[Held, ...]:
+    """Return what a store holds for each prompt; check that reading changes nothing."""
+    files = files_in(root)
     store = LocalPromptOverridesStore(root, clock=FakeClock())
-    current = store.current(**ADDRESS)
-    assert store.resolve(PROMPT.descriptor) == (current and current.override)
-    return Held(current, store.history(**ADDRESS))
+    states = []
+    for prompt in EVERY:
+        current = store.current(ns=prompt.ns, prompt_key=prompt.key)
+        assert store.resolve(prompt.descriptor) == (current and current.override)
+        address = OverrideAddress(prompt.ns, prompt.key, "latest")
+        assert (address in store.addresses()) == (current is not None)
+        states.append(Held(current, store.history(ns=prompt.ns, prompt_key=prompt.key)))
+    assert files_in(root) == files
+    return tuple(states)
 
 
-def check_usable(root: Path, before: Held) -> None:
-    """Check that the next write goes on from what is held, and sweeps what was left."""
+def files_in(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def check_usable(root: Path, before: tuple[Held, ...]) -> None:
+    """Check that the next write resumes from what is held, and sweeps what was left."""
     store = LocalPromptOverridesStore(root, clock=FakeClock())
-    store.set_section_override(PROMPT, path=TONE, body="next")
-    after = held(root)
-    assert after.current is not None
-    assert after.current.parent == (before.current and before.current.id)
-    assert after.current.number == max((old.number for old in before.history), default=0) + 1
-    assert after.history == (*before.history, after.current)
-    store.set_section_override(PROMPT, path=TONE, body="last")
+    set_all(store, *EVERY, path=TONE, body="next")
+    for old, new in zip(before, held(root), strict=True):
+        assert new.current is not None
+        assert new.current.parent == (old.current and old.current.id)
+        assert new.current.number == max((one.number for one in old.history), default=0) + 1
+        assert new.history == (*old.history, new.current)
+    set_all(store, *EVERY, path=TONE, body="last")
     assert list(root.rglob("*.tmp")) == []
+    assert list(root.rglob(".intent.json")) == []
 
 
 @pytest.fixture
@@ -71,9 +85,18 @@ def quick_folder() -> Iterator[Path]:
         ("rollback-of-the-first", 15, 1),
         ("rollback-forward", 4, 1),
         ("delete", 6, 1),
+        # Several documents: archives first, then the intent, the documents, and its removal.
+        ("first-write-of-several", 43, 4),
+        ("write-of-several", 44, 6),
+        # What a killed writer left is finished first.
+        ("write-after-a-killed-one", 27, 5),
+        ("write-beside-a-killed-one", 29, 4),
+        ("rollback-after-a-killed-write", 27, 5),
+        ("delete-after-a-killed-write", 25, 4),
+        ("write-of-several-after-a-killed-one", 45, 7),
     ],
 )
-def test_a_killed_process_leaves_the_old_or_the_new_revision(
+def test_a_killed_process_leaves_the_old_or_the_new_revision_of_every_tag(
     scenario: str, effects: int, writes: int, quick_folder: Path
 ) -> None:
     runs = deaths(DRIVER, scenario, quick_folder)
@@ -166,7 +189,7 @@ def test_a_full_disk_is_a_clear_error_and_changes_nothing(limit: int, tmp_path: 
     refused = FOLDER / (
         "latest.json"
         if limit == 9000
-        else f".revisions/latest/000001-{before.history[0].id[:12]}.json"
+        else f".revisions/latest/000001-{before[0].history[0].id[:12]}.json"
     )
     assert message == (
         f"cannot write override file {tmp_path / refused}: File too large; "

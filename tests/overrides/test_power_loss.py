@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
-from promptgraft.testing.samples import PROMPT, TONE
+from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
+PROMPTS = (PROMPT, WRITER, JUDGE)
 Step = Callable[[LocalPromptOverridesStore], object]
 State = dict[Path, bytes | None]
 
@@ -96,9 +98,10 @@ class ForgetfulDisk:
         }
 
 
-def held(root: Path) -> tuple[Revision | None, tuple[Revision, ...]]:
+def held(root: Path) -> list[tuple[Revision | None, tuple[Revision, ...]]]:
     store = LocalPromptOverridesStore(root)
-    return store.current(**ADDRESS), store.history(**ADDRESS)
+    names = [{"ns": prompt.ns, "prompt_key": prompt.key} for prompt in PROMPTS]
+    return [(store.current(**one), store.history(**one)) for one in names]
 
 
 def rebuilt(state: State, root: Path) -> Path:
@@ -119,6 +122,26 @@ def wrote(*words: str) -> Step:
     return step
 
 
+def wrote_all(store: LocalPromptOverridesStore) -> None:
+    set_all(store, *PROMPTS, path=TONE, body="all")
+
+
+def began_all(store: LocalPromptOverridesStore) -> None:
+    """Write a revision of every prompt so that only the intent gets to the disk."""
+    wrote("one", "two")(store)
+    with pytest.MonkeyPatch.context() as patch:
+        replace = os.replace
+
+        def replaced(source: str, target: str) -> None:
+            if Path(target).name != "latest.json":
+                replace(source, target)
+                return
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        patch.setattr(os, "replace", replaced)
+        wrote_all(store)
+
+
 def rolled_back(store: LocalPromptOverridesStore) -> object:
     return store.rollback(**ADDRESS)
 
@@ -137,6 +160,10 @@ def deleted(store: LocalPromptOverridesStore) -> None:
         pytest.param(wrote("one", "two"), rolled_back, id="a rollback"),
         pytest.param(wrote("one"), rolled_back, id="a rollback of the first"),
         pytest.param(wrote("one"), deleted, id="a deletion"),
+        pytest.param(wrote(), wrote_all, id="a first write of several tags"),
+        pytest.param(wrote("one", "two"), wrote_all, id="a write of several tags"),
+        pytest.param(began_all, wrote("new"), id="a write after an unfinished one"),
+        pytest.param(began_all, deleted, id="a deletion after an unfinished write"),
     ],
 )
 def test_a_power_loss_leaves_the_old_or_the_new_revision_and_nothing_acknowledged_is_lost(
