@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.console import FIRST, SECOND, TEMPLATE, Console, write
+from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
+from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
 
 NAME = "support/triage"
 SOURCE = "prompts.py:TEMPLATE"
@@ -227,6 +229,28 @@ def test_rollback_goes_back_and_forward_and_to_nothing(
     assert _bodies(project) == SECOND
 
 
+def test_a_rollback_names_the_other_prompts_of_a_step(console: Console, project: Path) -> None:
+    store = LocalPromptOverridesStore(project, clock=FakeClock())
+    set_all(store, PROMPT, WRITER, JUDGE, path=TONE, body="one step")
+    store.set_section_override(JUDGE, path=TONE, body="moved on")
+    revision = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
+    assert revision is not None
+    assert revision.step is not None
+
+    told = f"    written with other tags, step {revision.step[:12]}\n"
+    assert told in console("history", "tests/stores/support").out
+    assert console("rollback", "tests/stores/support").out.endswith(
+        "written in one step with it and still in force: "
+        "prompt `tests/stores/writer`, tag `latest`\n"
+    )
+    forward = console("rollback", "tests/stores/writer", "--to", revision.id[:12])
+    assert forward.code != 0
+    again = console("rollback", "tests/stores/support", "--to", revision.id, "--json")
+    assert json.loads(again.out)["to"]["step"] == revision.step
+    last = json.loads(console("rollback", "tests/stores/support", "--json").out)
+    assert last["written_with"] == ["prompt `tests/stores/writer`, tag `latest`"]
+
+
 def test_a_store_is_found_from_a_folder_inside_and_named_in_two_ways(
     console: Console, project: Path, revisions: Revisions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +326,7 @@ def test_json_of_each_command(console: Console, project: Path, revisions: Revisi
         **tag,
         "from": second,
         "to": first,
+        "written_with": [],
     }
     assert json.loads(console("rollback", NAME, "--json").out)["to"] is None
 
@@ -311,6 +336,7 @@ def _revision_json(revision: Revision) -> dict[str, object]:
         "id": revision.id,
         "number": revision.number,
         "parent": revision.parent,
+        "step": revision.step,
         "time": "2026-01-01T00:00:00+00:00",
         "run_id": revision.provenance.run_id,
         "note": revision.provenance.note,

@@ -105,6 +105,8 @@ def _print(found: StoredTag) -> None:
         screen.line(f"    {'; '.join(note for note in notes if note)}")
         if origin := origin_of(revision):
             screen.line(f"    {origin}")
+        if revision.step:
+            screen.line(f"    written with other tags, step {shown_hash(revision.step)}")
         for part in _changes(found, revision) or ():
             screen.line(f"    {_mark(part)} {part.part}")
     if found.current is None:

@@ -15,7 +15,13 @@ from promptgraft.cli.options import (
     tag_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import find_tag, revision_json_or_none, short, tag_json
+from promptgraft.cli.stored import (
+    find_tag,
+    revision_json_or_none,
+    short,
+    tag_json,
+    written_with,
+)
 
 
 @click.command(
@@ -57,13 +63,16 @@ def command(
     reached = found.store.rollback(
         ns=address.ns, prompt_key=address.prompt_key, tag=address.tag, revision=wanted
     )
+    others = written_with(found, found.current) if reached != found.current else []
     if as_json:
         moved = {"from": revision_json_or_none(found.current), "to": revision_json_or_none(reached)}
-        print_json({**tag_json(found), **moved})
+        print_json({**tag_json(found), **moved, "written_with": others})
         return ExitCode.OK
     screen = Screen()
     screen.line(f"prompt `{found.prompt}`, tag `{address.tag}`", bold=True)
     screen.fields([("from", short(found.current)), ("to", short(reached))])
     if reached is None:
         screen.line("no override is in force now: the plain source is rendered")
+    if others:
+        screen.line(f"written in one step with it and still in force: {'; '.join(others)}")
     return ExitCode.OK

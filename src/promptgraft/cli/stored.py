@@ -181,6 +181,18 @@ def fields_of(revision: Revision) -> list[tuple[str, str]]:
     return rows
 
 
+def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
+    """Return the other tags whose current revision was written in one step with ``revision``."""
+    if revision is None or revision.step is None:
+        return []
+    others = [_read_tag(found.store, place) for place in found.store.addresses()]
+    return [
+        f"prompt `{other.prompt}`, tag `{other.address.tag}`"
+        for other in others
+        if other.address != found.address and other.present().step == revision.step
+    ]
+
+
 def origin_of(revision: Revision) -> str:
     """Return run and note of a revision; empty when neither is known."""
     provenance = revision.provenance
@@ -205,6 +217,7 @@ def revision_json(revision: Revision) -> dict[str, Json]:
         "id": revision.id,
         "number": revision.number,
         "parent": revision.parent,
+        "step": revision.step,
         "time": revision.time.isoformat(),
         "run_id": revision.provenance.run_id,
         "note": revision.provenance.note,
