@@ -14,6 +14,9 @@ syntax            marker of ``name``       escape        meaning of escapes befo
 ``k`` escapes before a marker stand for ``k // 2`` escape characters; with an odd ``k`` the
 marker itself is text. Anywhere else an escape character is an ordinary character, so a body
 without literal markers needs no escaping at all, and writing what was read changes nothing.
+
+A ``plain`` body has no markers and no escapes: it is one text, and nothing in it is replaced. Its
+placeholders are literal strings somewhere in it, for the agent that the text is handed to.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ from enum import StrEnum
 
 import attrs
 
+from promptgraft.overrides.plain import restored, shown_plain
+
 
 class BodySyntax(StrEnum):
     """How placeholders are spelled in a section."""
 
     DOLLAR = "dollar"
     JINJA = "jinja"
+    PLAIN = "plain"
 
 
 @attrs.frozen
@@ -66,6 +72,8 @@ def parse_body(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[Pi
         syntax: how markers are spelled.
         names: the placeholders of the source; markers of other names are text.
     """
+    if syntax is BodySyntax.PLAIN:
+        return (body,) if body else ()
     # Every render parses; bodies may be a million characters long and must not pile up.
     parse = _parse_cached if len(body) <= _LONGEST_CACHED else _parse
     return parse(body, syntax, names)
@@ -94,6 +102,8 @@ _parse_cached = functools.lru_cache(maxsize=2048)(_parse)
 
 def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str]) -> str:
     """Return the body that ``parse_body`` splits into ``pieces``."""
+    if syntax is BodySyntax.PLAIN:
+        return "".join(piece.name if isinstance(piece, Slot) else piece for piece in pieces)
     merged = _merged(list(pieces))
     escape = _ESCAPES[syntax]
     written: list[str] = []
@@ -108,18 +118,51 @@ def write_body(pieces: Iterable[Piece], syntax: BodySyntax, names: frozenset[str
     return "".join(written)
 
 
+def shown_body(body: str, syntax: BodySyntax) -> str:
+    """Return a body as a reflector reads it, and is to write it."""
+    return shown_plain(body) if syntax is BodySyntax.PLAIN else body
+
+
+def proposed_body(text: str, syntax: BodySyntax, names: frozenset[str], *, like: str) -> str:
+    """Return the body that a reflector's ``text`` is, in place of the body ``like``."""
+    if syntax is BodySyntax.PLAIN:
+        return restored(text, like)
+    return write_body(parse_body(text, syntax, names), syntax, names)
+
+
 def spell(name: str, syntax: BodySyntax) -> str:
-    """Return the usual marker of the placeholder ``name``."""
+    """Return the usual marker of the placeholder ``name``, which of a plain body is the name."""
+    if syntax is BodySyntax.PLAIN:
+        return name
     return f"${name}" if syntax is BodySyntax.DOLLAR else f"{{{{ {name} }}}}"
 
 
-def slot_names(pieces: Iterable[Piece]) -> frozenset[str]:
-    """Return the names of the placeholders among ``pieces``."""
+def is_placeholder(name: object) -> bool:
+    """Tell whether ``name`` can be a placeholder of a plain text: a model has to repeat it."""
+    return isinstance(name, str) and name.isprintable() and bool(name.strip())
+
+
+def kept_names(body: str, syntax: BodySyntax, names: frozenset[str]) -> frozenset[str]:
+    """Return those of the placeholders ``names`` that stand in ``body``."""
+    if syntax is BodySyntax.PLAIN:
+        return frozenset(_literals(names).findall(body)) if names else names
+    pieces = parse_body(body, syntax, names)
     return frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
 
 
+@functools.lru_cache(maxsize=256)
+def _literals(names: frozenset[str]) -> re.Pattern[str]:
+    # The longest first: `$id` does not stand in a text that only holds `$id_of_customer`.
+    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+
+
 def marker_names(body: str, syntax: BodySyntax) -> frozenset[str]:
-    """Return every name that ``body`` spells like an unescaped placeholder, known or not."""
+    """Return every name that ``body`` spells like an unescaped placeholder, known or not.
+
+    Nothing is spelled like a placeholder in a plain body: its placeholders are any strings.
+    """
+    if syntax is BodySyntax.PLAIN:
+        return frozenset()
     return frozenset(
         _name(match)
         for match in _MARKERS[syntax].finditer(body)

@@ -119,9 +119,11 @@ class SectionDescriptor:
 
     Attributes:
         path: where the section stands.
-        content_hash: SHA-256 over the source template and its syntax.
+        content_hash: SHA-256 over the source template, its syntax and, of a plain section, its
+            placeholders.
         syntax: how placeholders are spelled in the source and in override bodies.
-        placeholders: names that an override body must keep, in order of appearance.
+        placeholders: names that an override body must keep, in order of appearance; of a plain
+            section the strings themselves.
         overridable: whether the author allows overrides.
     """
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
-from promptgraft.overrides.body import parse_body, slot_names
+from promptgraft.overrides.body import kept_names
 from promptgraft.overrides.entries import Entry, SectionPath
 from promptgraft.overrides.parts import SectionDescriptor
 from promptgraft.overrides.types import Provenance
@@ -168,8 +168,7 @@ def _is_finite(value: object) -> bool:
 
 def lost_placeholders(section: SectionDescriptor, body: str) -> tuple[str, ...]:
     """Return the placeholders of the source that ``body`` does not keep, in source order."""
-    names = frozenset(section.placeholders)
-    kept = slot_names(parse_body(body, section.syntax, names))
+    kept = kept_names(body, section.syntax, frozenset(section.placeholders))
     return tuple(name for name in section.placeholders if name not in kept)
 
 
