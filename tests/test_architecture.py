@@ -50,7 +50,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
     "filelock": ("", True),
     "hypothesis": ("testing/", False),
     "jinja2": (
-        ("prompt/syntax.py", "evals/metrics/expressions.py", "runs/report/page.py"),
+        ("prompt/jinja.py", "evals/metrics/expressions.py", "runs/report/page.py"),
         True,
     ),
     "jsonschema": ("evals/metrics/", True),
@@ -254,7 +254,7 @@ GOOD: Mapping[str, str] = {
     "runtime/__init__.py": "from promptgraft.runtime.session import Session\n",
     "runtime/session.py": "from ..serde import dump\nfrom . import deadline\n",
     "runtime/deadline.py": "def f():\n    import filelock\n",
-    "prompt/syntax.py": (
+    "prompt/jinja.py": (
         "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n    import jinja2\n"
         "def f():\n    from jinja2 import meta\n"
@@ -308,7 +308,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ("runs/a.py", "import promptgraft", "imports `promptgraft`; import it from its home"),
         ("cli/a.py", "from promptgraft.testing import x", "imports `promptgraft.testing.x`"),
         ("utils.py", "", "`utils` stands in no row of the table"),
-        ("prompt/syntax.py", "import jinja2", ":2: `jinja2` is imported inside the functions"),
+        ("prompt/jinja.py", "import jinja2", ":2: `jinja2` is imported inside the functions"),
         ("prompt/a.py", "def f():\n    import jinja2.meta", "`jinja2` is imported only in prompt/"),
         ("runs/a.py", "def f():\n    import click", ":3: `click` is imported only in cli/"),
         ("runs/a.py", "from rich.table import Table", ":2: `rich` is imported only in cli/"),

@@ -7,8 +7,9 @@ from promptgraft.prompt.rendered import (
     RenderedSection,
     RenderedTool,
     Segment,
+    text_of_section,
 )
-from promptgraft.prompt.sections import MarkdownSection, SectionVisibility
+from promptgraft.prompt.sections import MarkdownSection, SectionVisibility, plain_section
 from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection, TaskStep
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.tools import Tool, ToolExample
@@ -29,4 +30,6 @@ __all__ = [
     "TaskStep",
     "Tool",
     "ToolExample",
+    "plain_section",
+    "text_of_section",
 ]

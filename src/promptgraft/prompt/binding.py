@@ -40,8 +40,8 @@ class Bindings:
         """
         if section.params_type is not None:
             return self._of_type(section.params_type, path)
-        for name in section.source.placeholders:
-            if name not in self._all and name not in section.source.opaque:
+        for name in section.source.variables:
+            if name not in self._all:
                 raise self._missing(section, path, name)
         for name in section.source.reads:
             if name in self._ambiguous:

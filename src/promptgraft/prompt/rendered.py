@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from promptgraft.errors import UnknownPartError
 from promptgraft.notebook import Card, Shown
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.parts import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
 from promptgraft.prompt.fields import Described
@@ -16,6 +17,7 @@ from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import JsonObject, schema_of
 from promptgraft.prompt.tools import Tool
 from promptgraft.prompt.wording import said_of_params
+from promptgraft.serde import did_you_mean
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -45,6 +47,8 @@ class RenderedSection:
         segments: its text without the heading and without its children.
         overridden: whether the text is an override.
         summarized: whether the text is the summary.
+        calls: example calls of its tools, shown after its text; only of a plain section, whose
+            text is handed over without them.
     """
 
     path: SectionPath
@@ -52,6 +56,7 @@ class RenderedSection:
     segments: tuple[Segment, ...]
     overridden: bool = False
     summarized: bool = False
+    calls: str = ""
 
     @property
     def text(self) -> str:
@@ -124,7 +129,8 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
     def __attrs_post_init__(self) -> None:
         blocks: list[str] = []
         for section in self.sections:
-            blocks.extend(filter(None, (section.heading, section.text.strip("\n"))))
+            shown = (section.heading, section.text.strip("\n"), section.calls)
+            blocks.extend(filter(None, shown))
         object.__setattr__(self, "text", "\n\n".join(blocks))
 
     @property
@@ -149,6 +155,26 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         from promptgraft.prompt.cards import rendered_card
 
         return rendered_card(self)
+
+
+def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:
+    """Return the own text of a section: of a plain one just as source or override have it.
+
+    Args:
+        rendered: the prompt.
+        key: key of the section; of one below others the whole path, such as ``rules/tone``.
+
+    Raises:
+        UnknownPartError: no such section is shown; the message lists those that are.
+    """
+    for section in rendered.sections:
+        if show_path(section.path) == key:
+            return section.text
+    known = [show_path(section.path) for section in rendered.sections]
+    raise UnknownPartError(
+        f"prompt `{rendered.ns}/{rendered.key}` shows no section `{key}`"
+        f"{did_you_mean(key, known)}; sections: {', '.join(known) or 'none'}"
+    )
 
 
 @attrs.frozen

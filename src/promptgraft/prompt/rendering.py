@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.overrides.body import Slot
+from promptgraft.overrides.body import BodySyntax, Slot
 from promptgraft.overrides.effective import effective_task_examples, effective_tool
 from promptgraft.overrides.entries import (
     Entry,
@@ -105,7 +105,7 @@ def render_prompt(
         body = _full(path, section, bindings, fresh)
         if section.tools:
             tools_here = [settled.tools[tool.name] for tool in section.tools]
-            body = _with_calls(body, tools_here)
+            body = _with_calls(body, tools_here, syntax=section.source.syntax)
             tools.extend(tools_here)
             shown.update(tool_part(tool.name) for tool in section.tools)
         sections.append(body)
@@ -205,7 +205,9 @@ def _tool(
     )
 
 
-def _with_calls(section: RenderedSection, tools: Sequence[RenderedTool]) -> RenderedSection:
+def _with_calls(
+    section: RenderedSection, tools: Sequence[RenderedTool], *, syntax: BodySyntax
+) -> RenderedSection:
     """Return the section with the examples of its tools after its text."""
     blocks = [
         f"Example calls of `{tool.name}`:\n\n" + "\n".join(_calls(tool.examples))
@@ -214,6 +216,8 @@ def _with_calls(section: RenderedSection, tools: Sequence[RenderedTool]) -> Rend
     ]
     if not blocks:
         return section
+    if syntax is BodySyntax.PLAIN:
+        return attrs.evolve(section, calls="\n\n".join(blocks))
     before = _without_last_breaks(section.segments)
     segment = Segment(("\n\n" if before else "") + "\n\n".join(blocks))
     return attrs.evolve(section, segments=(*before, segment))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from promptgraft.errors import PromptDefinitionError
+from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.overrides.body import BodySyntax
 from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.hashing import hash_section
@@ -30,6 +30,15 @@ def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
     return tuple(tools)
 
 
+def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
+    # A string would be taken apart into its characters.
+    if isinstance(names, str):
+        raise PromptDefinitionError(
+            f"placeholders: expected a list of strings, found {shown(names)}; write [{names!r}]"
+        )
+    return tuple(names)
+
+
 def as_sections(sections: Iterable[MarkdownSection]) -> tuple[MarkdownSection, ...]:
     """Return the sections as the tuple that templates keep."""
     return tuple(sections)
@@ -44,7 +53,10 @@ class MarkdownSection:
         key: identifier of the section among its siblings.
         template: the text, with placeholders in the chosen syntax.
         syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"jinja"`` for Jinja2
-            (sandboxed; undefined names are errors).
+            (sandboxed; undefined names are errors), ``"plain"`` for a text of which every
+            character is literal, handed over as it is.
+        placeholders: literal strings of a plain text, such as ``{query}``, that overrides must
+            keep; the agent that the text is handed to replaces them, and nothing else does.
         children: sections below this one, rendered after its text.
         enabled: decides from the bound values whether the section is rendered at all.
         summary: the text shown instead of template and children when the visibility says
@@ -54,18 +66,20 @@ class MarkdownSection:
         params_type: class of the bound parameter that the placeholders belong to; without
             it they are looked up in all bound parameters. With it they are checked here.
         tools: tools that the model may call while this section is shown in full; their
-            examples are shown after its text.
+            examples are shown after its text, and are no part of it if it is plain.
 
     Raises:
         InvalidIdentifierError: ``key`` is no identifier.
         PromptDefinitionError: the template does not parse, names a field that
-            ``params_type`` does not have, or siblings share a key.
+            ``params_type`` does not have, or siblings share a key; a plain text does not hold
+            a placeholder, or has a ``params_type``.
     """
 
     title: str
     key: str
     template: str = ""
-    syntax: Literal["dollar", "jinja"] = "dollar"
+    syntax: Literal["dollar", "jinja", "plain"] = "dollar"
+    placeholders: tuple[str, ...] = attrs.field(default=(), converter=_as_placeholders)
     children: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     enabled: Callable[[Values], bool] | None = None
     summary: str | None = None
@@ -80,9 +94,12 @@ class MarkdownSection:
         check_key(self.key, "section key")
         if self.syntax not in set(BodySyntax):
             raise PromptDefinitionError(
-                f"{where}: syntax: expected 'dollar' or 'jinja', found {shown(self.syntax)}"
+                f"{where}: syntax: expected 'dollar', 'jinja' or 'plain', "
+                f"found {shown(self.syntax)}"
             )
-        source = compile_source(self.template, BodySyntax(self.syntax), where=where)
+        source = compile_source(
+            self.template, BodySyntax(self.syntax), where=where, placeholders=self.placeholders
+        )
         object.__setattr__(self, "source", source)
         check_siblings(self.children, where)
         self._check_functions(where)
@@ -111,6 +128,11 @@ class MarkdownSection:
         if self.params_type is None:
             return
         names = field_names(self.params_type)
+        if self.source.syntax is BodySyntax.PLAIN:
+            raise PromptDefinitionError(
+                f"{where}: params_type: expected none in a plain section, which no value is put "
+                "into; leave it out"
+            )
         if names is None:
             raise PromptDefinitionError(
                 f"{where}: params_type: expected an attrs class or dataclass, "
@@ -128,11 +150,51 @@ class MarkdownSection:
         syntax = BodySyntax(self.syntax)
         return SectionDescriptor(
             path=path,
-            content_hash=hash_section(self.template, syntax),
+            content_hash=hash_section(self.template, syntax, self.placeholders),
             syntax=syntax,
             placeholders=self.source.placeholders,
             overridable=self.overridable,
         )
+
+
+def plain_section(
+    key: str,
+    content: str | bytes,
+    placeholders: Iterable[str] = (),
+    *,
+    title: str = "",
+    where: str = "",
+) -> MarkdownSection:
+    """Return a section whose text is ``content``, every character of it literal.
+
+    Args:
+        key: identifier of the section among its siblings.
+        content: the text, or the bytes of a file that holds it: byte order mark, line ends and
+            empty lines belong to the text.
+        placeholders: strings in the text that overrides must keep.
+        title: the heading in the text of the whole prompt.
+        where: what a message calls the file; the section by default.
+
+    Raises:
+        DataFormatError: the bytes are not UTF-8; the message names the first that is at fault.
+        InvalidIdentifierError: ``key`` is no identifier.
+        PromptDefinitionError: the text does not hold a placeholder, or it is not printable.
+    """
+    if isinstance(content, bytes):
+        try:
+            content = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataFormatError(
+                f"{where or f'section `{key}`'}: expected UTF-8, found the byte "
+                f"0x{content[error.start]:02X} at offset {error.start}; save the file as UTF-8"
+            ) from None
+    return MarkdownSection(
+        title=title,
+        key=key,
+        template=content,
+        syntax="plain",
+        placeholders=tuple(placeholders),
+    )
 
 
 def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:

@@ -4,43 +4,32 @@ A source template and an override body render through the same pieces: text stay
 a slot is replaced by its value. The slots of a dollar template are its placeholders. The slots
 of a Jinja template are its variables and, under names of their own, its expressions and
 control blocks, which are opaque: an override body moves them but cannot change them. They
-keep the values that they have where they stand in the template.
+keep the values that they have where they stand in the template. A plain template has no slots.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-import secrets
 import string
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
-from promptgraft.overrides.body import BodySyntax, Piece, Slot, parse_body, write_body
-
-if TYPE_CHECKING:
-    from jinja2 import Template, nodes
-    from jinja2.sandbox import SandboxedEnvironment
+from promptgraft.errors import PromptDefinitionError
+from promptgraft.overrides.body import (
+    BodySyntax,
+    Piece,
+    Slot,
+    is_placeholder,
+    kept_names,
+    parse_body,
+    write_body,
+)
+from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
+from promptgraft.serde import shown
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
-
-_OPENING = {
-    "for": "endfor",
-    "if": "endif",
-    "call": "endcall",
-    "filter": "endfilter",
-    "with": "endwith",
-    "autoescape": "endautoescape",
-    "macro": "endmacro",
-}
-_DEFINING = {"set", "macro"}
-_NEWLINE = re.compile(r"\r\n|\r")
-# Parts the texts of the slots of one rendering; nobody can know it and put it into a value.
-_CUT = f"\0{secrets.token_hex(16)}\0"
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +39,8 @@ class Source:
     Attributes:
         syntax: how it was written.
         pieces: text and slots in order; adjacent text is merged.
-        placeholders: names of the slots in order of first appearance.
+        placeholders: names of the slots in order of first appearance; of a plain template the
+            strings that its author named.
         opaque: for each slot that is more than a variable, its Jinja source.
         reads: every name that is looked up among the values, inside opaque slots too.
     """
@@ -60,7 +50,7 @@ class Source:
     placeholders: tuple[str, ...]
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     reads: tuple[str, ...]
-    _blocks: _JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
+    _blocks: JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
 
     @functools.cached_property
     def body(self) -> str:
@@ -71,6 +61,13 @@ class Source:
     def blocks(self) -> tuple[tuple[str | None, str], ...]:
         """Name and Jinja source of each opaque slot, in order; definitions have no name."""
         return self._blocks.blocks if self._blocks else ()
+
+    @functools.cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The placeholders that a bound value takes the place of."""
+        if self.syntax is BodySyntax.PLAIN:
+            return ()
+        return tuple(name for name in self.placeholders if name not in self.opaque)
 
     def parse(self, body: str) -> tuple[Piece, ...]:
         """Split an override body into text and the slots of this template."""
@@ -84,19 +81,57 @@ class Source:
             BindingError: an opaque slot needs a value that is not there.
             PromptRenderError: an opaque slot does not render with ``values``.
         """
-        plain = {name: str(values[name]) for name in self.placeholders if name not in self.opaque}
+        plain = {name: str(values[name]) for name in self.variables}
         return plain if self._blocks is None else {**plain, **self._blocks.texts(values)}
 
 
-def compile_source(template: str, syntax: BodySyntax, *, where: str) -> Source:
+def compile_source(
+    template: str, syntax: BodySyntax, *, where: str, placeholders: Sequence[str] = ()
+) -> Source:
     """Split a template into text and slots.
 
+    Args:
+        template: what the author wrote.
+        syntax: how it was written.
+        where: what messages call it.
+        placeholders: the literal strings that stand for something in a plain template.
+
     Raises:
-        PromptDefinitionError: the template does not parse, or uses what sections do not offer.
+        PromptDefinitionError: the template does not parse, uses what sections do not offer, or
+            does not hold a placeholder; or a placeholder is no printable text.
     """
+    if syntax is BodySyntax.PLAIN:
+        return _compile_plain(template, placeholders, where)
+    if placeholders:
+        raise PromptDefinitionError(
+            f"{where}: placeholders: expected none beside the syntax '{syntax}', whose templates "
+            "spell their own; leave them out, or set the syntax to 'plain'"
+        )
     if syntax is BodySyntax.DOLLAR:
         return _compile_dollar(template, where)
     return _compile_jinja(template, where)
+
+
+def _compile_plain(template: str, placeholders: Sequence[str], where: str) -> Source:
+    for name in placeholders:
+        if not is_placeholder(name):
+            raise PromptDefinitionError(
+                f"{where}: placeholders: expected printable characters such as '{{query}}', "
+                f"found {shown(name)}"
+            )
+    kept = kept_names(template, BodySyntax.PLAIN, frozenset(placeholders))
+    for name in placeholders:
+        if name not in kept:
+            raise PromptDefinitionError(
+                f"{where}: the text does not hold the placeholder `{name}`; write it into the "
+                "text, or leave it out of `placeholders`"
+            )
+    return Source(
+        syntax=BodySyntax.PLAIN,
+        pieces=parse_body(template, BodySyntax.PLAIN, kept),
+        placeholders=tuple(dict.fromkeys(placeholders)),
+        reads=(),
+    )
 
 
 def _ordered(pieces: tuple[Piece, ...]) -> tuple[str, ...]:
@@ -125,252 +160,20 @@ def _compile_dollar(template: str, where: str) -> Source:
     return Source(syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names)
 
 
-def _merged(pieces: list[Piece], syntax: BodySyntax) -> tuple[Piece, ...]:
-    """Bring pieces into the one form that bodies have, by writing and parsing them."""
-    names = frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
-    return parse_body(write_body(pieces, syntax, names), syntax, names)
-
-
-@attrs.frozen
-class _Segment:
-    kind: str
-    text: str
-
-
 def _compile_jinja(template: str, where: str) -> Source:
-    from jinja2 import meta
-
-    environment = _environment()
-    tree = _parse_jinja(environment, template, where)
-    reads = meta.find_undeclared_variables(tree)
-    # Override bodies spell placeholders in ASCII; what the template sets is not looked up.
-    variables = {name for name in reads if name.isascii()}.difference(_assigned(tree.body))
-    segments = [
-        attrs.evolve(segment, kind="expr", text=f"{{{{ {segment.text} }}}}")
-        if segment.kind == "variable" and segment.text not in variables
-        else segment
-        for segment in _segments(environment, template, where)
-    ]
-    taken = {segment.text for segment in segments if segment.kind == "variable"}
-    pieces: list[Piece] = []
-    blocks: list[tuple[str | None, str]] = []
-    for segment in segments:
-        if segment.kind == "text":
-            pieces.append(segment.text)
-        elif segment.kind == "variable":
-            pieces.append(Slot(segment.text))
-        elif segment.kind in _DEFINING:
-            blocks.append((None, segment.text))
-        else:
-            name = _fresh_name(segment.kind, taken)
-            pieces.append(Slot(name))
-            blocks.append((name, segment.text))
+    pieces, reads, blocks = split_jinja(template, where)
     merged = _merged(pieces, BodySyntax.JINJA)
-    opaque = {name: text for name, text in blocks if name is not None}
     return Source(
         syntax=BodySyntax.JINJA,
         pieces=merged,
         placeholders=_ordered(merged),
-        opaque=opaque,
-        reads=tuple(sorted(reads)),
-        blocks=_JinjaBlocks(where=where, blocks=tuple(blocks)) if blocks else None,
+        opaque={name: text for name, text in blocks.blocks if name is not None} if blocks else {},
+        reads=reads,
+        blocks=blocks,
     )
 
 
-def _assigned(statements: Iterable[nodes.Node]) -> Iterator[str]:
-    """Yield the names that the template itself gives a value, outside of inner scopes."""
-    from jinja2 import nodes
-
-    for statement in statements:
-        if isinstance(statement, (nodes.Assign, nodes.AssignBlock)):
-            # The target itself is not among what `find_all` finds below it.
-            targets = (statement.target, *statement.target.find_all(nodes.Name))
-            yield from (target.name for target in targets if isinstance(target, nodes.Name))
-        elif isinstance(statement, nodes.Macro):
-            yield statement.name
-        elif isinstance(statement, nodes.If):
-            yield from _assigned((*statement.body, *statement.elif_, *statement.else_))
-
-
-def _fresh_name(kind: str, taken: set[str]) -> str:
-    number = 1
-    while f"{kind}_{number}" in taken:
-        number += 1
-    taken.add(f"{kind}_{number}")
-    return f"{kind}_{number}"
-
-
-class _Token(NamedTuple):
-    line: int
-    kind: str
-    text: str
-    start: int
-
-
-def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    start = 0
-    for line, kind, text in environment.lex(source):
-        # A `-` inside a tag has taken away the whitespace in front of it.
-        start = source.index(text, start)
-        tokens.append(_Token(line, kind, text, start))
-        start += len(text)
-    return tokens
-
-
-def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
-    """Yield the outermost text, variables, expressions and blocks of a Jinja template."""
-    source = _NEWLINE.sub("\n", template)
-    tokens = _tokens(environment, source)
-    position = 0
-    while position < len(tokens):
-        first = tokens[position]
-        if first.kind == "variable_begin":
-            end = _end_of(tokens, position, "variable_end")
-            inner = [
-                token for token in tokens[position + 1 : end - 1] if token.kind != "whitespace"
-            ]
-            if [token.kind for token in inner] == ["name"]:
-                yield _Segment("variable", inner[0].text)
-            else:
-                yield _Segment("expr", _slice(source, tokens[position:end]))
-        elif first.kind == "block_begin":
-            end = _block_end(tokens, position, f"{where}:{first.line}")
-            yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
-        else:
-            end = position + 1
-            if first.kind == "data":
-                yield _Segment("text", first.text)
-        position = end
-
-
-def _slice(source: str, tokens: list[_Token]) -> str:
-    return source[tokens[0].start : tokens[-1].start + len(tokens[-1].text)]
-
-
-def _end_of(tokens: list[_Token], start: int, kind: str) -> int:
-    return next(i for i in range(start, len(tokens)) if tokens[i].kind == kind) + 1
-
-
-def _keyword(tokens: list[_Token], start: int) -> str:
-    return next(token.text for token in tokens[start + 1 :] if token.kind == "name")
-
-
-def _block_end(tokens: list[_Token], start: int, where: str) -> int:
-    """Return the position after the block that opens at ``start``, its body included."""
-    keyword = _keyword(tokens, start)
-    closing = _closing(tokens, start)
-    if closing is None and keyword != "set":
-        raise _not_offered(keyword, where)
-    position = _end_of(tokens, start, "block_end")
-    depth = 1 if closing else 0
-    while depth:
-        opening = _end_of(tokens, position, "block_begin") - 1
-        if _keyword(tokens, opening) == closing:
-            depth -= 1
-        elif _closing(tokens, opening) == closing:
-            depth += 1
-        position = _end_of(tokens, opening, "block_end")
-    return position
-
-
-def _closing(tokens: list[_Token], start: int) -> str | None:
-    """Return the keyword that ends the block opening at ``start``; None without a body."""
-    keyword = _keyword(tokens, start)
-    if keyword != "set":
-        return _OPENING.get(keyword)
-    head = tokens[start : _end_of(tokens, start, "block_end")]
-    # Behind a `|` stand the filters of a block; `=` gives names to their arguments.
-    operators = [
-        token.text for token in head if token.kind == "operator" and token.text in {"=", "|"}
-    ]
-    return None if operators[:1] == ["="] else "endset"
-
-
-@functools.lru_cache(maxsize=1)
-def _environment() -> SandboxedEnvironment:
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # Rendering changes no value and gives the same text each time.
-    environment = ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
-    )
-    del environment.globals["lipsum"], environment.filters["random"]
-    return environment
-
-
-def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -> nodes.Template:
-    from jinja2 import TemplateSyntaxError, nodes
-
-    try:
-        environment.from_string(template)
-        tree = environment.parse(template)
-    except TemplateSyntaxError as error:
-        raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
-    keywords: dict[type[nodes.Node], str] = {
-        nodes.Block: "block",
-        nodes.Extends: "extends",
-        nodes.FromImport: "from",
-        nodes.Import: "import",
-        nodes.Include: "include",
-    }
-    for node in tree.find_all(tuple(keywords)):
-        raise _not_offered(keywords[type(node)], f"{where}:{node.lineno}")
-    return tree
-
-
-def _not_offered(keyword: str, where: str) -> PromptDefinitionError:
-    return PromptDefinitionError(
-        f"{where}: sections do not offer `{{% {keyword} %}}`; use for, if, set, macro, call, "
-        "filter or with"
-    )
-
-
-@attrs.frozen(kw_only=True)
-class _JinjaBlocks:
-    """Renders all opaque slots of a template in its order; compiled at first use, picklable.
-
-    Attributes:
-        where: what messages call the template.
-        blocks: name and Jinja source of each slot; definitions have no name.
-    """
-
-    where: str
-    blocks: tuple[tuple[str | None, str], ...]
-
-    def texts(self, values: Values) -> Mapping[str, str]:
-        """Return the text of each slot by name."""
-        from jinja2 import TemplateError
-
-        chunks: list[str] = []
-        template = _template(_CUT.join(text for _, text in self.blocks))
-        try:
-            for chunk in template.generate(values):
-                chunks.append(chunk)  # noqa: PERF402 - what came before an error is needed
-        except (
-            TemplateError,
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ) as error:
-            self._fail("".join(chunks).count(_CUT), error)
-        texts = "".join(chunks).split(_CUT)
-        named = zip(self.blocks, texts, strict=True)
-        return {name: text for (name, _), text in named if name is not None}
-
-    def _fail(self, block: int, error: Exception) -> NoReturn:
-        from jinja2 import UndefinedError
-
-        message = f"{self.where}: `{self.blocks[block][1]}` does not render: {error}"
-        if isinstance(error, UndefinedError):
-            raise BindingError(message) from None
-        raise PromptRenderError(message) from None
-
-
-@functools.lru_cache(maxsize=512)
-def _template(source: str) -> Template:
-    return _environment().from_string(source)
+def _merged(pieces: Sequence[Piece], syntax: BodySyntax) -> tuple[Piece, ...]:
+    """Bring pieces into the one form that bodies have, by writing and parsing them."""
+    names = frozenset(piece.name for piece in pieces if isinstance(piece, Slot))
+    return parse_body(write_body(pieces, syntax, names), syntax, names)

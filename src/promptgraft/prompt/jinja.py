@@ -1,0 +1,283 @@
+"""Jinja templates of sections: what of them is text, a variable, or opaque, and how that renders.
+
+Jinja2 is loaded by the first template that is split.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import attrs
+
+from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
+from promptgraft.overrides.body import Piece, Slot
+
+if TYPE_CHECKING:
+    from jinja2 import Template, nodes
+    from jinja2.sandbox import SandboxedEnvironment
+
+_OPENING = {
+    "for": "endfor",
+    "if": "endif",
+    "call": "endcall",
+    "filter": "endfilter",
+    "with": "endwith",
+    "autoescape": "endautoescape",
+    "macro": "endmacro",
+}
+_DEFINING = {"set", "macro"}
+_NEWLINE = re.compile(r"\r\n|\r")
+# Parts the texts of the slots of one rendering; nobody can know it and put it into a value.
+_CUT = f"\0{secrets.token_hex(16)}\0"
+
+
+@attrs.frozen
+class _Segment:
+    kind: str
+    text: str
+
+
+def split_jinja(
+    template: str, where: str
+) -> tuple[list[Piece], tuple[str, ...], JinjaBlocks | None]:
+    """Split a Jinja template into text and slots.
+
+    Returns:
+        Text and slots in order, every name that is looked up among the values, and what renders
+        the opaque slots; None without any.
+
+    Raises:
+        PromptDefinitionError: it does not parse, or uses what sections do not offer.
+    """
+    from jinja2 import meta
+
+    environment = _environment()
+    tree = _parse_jinja(environment, template, where)
+    reads = meta.find_undeclared_variables(tree)
+    # Override bodies spell placeholders in ASCII; what the template sets is not looked up.
+    variables = {name for name in reads if name.isascii()}.difference(_assigned(tree.body))
+    segments = [
+        attrs.evolve(segment, kind="expr", text=f"{{{{ {segment.text} }}}}")
+        if segment.kind == "variable" and segment.text not in variables
+        else segment
+        for segment in _segments(environment, template, where)
+    ]
+    taken = {segment.text for segment in segments if segment.kind == "variable"}
+    pieces: list[Piece] = []
+    blocks: list[tuple[str | None, str]] = []
+    for segment in segments:
+        if segment.kind == "text":
+            pieces.append(segment.text)
+        elif segment.kind == "variable":
+            pieces.append(Slot(segment.text))
+        elif segment.kind in _DEFINING:
+            blocks.append((None, segment.text))
+        else:
+            name = _fresh_name(segment.kind, taken)
+            pieces.append(Slot(name))
+            blocks.append((name, segment.text))
+    rendered = JinjaBlocks(where=where, blocks=tuple(blocks)) if blocks else None
+    return pieces, tuple(sorted(reads)), rendered
+
+
+def _assigned(statements: Iterable[nodes.Node]) -> Iterator[str]:
+    """Yield the names that the template itself gives a value, outside of inner scopes."""
+    from jinja2 import nodes
+
+    for statement in statements:
+        if isinstance(statement, (nodes.Assign, nodes.AssignBlock)):
+            # The target itself is not among what `find_all` finds below it.
+            targets = (statement.target, *statement.target.find_all(nodes.Name))
+            yield from (target.name for target in targets if isinstance(target, nodes.Name))
+        elif isinstance(statement, nodes.Macro):
+            yield statement.name
+        elif isinstance(statement, nodes.If):
+            yield from _assigned((*statement.body, *statement.elif_, *statement.else_))
+
+
+def _fresh_name(kind: str, taken: set[str]) -> str:
+    number = 1
+    while f"{kind}_{number}" in taken:
+        number += 1
+    taken.add(f"{kind}_{number}")
+    return f"{kind}_{number}"
+
+
+class _Token(NamedTuple):
+    line: int
+    kind: str
+    text: str
+    start: int
+
+
+def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    start = 0
+    for line, kind, text in environment.lex(source):
+        # A `-` inside a tag has taken away the whitespace in front of it.
+        start = source.index(text, start)
+        tokens.append(_Token(line, kind, text, start))
+        start += len(text)
+    return tokens
+
+
+def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
+    """Yield the outermost text, variables, expressions and blocks of a Jinja template."""
+    source = _NEWLINE.sub("\n", template)
+    tokens = _tokens(environment, source)
+    position = 0
+    while position < len(tokens):
+        first = tokens[position]
+        if first.kind == "variable_begin":
+            end = _end_of(tokens, position, "variable_end")
+            inner = [
+                token for token in tokens[position + 1 : end - 1] if token.kind != "whitespace"
+            ]
+            if [token.kind for token in inner] == ["name"]:
+                yield _Segment("variable", inner[0].text)
+            else:
+                yield _Segment("expr", _slice(source, tokens[position:end]))
+        elif first.kind == "block_begin":
+            end = _block_end(tokens, position, f"{where}:{first.line}")
+            yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
+        else:
+            end = position + 1
+            if first.kind == "data":
+                yield _Segment("text", first.text)
+        position = end
+
+
+def _slice(source: str, tokens: list[_Token]) -> str:
+    return source[tokens[0].start : tokens[-1].start + len(tokens[-1].text)]
+
+
+def _end_of(tokens: list[_Token], start: int, kind: str) -> int:
+    return next(i for i in range(start, len(tokens)) if tokens[i].kind == kind) + 1
+
+
+def _keyword(tokens: list[_Token], start: int) -> str:
+    return next(token.text for token in tokens[start + 1 :] if token.kind == "name")
+
+
+def _block_end(tokens: list[_Token], start: int, where: str) -> int:
+    """Return the position after the block that opens at ``start``, its body included."""
+    keyword = _keyword(tokens, start)
+    closing = _closing(tokens, start)
+    if closing is None and keyword != "set":
+        raise _not_offered(keyword, where)
+    position = _end_of(tokens, start, "block_end")
+    depth = 1 if closing else 0
+    while depth:
+        opening = _end_of(tokens, position, "block_begin") - 1
+        if _keyword(tokens, opening) == closing:
+            depth -= 1
+        elif _closing(tokens, opening) == closing:
+            depth += 1
+        position = _end_of(tokens, opening, "block_end")
+    return position
+
+
+def _closing(tokens: list[_Token], start: int) -> str | None:
+    """Return the keyword that ends the block opening at ``start``; None without a body."""
+    keyword = _keyword(tokens, start)
+    if keyword != "set":
+        return _OPENING.get(keyword)
+    head = tokens[start : _end_of(tokens, start, "block_end")]
+    # Behind a `|` stand the filters of a block; `=` gives names to their arguments.
+    operators = [
+        token.text for token in head if token.kind == "operator" and token.text in {"=", "|"}
+    ]
+    return None if operators[:1] == ["="] else "endset"
+
+
+@functools.lru_cache(maxsize=1)
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # Rendering changes no value and gives the same text each time.
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+    )
+    del environment.globals["lipsum"], environment.filters["random"]
+    return environment
+
+
+def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -> nodes.Template:
+    from jinja2 import TemplateSyntaxError, nodes
+
+    try:
+        environment.from_string(template)
+        tree = environment.parse(template)
+    except TemplateSyntaxError as error:
+        raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
+    keywords: dict[type[nodes.Node], str] = {
+        nodes.Block: "block",
+        nodes.Extends: "extends",
+        nodes.FromImport: "from",
+        nodes.Import: "import",
+        nodes.Include: "include",
+    }
+    for node in tree.find_all(tuple(keywords)):
+        raise _not_offered(keywords[type(node)], f"{where}:{node.lineno}")
+    return tree
+
+
+def _not_offered(keyword: str, where: str) -> PromptDefinitionError:
+    return PromptDefinitionError(
+        f"{where}: sections do not offer `{{% {keyword} %}}`; use for, if, set, macro, call, "
+        "filter or with"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class JinjaBlocks:
+    """Renders all opaque slots of a template in its order; compiled at first use, picklable.
+
+    Attributes:
+        where: what messages call the template.
+        blocks: name and Jinja source of each slot; definitions have no name.
+    """
+
+    where: str
+    blocks: tuple[tuple[str | None, str], ...]
+
+    def texts(self, values: Mapping[str, object]) -> Mapping[str, str]:
+        """Return the text of each slot by name."""
+        from jinja2 import TemplateError
+
+        chunks: list[str] = []
+        template = _template(_CUT.join(text for _, text in self.blocks))
+        try:
+            for chunk in template.generate(values):
+                chunks.append(chunk)  # noqa: PERF402 - what came before an error is needed
+        except (
+            TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            self._fail("".join(chunks).count(_CUT), error)
+        texts = "".join(chunks).split(_CUT)
+        named = zip(self.blocks, texts, strict=True)
+        return {name: text for (name, _), text in named if name is not None}
+
+    def _fail(self, block: int, error: Exception) -> NoReturn:
+        from jinja2 import UndefinedError
+
+        message = f"{self.where}: `{self.blocks[block][1]}` does not render: {error}"
+        if isinstance(error, UndefinedError):
+            raise BindingError(message) from None
+        raise PromptRenderError(message) from None
+
+
+@functools.lru_cache(maxsize=512)
+def _template(source: str) -> Template:
+    return _environment().from_string(source)
