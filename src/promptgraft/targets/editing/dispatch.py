@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.errors import CallerError
+from promptgraft.overrides.body import shown_body
 from promptgraft.overrides.checks import (
     checked_entry,
     require_container,
@@ -87,7 +88,8 @@ def describe_module(view: View, module: Module) -> ModuleDescription:
 def text_of(view: View, module: Module) -> str:
     """Return the text that :func:`describe_module` gives, without the rest of what it says."""
     if isinstance(module, SectionModule):
-        return view.body(module.path)
+        section = require_section(view.descriptor, module.path)
+        return shown_body(view.body(module.path), section.syntax)
     return describe_module(view, module).text
 
 

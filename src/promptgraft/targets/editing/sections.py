@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptgraft.overrides.body import marker_names, parse_body, spell, write_body
+from promptgraft.overrides.body import marker_names, proposed_body, shown_body, spell
 from promptgraft.overrides.entries import SectionOverride
 from promptgraft.overrides.parts import SectionDescriptor
 from promptgraft.overrides.validation import lost_placeholders
@@ -22,7 +22,7 @@ def describe_section(
         name=module.name,
         meta_prompt=MetaPrompt.SECTION,
         title=source.title,
-        text=view.body(module.path),
+        text=shown_body(view.body(module.path), section.syntax),
         placeholders=tuple(spell(name, section.syntax) for name in section.placeholders),
         opaque={spell(name, section.syntax): text for name, text in opaque.items()},
         max_chars=view.max_part_chars,
@@ -41,14 +41,15 @@ def edit_section(
     """
     names = frozenset(section.placeholders)
     view.check_length(text)
-    body = write_body(parse_body(text, section.syntax, names), section.syntax, names)
-    view.check_length(body)
+    before = view.body(module.path)
+    body = proposed_body(text, section.syntax, names, like=before)
+    view.check_length(shown_body(body, section.syntax))
     if lost := lost_placeholders(section, body):
         markers = ", ".join(spell(name, section.syntax) for name in lost)
         raise InvalidProposalError(
             RejectionReason.LOST_PLACEHOLDER, f"the text lost the placeholders {markers}"
         )
-    known = names | marker_names(view.body(module.path), section.syntax)
+    known = names | marker_names(before, section.syntax)
     if invented := sorted(marker_names(body, section.syntax) - known):
         markers = ", ".join(spell(name, section.syntax) for name in invented)
         raise InvalidProposalError(
