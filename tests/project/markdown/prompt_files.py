@@ -55,6 +55,8 @@ JINJA = (
     "{% raw %}{{ no }}{% endraw %} {# gone #}",
     "a {% set k = n %}{{ k }} {%- set k = 4 %} {{ k }} b",
 )
+PLAIN = ("", "<<name>>", "$HOME {{ y }} {% x %} $$5.", "\\# no", "```\n# code\n```", "{{name}} {#")
+BODIES = {BodySyntax.DOLLAR: DOLLAR, BodySyntax.JINJA: JINJA, BodySyntax.PLAIN: PLAIN}
 TEXTS = st.text("ab #$\\{}%-=`~<>!&*:'\"|,[]?@\n\té\x85\u2028😀0", max_size=12)
 SAID = st.tuples(TEXTS, st.sampled_from("a#-:é'\"{0"), TEXTS).map("".join)
 
@@ -63,7 +65,7 @@ SAID = st.tuples(TEXTS, st.sampled_from("a#-:é'\"{0"), TEXTS).map("".join)
 def files(draw: st.DrawFn) -> dict[str, str]:
     """Draw the files of a prompt by name; the prompt is ``p.md``."""
     syntax = draw(st.sampled_from(BodySyntax))
-    bodies = st.sampled_from(DOLLAR if syntax is BodySyntax.DOLLAR else JINJA)
+    bodies = st.sampled_from(BODIES[syntax])
     output = draw(st.sampled_from(OUTPUTS))
     found: dict[str, str] = {}
     front = f"ns: a/b\nkey: k\nsyntax: {syntax.value}\n"
@@ -77,7 +79,14 @@ def files(draw: st.DrawFn) -> dict[str, str]:
     whole = f"---\n{front}{output}---\n" if draw(st.integers(0, 4)) or found else ""
     whole += _markdown(draw, bodies)
     if not whole.startswith("---"):
-        whole = whole if syntax is BodySyntax.DOLLAR else f"---\nsyntax: jinja\n---\n{whole}"
+        whole = (
+            whole if syntax is BodySyntax.DOLLAR else f"---\nsyntax: {syntax.value}\n---\n{whole}"
+        )
+    if syntax is BodySyntax.PLAIN:
+        marks = [mark for mark in ("<<name>>", "{{name}}") if mark in whole]
+        whole = whole.replace(
+            "syntax: plain\n", f"syntax: plain\nplaceholders: {json.dumps(marks)}\n"
+        )
     found["p.md"] = whole
     return {name: _styled(draw, text) for name, text in found.items()}
 
@@ -193,7 +202,8 @@ def _section(
     found: MarkdownPrompt, path: tuple[str, ...], names: tuple[str, ...]
 ) -> st.SearchStrategy[Entry]:
     syntax = found.prompt.template.section(path).syntax
-    markers = [f"${{{name}}}" if syntax == "dollar" else f"{{{{ {name} }}}}" for name in names]
+    spelled = {"dollar": "${{{}}}", "jinja": "{{{{ {} }}}}", "plain": "{}"}[syntax]
+    markers = [spelled.format(name) for name in names]
     pieces = st.one_of(
         TEXTS,
         st.sampled_from(

@@ -235,6 +235,29 @@ def test_jinja_templates_are_read_as_such(tmp_path: Path) -> None:
     assert found.prompt.bind({"xs": [1]}).render().text == "## List\n\n# 1"
 
 
+def test_plain_sections_are_literal_and_keep_the_placeholders_that_they_hold(
+    tmp_path: Path,
+) -> None:
+    front = "---\nsyntax: plain\nplaceholders: ['{query}', <<ctx>>]\ntools: t.yaml\n---\n"
+    found = load(
+        tmp_path,
+        p__md=f"{front}$HOME {{{{ y }}}} {{query}}\n# B\n<<ctx>> {{query}}\n# C\n{{% x %}}\n",
+        t__yaml="tools:\n  - {name: a, description: b, examples: [{input: {}, output: x}]}\n",
+    )
+
+    rendered = found.prompt.render()
+    assert rendered.text.startswith(
+        "$HOME {{ y }} {query}\n\n## B\n\n<<ctx>> {query}\n\n## C\n\n{% x %}\n\n## Tools\n\nExample"
+    )
+    placeholders = {found.path: found.placeholders for found in found.prompt.descriptor.sections}
+    assert placeholders == {
+        ("intro",): ("{query}",),
+        ("b",): ("{query}", "<<ctx>>"),
+        ("c",): (),
+        ("tools",): (),
+    }
+
+
 def test_frozen_tools_and_examples_cannot_be_overridden(tmp_path: Path) -> None:
     found = load(
         tmp_path,

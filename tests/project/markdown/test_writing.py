@@ -109,6 +109,15 @@ def test_an_emptied_introduction_keeps_its_place(tmp_path: Path) -> None:
     assert desk.after() == {"p.md": "## {#intro}\n\n## A\n\ntext\n\n### B"}
 
 
+def test_a_plain_text_is_written_as_it_is(tmp_path: Path) -> None:
+    front = "---\nsyntax: plain\nplaceholders: ['{q}']\n---\n"
+    desk = Desk(tmp_path, f"\ufeff{front}Old $x {{q}}.\n\n# A\n{{{{ y }}}}")
+    desk.body("New $$5 {% x %} {q}.\n{{ z }}", "intro")
+    assert desk.after() == {
+        "p.md": f"\ufeff{front}New $$5 {{% x %}} {{q}}.\n{{{{ z }}}}\n\n# A\n{{{{ y }}}}"
+    }
+
+
 def test_jinja_blocks_move_and_text_that_looks_like_jinja_stays_text(tmp_path: Path) -> None:
     text = "---\nsyntax: jinja\n---\n{%- for x in xs -%}\n{{ x }}\n{%- endfor %} {{ n|int }}."
     desk = Desk(tmp_path, text)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
+from promptgraft.overrides.body import BodySyntax, kept_names
 from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.project.markdown.outline import Block, Line
 from promptgraft.project.markdown.tool_files import AnyTool
@@ -24,6 +25,7 @@ class Assembly:
 
     Attributes:
         syntax: how placeholders look.
+        placeholders: those of a plain text; a section keeps the ones that it holds.
         tools: the tools.
         examples: the worked examples.
         sections_of: the section that ``tools`` and ``examples`` belong to, as far as there is
@@ -32,6 +34,7 @@ class Assembly:
     """
 
     syntax: str
+    placeholders: tuple[str, ...]
     tools: tuple[AnyTool, ...]
     examples: tuple[TaskExample, ...]
     sections_of: Mapping[str, SectionPath]
@@ -75,6 +78,10 @@ class Assembly:
 
     def _section(self, path: SectionPath, **said: Any) -> MarkdownSection:
         said |= {"key": path[-1], "syntax": self.syntax}
+        if self.syntax == BodySyntax.PLAIN:
+            template, names = said.get("template", ""), frozenset(self.placeholders)
+            held = kept_names(template, BodySyntax.PLAIN, names)
+            said["placeholders"] = [name for name in self.placeholders if name in held]
         if self._is_for(TOOLS, path):
             said["tools"] = self.tools
         if self._is_for(EXAMPLES, path):

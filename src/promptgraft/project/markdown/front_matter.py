@@ -7,11 +7,11 @@ from typing import Any, Literal, get_origin
 
 import attrs
 
-from promptgraft.errors import PromptDefinitionError
+from promptgraft.errors import ConfigError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.body import BodySyntax, is_placeholder
 from promptgraft.overrides.validation import check_key, check_ns
-from promptgraft.project.kinds import TEXT, Key, Kind, checked, choice, either, record
+from promptgraft.project.kinds import TEXT, Key, Kind, checked, choice, either, listed, record
 from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (
     FIELDS,
@@ -58,9 +58,17 @@ class FrontMatter:
     key: str = ""
     name: str | None = None
     syntax: str = BodySyntax.DOLLAR.value
+    placeholders: tuple[str, ...] = ()
     output: Output = attrs.field(factory=Output)
     tools: str = ""
     examples: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.placeholders and self.syntax != BodySyntax.PLAIN:
+            raise ConfigError(
+                "placeholders: expected only beside `syntax: plain`; the text spells those of "
+                f"`{self.syntax}`"
+            )
 
 
 @attrs.frozen
@@ -102,6 +110,17 @@ _OUTPUT: Kind[Output] = either(
         ),
     ),
 )
+
+
+def _read_placeholder(node: Node) -> str | None:
+    if isinstance(node.value, str) and is_placeholder(node.value):
+        return node.value
+    # Without quotation marks YAML takes `{query}` for an object.
+    node.expected('printable text in quotation marks, such as `"{query}"`')
+    return None
+
+
+_PLACEHOLDER: Kind[str] = Kind(_read_placeholder, {"type": "string"})
 FRONT_MATTER: Kind[FrontMatter] = record(
     FrontMatter,
     {
@@ -111,6 +130,7 @@ FRONT_MATTER: Kind[FrontMatter] = record(
         ),
         "name": Key(TEXT, "what people call it"),
         "syntax": Key(choice(*(str(one.value) for one in BodySyntax)), "how placeholders look"),
+        "placeholders": Key(listed(_PLACEHOLDER), "strings that a plain text must keep"),
         "output": Key(_OUTPUT, "what answers are"),
         "tools": Key(TEXT, "a file of tools beside this one"),
         "examples": Key(TEXT, "a file of worked examples beside this one"),

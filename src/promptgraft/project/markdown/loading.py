@@ -10,7 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.evals.faults import Faults
 from promptgraft.evals.reading import read_text
-from promptgraft.overrides.body import BodySyntax
+from promptgraft.overrides.body import BodySyntax, kept_names
 from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.project.kinds import Kind
 from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS, Assembly
@@ -135,11 +135,13 @@ class _Loader:
         if said is not None:
             answer = answer_of(said.output, front.root.member("output"), self._python)
         said = said or _what_is_right(front.root)
+        _check_placeholders(said, front.root, outline)
         beside = dict(self._beside(said, front.root, {block.path for block in outline.blocks}))
         tools, examples = self._read_beside(beside, answer)
         self._collect(front)
         assembly = Assembly(
             syntax=said.syntax,
+            placeholders=said.placeholders,
             tools=tools,
             examples=examples,
             sections_of={kind: found.section for kind, found in beside.items()},
@@ -267,6 +269,17 @@ class _Loader:
             )
         except PromptDefinitionError as error:
             raise DataFormatError(f"{self._path}: {error}") from None
+
+
+def _check_placeholders(said: FrontMatter, root: Node, outline: Outline) -> None:
+    """Note the placeholders of a plain text that none of its sections holds."""
+    names = frozenset(said.placeholders)
+    held = {
+        name for block in outline.blocks for name in kept_names(block.body, BodySyntax.PLAIN, names)
+    }
+    for name, node in zip(said.placeholders, root.member("placeholders").items(), strict=False):
+        if name not in held:
+            node.fault(f"no section holds `{name}`; write it into one, or leave it out here")
 
 
 def _what_is_right(root: Node) -> FrontMatter:

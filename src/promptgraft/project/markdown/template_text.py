@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.body import BodySyntax, Piece, Slot
+from promptgraft.overrides.body import BodySyntax, Piece, Slot, write_body
 from promptgraft.prompt.syntax import Source
 
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")
@@ -26,6 +26,8 @@ def template_text(pieces: Sequence[Piece], source: Source) -> str:
     Raises:
         ConfigError: no template says the same.
     """
+    if source.syntax is BodySyntax.PLAIN:
+        return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
         return "".join(_dollar(piece, following) for piece, following in pairwise([*pieces, ""]))
     return "".join(_jinja(pieces, source))
