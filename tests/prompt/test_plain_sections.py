@@ -129,6 +129,11 @@ def test_what_a_plain_section_cannot_be_is_refused_by_name(
     assert str(caught.value).startswith(fault)
 
 
+def test_placeholders_are_a_list() -> None:
+    with pytest.raises(PromptDefinitionError, match=r"found '\{query\}'; write \['\{query\}'\]"):
+        plain_section("a", "{query}", QUERY)
+
+
 def test_an_override_that_loses_a_placeholder_is_refused_on_write_by_name() -> None:
     template = template_of(plain_section("a", "{query} and <<ctx>>", [QUERY, "<<ctx>>"]))
     prompt = Prompt(template, overrides_store=InMemoryPromptOverridesStore())

@@ -178,7 +178,7 @@ def plain_section(
     Raises:
         DataFormatError: the bytes are not UTF-8; the message names the first that is at fault.
         InvalidIdentifierError: ``key`` is no identifier.
-        PromptDefinitionError: the text does not hold a placeholder, or it is not printable.
+        PromptDefinitionError: a placeholder is not printable, or the text does not hold it.
     """
     if isinstance(content, bytes):
         try:
@@ -193,7 +193,7 @@ def plain_section(
         key=key,
         template=content,
         syntax="plain",
-        placeholders=tuple(placeholders),
+        placeholders=placeholders,
     )
 
 
