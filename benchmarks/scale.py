@@ -21,9 +21,9 @@ import attrs
 
 from figures import Figure, unit_seconds
 from promptgraft.algorithms.gepa.merge import triples
-from promptgraft.search.pool import Pool
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.pool import Pool
 from promptgraft.serde import HexDigest
 from promptgraft.targets.types import Candidate
 
