@@ -28,7 +28,7 @@ from promptgraft.algorithms.gepa import (
     GepaMergeRejected,
     GepaMutationProposed,
 )
-from promptgraft.algorithms.gepa.merge import ancestors_of, merged_entries, triples
+from promptgraft.algorithms.gepa.merge import ancestors_of, triples
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,
@@ -40,6 +40,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.entries import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, digest
+from promptgraft.targets.merging import merged_entries
 from promptgraft.targets.types import Candidate
 
 EMPTY = PromptOverride(ns="n", prompt_key="k", tag="t")

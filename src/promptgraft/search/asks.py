@@ -193,7 +193,7 @@ class GiveUp(Ask[int]):
     """
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Standing:
     """How a search stands between two steps.
 
@@ -207,7 +207,7 @@ class Standing:
     pool: Pool
     steps: int
     proposals: int
-    estimated: bool = False
+    estimated: bool = attrs.field(default=False, kw_only=True)
 
 
 @attrs.frozen

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
 from promptgraft.search.acceptance import AcceptancePolicy
+from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.confirmation import Confirmation, confirm
 from promptgraft.search.held_out import HeldOut, measure
 from promptgraft.search.objectives import Scorer
-from promptgraft.search.population import Population
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.targets.types import GepaExample
 
@@ -32,28 +31,6 @@ _STOPPED_BY_FAULTS = {StopReason.PROVIDER_FAILED, StopReason.REFLECTION_FAILED}
 
 Ending = tuple[StopReason, str]
 """Why a run has ended, and the same in words."""
-
-
-class Search(Protocol):
-    """An algorithm at work on one target."""
-
-    @property
-    def population(self) -> Population:
-        """The candidates so far; the first is the baseline."""
-        ...
-
-    @property
-    def best(self) -> int:
-        """Position of the candidate that wins, if it is confirmed."""
-        ...
-
-    def run(self) -> Asking[None]:
-        """Search until a reason to stop is raised, or there is nothing more to do."""
-        ...
-
-    def finish(self) -> Asking[None]:
-        """Settle which candidate is the best, with the rollouts that were kept for that."""
-        ...
 
 
 class Course:

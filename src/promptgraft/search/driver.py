@@ -10,10 +10,8 @@ All of a search runs in the thread that calls :meth:`Driver.run`; workers only m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
-
-import attrs
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
 from promptgraft.search.asks import (
@@ -39,82 +37,10 @@ from promptgraft.search.calls import Calls
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.faults import FaultyStretch
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.lines import Line, Made, Waits
 from promptgraft.search.stopping import RunStoppedError, StopReason
-from promptgraft.targets.types import RolloutRecord
 
 T = TypeVar("T")
-
-Waits: TypeAlias = Generator[Callable[[], bool], None, T]
-"""Work of the driver for one line; yields what must hold before it continues."""
-
-
-@attrs.frozen
-class _Made:
-    """A rollout as a line has made it; its number in the run is known once the line is joined."""
-
-    position: str
-    record: RolloutRecord
-
-
-class Line(Generic[T]):
-    """A search, or one of its branches, on its way.
-
-    Attributes:
-        number: where it was started: the search itself is (), its third branch (3,), and that
-            one's first (3, 1).
-        books: what it keeps for itself until it is joined.
-        most_questions: questions that it can ask; None where that is not known.
-        stretch: the latest rollouts of the run when it was started.
-        earlier: for each line under way then, its batches as they grow.
-        batches: for each rollout of each batch, whether the provider failed it.
-        emitted: its events, in order.
-        started: branches that it has started.
-        error: what it ended with.
-        held: its work, until it is released.
-        is_given_up: whether it does not continue any more.
-    """
-
-    def __init__(
-        self,
-        number: tuple[int, ...],
-        books: Books,
-        *,
-        stretch: FaultyStretch,
-        earlier: Sequence[list[tuple[bool, ...]]] = (),
-        most_questions: int | None = None,
-    ) -> None:
-        self.number = number
-        self.books = books
-        self.most_questions = most_questions
-        self.stretch = stretch
-        self.earlier = earlier
-        self.batches: list[tuple[bool, ...]] = []
-        self.emitted: list[object] = []
-        self.started = 0
-        self.error: Exception | None = None
-        self.held: Waits[None] | None = None
-        self.is_given_up = False
-        self._values: list[T] = []
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has come to its end."""
-        return self.error is not None or bool(self._values)
-
-    @property
-    def rollouts(self) -> int:
-        """Rollouts that it has used so far."""
-        return self.books.ledger.rollouts
-
-    def end(self, value: T) -> None:
-        """Keep what it has come to."""
-        self._values.append(value)
-
-    def result(self) -> T:
-        """Return what it has come to, or raise what it has ended with."""
-        if self.error is not None:
-            raise self.error
-        return self._values[0]
 
 
 class Driver:
@@ -287,7 +213,7 @@ class Driver:
         yield lambda: line.has_ended
         self._branches.remove(line)
         for event in line.emitted:
-            self._tell(parent, event if isinstance(event, _Made) else ask.amend(event))
+            self._tell(parent, event if isinstance(event, Made) else ask.amend(event))
         parent.books.ledger.take(line.books.ledger)
         parent.books.answers.take_over(line.books.answers)
         if parent is self._main:
@@ -326,7 +252,7 @@ class Driver:
         """Publish an event of a line, or keep it until the line is joined."""
         if line is not self._main:
             line.emitted.append(event)
-        elif isinstance(event, _Made):
+        elif isinstance(event, Made):
             self._rollouts_told += 1
             self._publish(
                 RolloutCompleted(
@@ -353,7 +279,7 @@ class Driver:
         answers = batch.answers()
         for ask, records in zip(asked, answers, strict=True):
             for place, record in enumerate(records):
-                self._tell(line, _Made(f"{ask.position}/{place}", record))
+                self._tell(line, Made(f"{ask.position}/{place}", record))
             line.batches.append(tuple([record.feedback is None for record in records]))
         faults = [record.fault for of in answers for record in of if record.feedback is None]
         if faults:

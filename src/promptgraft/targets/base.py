@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from promptgraft.errors import PromptgraftError
-from promptgraft.overrides.entries import Entry, SectionPath
+from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import Provenance
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.targets.modules import Module
@@ -30,7 +30,7 @@ class RejectionReason(StrEnum):
     TOO_LONG = "too long"
     UNCHANGED = "unchanged"
     DUPLICATE = "tried before"
-    CONFLICT = "does not go together"
+    CONFLICT = "conflicts"
     DOES_NOT_FIT = "does not fit the part"
     DOES_NOT_RENDER = "does not render"
     REFLECTION_FAILED = "reflection failed"
@@ -78,18 +78,36 @@ class Target(Protocol):
         """Return the text that :meth:`describe` gives, without the rest of what it says."""
         ...
 
-    def combine(
-        self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
+    def merge(
+        self,
+        base: Candidate,
+        first: Candidate,
+        second: Candidate,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+        keep_both: bool = False,
     ) -> Candidate:
-        """Return the candidate that holds just ``entries``, taken from ``parents``.
+        """Three-way merge: each part as the side has it that changed it.
+
+        A part that both sides changed is taken from ``first``, one that neither changed from
+        ``base``; a part that a side went back on is changed too.
+
+        Args:
+            base: what both sides came of.
+            first: one side.
+            second: the other one.
+            parents: positions of the parents of what comes of it.
+            examples: what it must render with.
+            keep_both: whether new examples of both sides that have one key are both kept.
 
         Raises:
-            InvalidProposalError: they cannot stand together.
+            InvalidProposalError: the changes cannot stand together.
         """
         ...
 
-    def taken_keys(self, container: SectionPath, candidate: Candidate) -> Collection[str]:
-        """Return the keys that a new task example of a section cannot have."""
+    def additions(self, candidate: Candidate) -> Mapping[SectionPath, str]:
+        """Return what the candidate has added to the source: objectives of examples, by path."""
         ...
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:

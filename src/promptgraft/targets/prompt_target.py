@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
 from promptgraft.errors import BindingError, ConfigError, PromptgraftError, PromptRenderError
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.entries import Entry, SectionPath, show_path
+from promptgraft.overrides.entries import SectionPath, show_path
 from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -23,6 +24,7 @@ from promptgraft.targets.editing.dispatch import (
 )
 from promptgraft.targets.editing.examples import taken_keys
 from promptgraft.targets.editing.view import View
+from promptgraft.targets.merging import merged_entries, without_clashes
 from promptgraft.targets.modules import GenerationModule, Module
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription
@@ -108,9 +110,23 @@ class PromptTarget:
     def baseline(self) -> Candidate:
         return self._candidate(self.rollout.base.holding(()), parents=())
 
-    def combine(
-        self, entries: Sequence[Entry], *, parents: tuple[int, ...], examples: Sequence[GepaExample]
+    def merge(
+        self,
+        base: Candidate,
+        first: Candidate,
+        second: Candidate,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+        keep_both: bool = False,
     ) -> Candidate:
+        changed = second.override
+        if keep_both:
+            view = self._view(first.override)
+            changed = without_clashes(
+                base.override, first.override, changed, partial(taken_keys, view)
+            )
+        entries = merged_entries(base.override, first.override, changed)
         merged = self._candidate(self.rollout.base.holding(entries), parents=parents)
         view = self._view(merged.override)
         for container in self.descriptor.containers:
@@ -136,8 +152,9 @@ class PromptTarget:
     def text(self, module: Module, candidate: Candidate) -> str:
         return text_of(self._view(candidate.override), module)
 
-    def taken_keys(self, container: SectionPath, candidate: Candidate) -> Collection[str]:
-        return taken_keys(self._view(candidate.override), container)
+    def additions(self, candidate: Candidate) -> Mapping[SectionPath, str]:
+        added = candidate.override.added_task_examples
+        return {path: example.objective for path, example in added.items()}
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         if not isinstance(module, GenerationModule):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
 
 import attrs
 
-from promptgraft.overrides.entries import Entry
-from promptgraft.overrides.types import PromptOverride
 from promptgraft.search.scores import Score
 from promptgraft.targets.types import Candidate
 
@@ -57,23 +55,6 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
             yield Triple(max(common), first, second)
 
 
-def merged_entries(
-    ancestor: PromptOverride, better: PromptOverride, other: PromptOverride
-) -> tuple[Entry, ...]:
-    """Return the entries of a merge: each part as the side has it that changed it.
-
-    A part that both changed is taken from ``better``, one that neither changed from the
-    ancestor; a part that a side went back on is changed too.
-    """
-    before, best, rest = (_by_key(override) for override in (ancestor, better, other))
-    merged: list[Entry] = []
-    for key in dict.fromkeys([*before, *best, *rest]):
-        chosen = rest.get(key) if best.get(key) == before.get(key) else best.get(key)
-        if chosen is not None:
-            merged.append(chosen)
-    return tuple(merged)
-
-
 def disputed(first: Sequence[Score], second: Sequence[Score]) -> list[int]:
     """Return the positions of the examples on which two candidates differ."""
     return [
@@ -81,7 +62,3 @@ def disputed(first: Sequence[Score], second: Sequence[Score]) -> list[int]:
         for position, (one, other) in enumerate(zip(first, second, strict=True))
         if one != other
     ]
-
-
-def _by_key(override: PromptOverride) -> dict[tuple[type, Hashable], Entry]:
-    return {(type(entry), entry.key): entry for entry in override.entries()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.merge import Triple, disputed, merged_entries, triples
+from promptgraft.algorithms.gepa.merge import Triple, disputed, triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.budget import RolloutBudget
@@ -104,14 +104,10 @@ class Merger:
         for triple in self._choices.merge_order(fresh):
             self._seen_triples.add(triple)
             better, other = self._ranked(pool, triple)
-            entries = merged_entries(
-                pool.candidate(triple.ancestor).override,
-                pool.candidate(better).override,
-                pool.candidate(other).override,
-            )
+            base, first, second = map(pool.candidate, (triple.ancestor, better, other))
             try:
-                merged = self._target.combine(
-                    entries, parents=(better, other), examples=self._pareto
+                merged = self._target.merge(
+                    base, first, second, parents=(better, other), examples=self._pareto
                 )
             except InvalidProposalError:
                 continue

@@ -18,7 +18,7 @@ from promptgraft.algorithms.gepa.fingerprint import example_digest, fingerprint_
 from promptgraft.algorithms.gepa.plan import RunPlan, plan_run
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.algorithms.gepa.results import build_result
-from promptgraft.algorithms.gepa.search import GepaSearch, Surroundings
+from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.targets import modules_of
 from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.errors import (
@@ -37,6 +37,7 @@ from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.stop_file import remove_left_over
 from promptgraft.runtime.watch import Watch
+from promptgraft.search.algorithm import Kit
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
 from promptgraft.search.budget import RolloutBudget
@@ -277,14 +278,14 @@ class _Run:
         budget = RolloutBudget(books.ledger, reserve=config.reserved_size)
         search = GepaSearch(
             config,
-            Surroundings(
+            Kit(
                 target=self._target,
                 validation=self._pareto,
                 training=self._feedback,
                 scorer=scorer,
                 population=population,
                 budget=budget,
-                meta_prompts=self._meta_prompts,
+                questions={key.value: prompt for key, prompt in self._meta_prompts.items()},
                 emit=driver.emit,
             ),
         )

@@ -163,7 +163,8 @@ class Proposal:
                 self.position, pair, lesson.minibatch, self.records
             )
             if self.compared.refusal is not None:
-                self.refuse(*self.compared.refusal)
+                reason, detail = self.compared.refusal
+                self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
 
     @property
     def largest(self) -> int:
@@ -184,8 +185,8 @@ class Proposal:
         return compared.after - compared.before
 
     def refuse(self, reason: RejectionReason, detail: str) -> list[GepaMutationRejected]:
-        """Refuse the child, with every change that it was made by; return the rejections."""
-        if self.compared is None:
+        """Refuse a child that is better than its parent all the same; return the rejections."""
+        if self.compared is None or not self.accepted:
             return []
         return self.rejections.add_all(self.changes, reason, detail, compared=self.compared)
 

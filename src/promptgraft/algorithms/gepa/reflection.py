@@ -9,9 +9,9 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import ModuleDescription, RolloutRecord
 
-MetaPrompts = Mapping[MetaPrompt, Prompt[object]]
+MetaPrompts = Mapping[str, Prompt[object]]
 """The question for each kind of part."""
 
 

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from promptgraft.algorithms.gepa.proposal import Proposal
-from promptgraft.algorithms.gepa.under_way import Step
-from promptgraft.search.events import Emit, GepaExampleGenerated, GepaMutationAccepted
-from promptgraft.search.pool import Pool
-from promptgraft.targets.types import Candidate
+from promptgraft.algorithms.gepa.combining import Combined
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.events import GepaExampleGenerated, GepaMutationAccepted
 
 
-def tell_accepted(
-    emit: Emit,
-    step: Step,
-    proposals: Sequence[Proposal],
-    *,
-    candidate: Candidate,
-    position: int,
-    pool: Pool,
-) -> None:
+def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
     """Emit that proposals were accepted, and the new examples of the candidate that they make."""
+    pool, step, target = kit.population.pool, combined.step, kit.target
     # Examples that neither the parent has nor what the changes were put onto.
-    parents = (step.candidate, *map(pool.candidate, candidate.parents))
-    known = {path for one in parents for path in one.override.added_task_examples}
-    for path, added in candidate.override.added_task_examples.items():
+    parents = (step.candidate, *map(pool.candidate, combined.candidate.parents))
+    known = {path for one in parents for path in target.additions(one)}
+    for path, objective in target.additions(combined.candidate).items():
         if path not in known:
-            emit(
+            kit.emit(
                 GepaExampleGenerated(
                     step=step.number,
                     candidate=position,
-                    container_path=added.container_path,
-                    key=added.example_key,
-                    objective=added.objective,
+                    container_path=path[:-1],
+                    key=path[-1],
+                    objective=objective,
                 )
             )
-    for proposal in proposals:
+    for proposal in combined.proposals:
         if proposal.compared is None:
             continue
-        emit(
+        kit.emit(
             GepaMutationAccepted(
                 step=step.number,
                 candidate=position,

@@ -8,54 +8,19 @@ it. So the budget decides how many steps there are and not what they do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 import attrs
 
+from promptgraft.algorithms.gepa.combining import Combined
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.proposal import Proposal
+from promptgraft.algorithms.gepa.steps import Step
+from promptgraft.algorithms.gepa.strategies import Strategies
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
 from promptgraft.search.budget import RolloutBudget
-from promptgraft.search.stopping import is_orderly
-from promptgraft.search.validation import Entry
-from promptgraft.targets.types import Candidate
-
-
-@attrs.define(kw_only=True)
-class Step:
-    """A step that has begun.
-
-    Attributes:
-        number: counts the steps from 1.
-        parent: position of the parent of all its proposals; until it has raced, of the best one.
-        candidate: the parent.
-        leads: whether that was the best candidate when the step began, or raced it.
-        entry: the way into the population of what comes of it.
-        proposals: its proposals, in order.
-        accepted: those whose children are better than the parent, of the proposals that were
-            committed.
-        tried: whether a child was tried that no proposal had tried before.
-    """
-
-    number: int
-    parent: int
-    candidate: Candidate
-    leads: bool
-    entry: Entry
-    proposals: list[Proposal] = attrs.field(factory=list)
-    accepted: list[Proposal] = attrs.field(factory=list)
-    tried: bool = False
-
-    @property
-    def largest(self) -> int:
-        """Rollouts that its proposals can use."""
-        return sum(proposal.largest for proposal in self.proposals)
-
-    @property
-    def taught(self) -> list[Proposal]:
-        """The proposals that could learn something."""
-        return [proposal for proposal in self.proposals if proposal.taught]
+from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 
 
 @attrs.define(eq=False)
@@ -103,16 +68,20 @@ class _Pace:
         return sum(one.rollouts for one in self.waiting)
 
 
-class Needs(Protocol):
-    """Says what a search can use besides its proposals."""
-
-    def needs(self, steps: Sequence[Step]) -> tuple[int, list[int]]:
-        """Return the rollouts that the next race, and those of steps, can use."""
-        ...
+class Opener(Protocol):
+    """A search, as far as it opens steps."""
 
     @property
-    def merge_needs(self) -> int:
-        """Rollouts that the next merge can use."""
+    def racer(self) -> Combined | None:
+        """What the latest step has come to, until it is evaluated on the validation set."""
+        ...
+
+    def open_step(self, number: int, *, alone: bool) -> Step:
+        """Select the parent of a step, ``alone`` or while others run."""
+        ...
+
+    def propose(self, step: Step, number: int, position: str, *, ahead: int) -> Proposal:
+        """Return a proposal of a step, while ``ahead`` others are under way."""
         ...
 
 
@@ -122,41 +91,43 @@ class UnderWay:
     Args:
         config: the settings.
         budget: what may be spent.
-        search: says what races and merges can use.
-        open_step: begins a step.
-        propose: makes a proposal of a step; it is given its number among all.
+        by: say what races and merges can use.
+        search: opens steps.
     """
 
     def __init__(
         self,
         config: GepaConfig,
         budget: RolloutBudget,
-        search: Needs,
-        *,
-        open_step: Callable[[int, bool], Step],
-        propose: Callable[[Step, int, str, int], Proposal],
+        by: Strategies,
+        search: Opener,
     ) -> None:
         self._config = config
         self._budget = budget
+        self._by = by
         self._search = search
-        self._open_step = open_step
-        self._propose = propose
         self._steps: deque[_Pace] = deque()
         self._begun = 0
         self._proposals = 0
 
-    @property
-    def next_needs(self) -> int:
-        """Rollouts that the next step can use which the budget does not pay for."""
+    def out_of_budget(self) -> RunStoppedError:
+        """Return that the next step can use more than the budget has left."""
         _, entries = self._entries()
-        return self._steps[0].step.largest + entries[0]
+        needed = self._steps[0].step.largest + entries[0]
+        whole, kept = self._config.rollout_budget, self._config.reserved_size
+        for_later = f", {kept} of them kept for what follows the search" if kept else ""
+        return RunStoppedError(
+            StopReason.BUDGET,
+            f"{whole - self._budget.used} of {whole} rollouts are left{for_later}; "
+            f"one more step may take {needed}",
+        )
 
     def fill(self) -> Asking[None]:
         """Begin as many steps as may be under way; one of them may race."""
         config = self._config
         while len(self._steps) < max(1, config.steps_at_once - 1):
             self._begun += 1
-            step = self._open_step(self._begun, not self._steps)
+            step = self._search.open_step(self._begun, alone=not self._steps)
             pace = _Pace(step, deque())
             self._steps.append(pace)
             for index in range(config.proposals_per_step):
@@ -164,13 +135,13 @@ class UnderWay:
                 several = config.proposals_per_step > 1
                 position = f"step/{step.number}/{index + 1}" if several else f"step/{step.number}"
                 ahead = sum(len(one.waiting) for one in self._steps)
-                proposal = self._propose(step, self._proposals, position, ahead)
+                proposal = self._search.propose(step, self._proposals, position, ahead=ahead)
                 step.proposals.append(proposal)
                 most = config.reflections_per_proposal
                 branch = yield from Start(proposal.run(), most_questions=most, held=True)
                 pace.waiting.append(Started(step, proposal, branch))
 
-    def go_on_beside(self) -> Asking[None]:
+    def fill_beside_race(self) -> Asking[None]:
         """Begin what may begin beside a race, of a step that is no longer under way."""
         if self._config.steps_at_once > 1:
             yield from self.fill()
@@ -195,14 +166,14 @@ class UnderWay:
     def _start(self) -> Asking[None]:
         """Start the work of steps whose turn it is, as far as the budget pays for all of it."""
         race, entries = self._entries()
-        kept = race and race + self._search.merge_needs
+        kept = race and race + self._by.merger.largest
         for pace, entry in zip(tuple(self._steps), entries, strict=True):
             if not pace.has_started:
                 self._budget.keep(kept)
                 if self._fails() or not self._budget.affords(pace.step.largest + entry):
                     return
                 yield from self._start_step(pace)
-            kept += pace.rollouts + entry + self._search.merge_needs
+            kept += pace.rollouts + entry + self._by.merger.largest
 
     def _start_step(self, pace: _Pace) -> Asking[None]:
         pace.has_started = True
@@ -212,8 +183,12 @@ class UnderWay:
             yield from Release(one.branch)
 
     def _entries(self) -> tuple[int, list[int]]:
-        """Return the rollouts that the next race, and ways into the population, can use."""
-        return self._search.needs([pace.step for pace in self._steps])
+        """Return the rollouts that the next race, and those of steps under way, can use."""
+        entries, racer = [pace.step.entry for pace in self._steps], self._search.racer
+        if racer is None:
+            return 0, self._by.validator.needs(entries)
+        race, *others = self._by.validator.needs([racer.step.entry, *entries])
+        return race, others
 
     def _fails(self) -> bool:
         return any(one.fails for one in self._all())
@@ -228,4 +203,4 @@ class UnderWay:
         """
         _, entries = self._entries()
         largest = sum(pace.step.largest for pace in self._steps) + sum(entries)
-        self._budget.keep(largest + len(self._steps) * self._search.merge_needs)
+        self._budget.keep(largest + len(self._steps) * self._by.merger.largest)

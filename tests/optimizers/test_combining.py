@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
-from promptgraft.algorithms.gepa.gathering import Gathering
+from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.search.seen import Seen
 from promptgraft.targets.modules import SectionModule
 from promptgraft.targets.types import Candidate
 
@@ -28,7 +29,7 @@ PROMPT = Prompt[object](
 DATA = examples(1)
 TARGET = target_of(PROMPT, RULES, NOTES)
 PARENT = TARGET.baseline()
-GATHERING = Gathering(TARGET, PARENT, DATA)
+COMBINER = Combiner(TARGET, DATA, Seen())
 
 
 def child(text: str, path: tuple[str, ...] = RULES) -> Candidate:
@@ -36,7 +37,7 @@ def child(text: str, path: tuple[str, ...] = RULES) -> Candidate:
 
 
 def together(onto: Candidate, *children: Candidate) -> tuple[Candidate, list[bool]]:
-    return GATHERING.together(onto, children, parents=(0,), modules=onto.modules)
+    return COMBINER.put_together(onto, children, base=PARENT, parent=0, is_child=True)
 
 
 def rules(candidate: Candidate) -> list[str]:

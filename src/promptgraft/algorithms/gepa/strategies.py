@@ -1,0 +1,104 @@
+"""The strategies of a search, made once from its settings."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.algorithms.gepa.combining import Combiner
+from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.history import History
+from promptgraft.algorithms.gepa.merging import Merger
+from promptgraft.algorithms.gepa.proposal import Rules
+from promptgraft.algorithms.gepa.sampling import Lessons
+from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.comparison import Comparer
+from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.patience import Patience
+from promptgraft.search.racing import RacingValidator
+from promptgraft.search.seen import Seen
+from promptgraft.search.validation import Full, FullValidator, Validator
+
+
+@attrs.frozen(kw_only=True)
+class Strategies:
+    """What a search decides with.
+
+    Attributes:
+        choices: every random choice.
+        seen: candidates that were tried.
+        patience: how long the search continues without anything to try.
+        history: better answers that reflections are shown.
+        lessons: parents and minibatches.
+        rules: what every proposal follows.
+        validator: evaluates candidates on the validation set.
+        combiner: puts the accepted children of a step together.
+        merger: merges candidates of the frontier.
+    """
+
+    choices: Choices
+    seen: Seen
+    patience: Patience
+    history: History
+    lessons: Lessons
+    rules: Rules
+    validator: Validator
+    combiner: Combiner
+    merger: Merger
+
+
+def strategies_of(config: GepaConfig, kit: Kit) -> Strategies:
+    """Return the strategies that settings ask for."""
+    target, scorer = kit.target, kit.scorer
+    choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
+    seen = Seen()
+    comparer = Comparer(
+        policy=config.acceptance, scorer=scorer, max_rollout_cost=config.max_rollout_cost
+    )
+    validator = _validator(config, kit, choices)
+    return Strategies(
+        choices=choices,
+        seen=seen,
+        patience=Patience(
+            max_idle_steps=config.max_idle_steps,
+            max_failed_reflections=config.max_failed_reflections,
+        ),
+        history=History(config.history_top_k, scorer),
+        lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
+        rules=Rules(
+            config=config,
+            target=target,
+            scorer=scorer,
+            comparer=comparer,
+            guard=AnswerGuard(kit.training, config.max_copied_words),
+            meta_prompts=kit.questions,
+            emit=kit.emit,
+        ),
+        validator=validator,
+        combiner=Combiner(target, kit.validation, seen),
+        merger=Merger(
+            config,
+            target,
+            pareto=kit.validation,
+            budget=kit.budget,
+            choices=choices,
+            seen=seen,
+            population=kit.population,
+            validator=validator,
+            emit=kit.emit,
+        ),
+    )
+
+
+def _validator(config: GepaConfig, kit: Kit, choices: Choices) -> Validator:
+    order = choices.order(len(kit.validation))
+    if isinstance(config.validation, Full):
+        return FullValidator(kit.validation, population=kit.population)
+    return RacingValidator(
+        config.validation,
+        kit.validation,
+        order=order,
+        budget=kit.budget,
+        population=kit.population,
+        race_order=choices.race_order,
+    )
