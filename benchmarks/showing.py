@@ -33,8 +33,8 @@ from promptgraft.algorithms.gepa.events import (
 from promptgraft.cli.main import run as promptgraft
 from promptgraft.clock import FakeClock
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.entries import SectionOverride
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines
 from promptgraft.runs.folder import RunFolder, make_run
@@ -42,7 +42,7 @@ from promptgraft.runs.report import write_report
 from promptgraft.search.scores import Scores
 from promptgraft.serde import digest_text
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.types import Candidate
 
 TITLE = "Show and report: 10,000 candidates, 2,000 validation examples"

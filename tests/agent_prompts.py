@@ -33,7 +33,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.prompt import (
     Described,
     MarkdownSection,

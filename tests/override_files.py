@@ -28,8 +28,8 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.overrides.codec import make_revision, marked
-from promptgraft.overrides.documents import ENTRY_LISTS
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
+from promptgraft.parts.kinds import KINDS
 from promptgraft.serde import HexDigest, Json, digest
 
 Plain = dict[str, Any]
@@ -160,7 +160,7 @@ _MAKERS: dict[str, Callable[[random.Random], Entry]] = {
     ),
 }
 LISTS = tuple(_MAKERS)
-assert LISTS == ENTRY_LISTS
+assert tuple(KINDS) == LISTS
 
 
 def generated_revision(rng: random.Random, share: float = 0.3) -> Revision:

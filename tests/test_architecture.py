@@ -24,6 +24,7 @@ ROWS = (
     {"adapters"},
     {"prompt"},
     {"overrides", "runtime", "journal"},
+    {"parts"},
     {
         "errors",
         "clock",

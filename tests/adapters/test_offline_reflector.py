@@ -21,7 +21,7 @@ from promptgraft import (
 from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.body import BodySyntax, marker_names
+from promptgraft.parts.body import BodySyntax, marker_names
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")

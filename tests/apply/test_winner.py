@@ -22,7 +22,7 @@ from promptgraft.overrides import (
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.project.applying.storing import fresh_entries
 from promptgraft.project.applying.winner import (
     Winner,

@@ -11,7 +11,6 @@ from cli.console import Console
 from cli.kinds import NAME, PARTS, TEMPLATE, edit_source, make_project, prompt_of
 from cli.test_streams import CONTROLS, on_terminal
 from promptgraft.overrides import LocalPromptOverridesStore, TaskStepOverride
-from promptgraft.overrides.readable import KIND_NAMES
 
 HOSTILE = "said\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil\nnext: line"
 SPELLED = "said\\x1b[31m\\x1b]0;title\\x07\\rover\\x9b2J\\u202eevil"
@@ -66,7 +65,7 @@ def test_documents_have_one_shape_for_every_kind(console: Console, project: Path
     compared = _document(console, "diff", NAME, "--template", TEMPLATE)["parts"]
     revisions = _document(console, "history", NAME)["revisions"]
 
-    kinds = {part: KIND_NAMES[kind] for kind, part in PARTS.items()}
+    kinds = {part: kind.kind for kind, part in PARTS.items()}
     assert {part["part"]: part["kind"] for part in shown} == kinds
     assert {part["part"]: part["kind"] for part in compared} == kinds
     assert all((part["status"], part["reason"]) == (None, None) for part in shown)

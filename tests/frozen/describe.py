@@ -42,13 +42,12 @@ from promptgraft.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
     OutputFieldOverride,
-    RemovedTaskExample,
     SectionOverride,
     TaskExampleOverride,
     ToolExampleOverride,
     ToolOverride,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.search import RejectionReason
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -308,14 +307,14 @@ def _content(entry: Entry) -> Plain:
                 "outcome": _parsed(entry.outcome_json),
                 "steps": _parsed(entry.steps_json),
             }
-        case RemovedTaskExample():
-            return None
         case OutputFieldOverride():
             return {
                 "description": entry.description,
                 "aliases": None if entry.aliases is None else list(entry.aliases),
                 "values": dict(entry.value_descriptions),
             }
+        case _:
+            return None  # a removal says nothing
 
 
 def _parsed(text: str | None) -> Plain:

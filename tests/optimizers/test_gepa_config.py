@@ -25,7 +25,7 @@ from promptgraft.algorithms.gepa import GepaExample
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 
 INTEGERS = {

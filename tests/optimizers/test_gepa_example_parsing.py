@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 from agent_prompts import SOURCE, SQLI, Hits, ReadParams, Review, SearchParams
 from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
-from promptgraft.overrides.effective import read_stored_steps
-from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
-from promptgraft.overrides.validation import check_key
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_stored_steps
+from promptgraft.parts.validation import check_key
 from promptgraft.serde import parse_json, structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.editing.dispatch import edit_module
-from promptgraft.targets.editing.view import View
 from promptgraft.targets.example_text import (
     StepText,
     TaskExampleText,
@@ -34,12 +32,11 @@ from promptgraft.targets.example_text import (
     write_task_example,
     write_tool_example,
 )
-from promptgraft.targets.modules import (
-    GenerationModule,
-    Module,
-    TaskExampleModule,
-    ToolExampleModule,
-)
+from promptgraft.targets.parts.generation import GenerationModule
+from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.parts.task_example import TaskExampleModule
+from promptgraft.targets.parts.tool_example import ToolExampleModule
+from promptgraft.targets.parts.view import View
 
 UNPARSABLE = RejectionReason.UNPARSABLE
 EMPTY = RejectionReason.EMPTY
@@ -1185,7 +1182,7 @@ EXAMPLE_MODULES = (
 )
 VIEW = View(
     template=SOURCE.template(),
-    fresh=None,
+    parts=EffectiveParts.of_source(SOURCE.template().descriptor),
     max_part_chars=100_000,
     max_shown_chars=10_000,
     max_task_examples=9,
@@ -1223,7 +1220,7 @@ def typed_call(rng: random.Random, tool: str) -> ToolCall:
     )
 
 
-def typed_reply(rng: random.Random, module: Module) -> str:
+def typed_reply(rng: random.Random, module: PromptModule) -> str:
     """Return a reply about the examples of the prompt: mostly of its types, mostly well written."""
     sloppy = Sloppy(rng) if rng.random() < 0.5 else None
     if isinstance(module, ToolExampleModule):
@@ -1287,9 +1284,9 @@ def test_replies_are_accepted_only_when_they_fit_the_types_of_the_prompt() -> No
             assert tried[f"{module.kind}: {outcome}"] > TYPED // 100, tried
 
 
-def try_reply(module: Module, text: str) -> str:
+def try_reply(module: PromptModule, text: str) -> str:
     try:
-        entry = edit_module(VIEW, module, text)
+        entry = module.edit(VIEW, text)
     except InvalidProposalError as error:
         unfit = error.reason is RejectionReason.DOES_NOT_FIT
         check_refusal(error, {RejectionReason.DOES_NOT_FIT} if unfit else UNREADABLE)

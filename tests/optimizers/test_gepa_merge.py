@@ -37,7 +37,7 @@ from promptgraft.overrides import (
     TaskExampleOverride,
     ToolExampleOverride,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.merging import merged_entries

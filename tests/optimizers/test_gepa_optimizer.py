@@ -24,11 +24,11 @@ from optimizers.worlds import (
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, GepaRolloutCompleted, RolloutFeedback
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.overrides.types import SkipReason
+from promptgraft.parts.entry import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import StopReason
-from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.parts.section import SectionModule
 
 
 def last_year(key: str) -> Prompt[object]:

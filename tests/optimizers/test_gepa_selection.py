@@ -19,7 +19,8 @@ from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.serde import digest_text
-from promptgraft.targets.modules import Module, SectionModule
+from promptgraft.targets.modules import Module
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.types import Candidate
 
 Row = tuple[Score, ...]

@@ -14,7 +14,7 @@ from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_p
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.prompt.fences import fenced
 from promptgraft.search import RejectionReason
-from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate
 

@@ -26,13 +26,13 @@ from optimizers.worlds import (
     target_of,
 )
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import Provenance
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, GepaExample
 

@@ -29,16 +29,16 @@ from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Changes
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import Provenance
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext
 from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.modules import SectionModule
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout, Scoring
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.overrides.body import (
+from promptgraft.parts.body import (
     BodySyntax,
     Piece,
     Slot,

@@ -27,7 +27,7 @@ from promptgraft.overrides import (
     file_schema,
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 
 SCHEMA = Draft202012Validator(file_schema())
 OPTIONAL = {*LISTS, "step"}

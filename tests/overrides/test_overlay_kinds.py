@@ -51,7 +51,7 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.prompt import (
     Described,
     MarkdownSection,
@@ -81,7 +81,7 @@ def reworded(entry: Entry, text: str) -> Entry:
             return attrs.evolve(entry, objective=text)
         case ToolOverride() | ToolExampleOverride() | OutputFieldOverride():
             return attrs.evolve(entry, description=text)
-        case RemovedTaskExample():
+        case _:
             return entry
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plain_texts import plain_texts
-from promptgraft.overrides.body import (
+from promptgraft.parts.body import (
     BodySyntax,
     kept_names,
     marker_names,
@@ -18,8 +18,8 @@ from promptgraft.overrides.body import (
     spell,
     write_body,
 )
-from promptgraft.overrides.hashing import hash_section
-from promptgraft.overrides.plain import restored, shown_plain
+from promptgraft.parts.descriptors import hash_section
+from promptgraft.parts.plain import restored, shown_plain
 
 PLAIN = BodySyntax.PLAIN
 TEXTS = st.text(st.sampled_from("ab \r\n\x0c\ufeff$😀"), max_size=30) | st.text()

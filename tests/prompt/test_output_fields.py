@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from promptgraft.errors import OutputError, PromptDefinitionError
-from promptgraft.overrides.parts import fold_name
+from promptgraft.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import schema_of

@@ -15,7 +15,7 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.overrides import SectionDescriptor
-from promptgraft.overrides.body import BodySyntax
+from promptgraft.parts.body import BodySyntax
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, SectionVisibility
 
 

@@ -7,16 +7,11 @@ import attrs
 from promptgraft.cli.output import Screen
 from promptgraft.overrides import PromptDescriptor, PromptOverride, SkippedOverride
 from promptgraft.overrides.diff import part_json
-from promptgraft.overrides.entries import (
-    Entry,
-    RemovedTaskExample,
-    SectionOverride,
-    TaskExampleOverride,
-)
-from promptgraft.overrides.readable import KIND_NAMES, in_order, show_entry
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.validation import shown_hash
-from promptgraft.serde import Json, unstructure
+from promptgraft.parts.entry import Entry
+from promptgraft.parts.kinds import in_order
+from promptgraft.parts.validation import shown_hash
+from promptgraft.serde import Json
 
 
 @attrs.frozen(kw_only=True)
@@ -51,28 +46,17 @@ def entry_json(shown: ShownEntry) -> dict[str, Json]:
     entry, skipped = shown.entry, shown.skipped
     return {
         **part_json(
-            KIND_NAMES[type(entry)],
+            entry.kind,
             entry.part,
             checked=shown.checked,
             reason=skipped.reason if skipped else None,
         ),
         "expected_hash": entry.expected_hash,
         "found_hash": skipped.found_hash if skipped else None,
-        "content": _content(entry),
+        "content": {
+            name: value for name, value in entry.plain().items() if name != "expected_hash"
+        },
     }
-
-
-def _content(entry: Entry) -> Json:
-    fields = {
-        name: value
-        for name, value in attrs.asdict(entry, recurse=False).items()
-        if name != "expected_hash"
-    }
-    if isinstance(entry, TaskExampleOverride):
-        # A list, as in the store's file: keys of JSON are no numbers.
-        steps = entry.step_overrides
-        fields["step_overrides"] = [steps[index] for index in sorted(steps)]
-    return unstructure(fields)
 
 
 def print_entry(screen: Screen, shown: ShownEntry) -> None:
@@ -80,10 +64,10 @@ def print_entry(screen: Screen, shown: ShownEntry) -> None:
     entry = shown.entry
     state = f": {_state(shown.skipped)}" if shown.checked else ""
     screen.line(f"{entry.part}{state}", bold=True)
-    if isinstance(entry, RemovedTaskExample):
-        screen.body("The example of the source is not shown.")
+    if entry.texts():
+        screen.body(entry.show(), wrapped=not entry.is_text)
     else:
-        screen.body(show_entry(entry), wrapped=not isinstance(entry, SectionOverride))
+        screen.body("The example of the source is not shown.")
 
 
 def _state(skipped: SkippedOverride | None) -> str:

@@ -25,7 +25,7 @@ from promptgraft.cli.stored import (
 )
 from promptgraft.overrides import PartDiff, Revision, diff_revisions
 from promptgraft.overrides.diff import parts_json
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.text import counted, moment
 
 

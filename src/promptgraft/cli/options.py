@@ -39,7 +39,7 @@ def read_prompt_name(
     """Return the prompt that an argument names."""
     if value is None:
         return None
-    from promptgraft.overrides.validation import check_key, check_ns
+    from promptgraft.parts.validation import check_key, check_ns
 
     ns, _, key = value.rpartition("/")
     try:
@@ -98,7 +98,7 @@ def read_tag(_context: click.Context, _parameter: click.Parameter, value: str | 
     """Return a tag that stores accept."""
     if value is None:
         return None
-    from promptgraft.overrides.validation import check_tag
+    from promptgraft.parts.validation import check_tag
 
     try:
         return check_tag(value)

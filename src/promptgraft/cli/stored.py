@@ -13,7 +13,7 @@ from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotF
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.overrides.locations import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import counted, listed, moment
 

@@ -10,7 +10,7 @@ from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
 from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project
 from promptgraft.project.applying.handover import choose, winner_of
 from promptgraft.project.applying.winner import check_source

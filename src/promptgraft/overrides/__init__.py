@@ -2,22 +2,10 @@
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore
 from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
-from promptgraft.overrides.entries import (
-    AddedTaskExample,
-    OutputFieldOverride,
-    RemovedTaskExample,
-    SectionOverride,
-    SectionPath,
-    TaskExampleOverride,
-    TaskStepOverride,
-    ToolExampleOverride,
-    ToolOverride,
-)
 from promptgraft.overrides.file_schema import file_schema
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
-from promptgraft.overrides.parts import PromptDescriptor, SectionDescriptor
 from promptgraft.overrides.store import (
     OverrideAddress,
     PromptOverridesStore,
@@ -25,13 +13,25 @@ from promptgraft.overrides.store import (
 )
 from promptgraft.overrides.types import (
     AppliedOverride,
-    PromptLike,
     PromptOverride,
     Provenance,
     Revision,
     SkippedOverride,
-    SkipReason,
 )
+from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    SectionDescriptor,
+    SectionPath,
+)
+from promptgraft.parts.entry import SkipReason
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.removed_example import RemovedTaskExample
+from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.parts.tool import ToolOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
 
 __all__ = [
     "AddedTaskExample",

@@ -6,31 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from promptgraft.errors import InvalidOverrideError, UnknownPartError
-from promptgraft.overrides.checks import (
-    UNBOUND,
-    bound_entry,
-    check_names,
-    checked_entry,
-    is_fresh,
-)
-from promptgraft.overrides.entries import (
-    AddedTaskExample,
-    Entry,
-    OutputFieldOverride,
-    RemovedTaskExample,
-    SectionOverride,
-    SectionPath,
-    TaskExampleOverride,
-    TaskStepOverride,
-    ToolExampleOverride,
-    ToolOverride,
-    section_part,
-)
-from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.sources import is_replaced, source_entries
+from promptgraft.overrides.checks import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
-from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance
-from promptgraft.overrides.validation import check_path, check_provenance
+from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
+from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
+from promptgraft.parts.entry import UNBOUND, Entry
+from promptgraft.parts.kinds import KINDS
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.removed_example import RemovedTaskExample
+from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.parts.tool import ToolOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.validation import check_path
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, may raise to refuse."""
@@ -243,8 +232,9 @@ class BasePromptOverridesStore(ABC):
             visible = self._visible(descriptor, tag, present)
             missing = [
                 checked_entry(descriptor, entry)
-                for entry in source_entries(prompt)
-                if not is_replaced(descriptor, visible, entry)
+                for kind in KINDS.values()
+                for entry, overridable in kind.sources(prompt)
+                if overridable and not _is_replaced(descriptor, visible, entry)
             ]
             return present.merged_with(present.holding(missing))
 
@@ -300,3 +290,9 @@ def _written(
         # Of a store below only what applies is taken over; the rest shows through as it did.
         elif visible.find(entry) != entry or is_fresh(descriptor, entry):
             yield checked_entry(descriptor, entry)
+
+
+def _is_replaced(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
+    """Tell whether ``override`` holds a fresh entry for the part that ``entry`` is of."""
+    found = override.find(entry)
+    return found is not None and is_fresh(descriptor, found)

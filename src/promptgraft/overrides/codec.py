@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError, StoreError
-from promptgraft.overrides.documents import EntriesDocument, check_hash, entries_of, plain_entries
+from promptgraft.overrides.documents import document_class, entries_of, plain_entries
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.overrides.validation import check_provenance, shown_hash
+from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
+from promptgraft.parts.entry import check_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import HexDigest, Json, canonical_json, digest, parse_json, shown, structure
 
 VERSION = 1
@@ -24,8 +25,8 @@ _MEND = (
 
 
 @attrs.frozen(kw_only=True)
-class RevisionDocument(EntriesDocument):
-    """One revision as it stands in a file."""
+class RevisionDocument:
+    """One revision as it stands in a file, without its entries."""
 
     version: int
     id: str
@@ -105,7 +106,7 @@ def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) 
     """
     plain = parse_json(data, where=where)
     _check_version(plain, where)
-    document = structure(plain, RevisionDocument, where=where)
+    document = structure(plain, document_class(RevisionDocument), where=where)
     _check_id(plain, document, where)
     if address is not None:
         _check_address(document, address, where)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
-from promptgraft.overrides.entries import Entry, RemovedTaskExample
-from promptgraft.overrides.readable import KIND_NAMES, in_order, show_entry, show_replaced
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.sources import example_entry, source_entries
-from promptgraft.overrides.types import PromptLike, PromptOverride, SkipReason
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import PromptLike
+from promptgraft.parts.entry import Entry, SkipReason
+from promptgraft.parts.kinds import KINDS, in_order
 from promptgraft.serde import Json
 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"
@@ -64,15 +64,14 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
-    order = {
-        entry.part: position for position, entry in enumerate(source_entries(prompt, fixed=True))
-    }
+    sources = {entry.part: entry for kind in KINDS.values() for entry, _ in kind.sources(prompt)}
+    order = {part: position for position, part in enumerate(sources)}
     entries = sorted(
         in_order(override.entries()), key=lambda entry: order.get(entry.part, len(order))
     )
     skipped = {found.part: found.reason for found in resolve_override(descriptor, override).skipped}
     return tuple(
-        _diff(entry, _source_text(prompt, entry), show_entry(entry), skipped.get(entry.part))
+        _diff(entry, _source_text(prompt, entry), entry.show(), skipped.get(entry.part))
         for entry in entries
     )
 
@@ -118,20 +117,15 @@ def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
 
 def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
     """Return the source of what an entry replaces, limited to the fields that it replaces."""
-    if isinstance(entry, RemovedTaskExample):
-        removed = prompt.descriptor.task_example(entry.path)
-        return show_entry(example_entry(removed)) if removed else None
-    for source in source_entries(prompt, fixed=True):
-        if source.part == entry.part:
-            return show_replaced(source, entry)
-    return None
+    source = entry.counterpart(prompt)
+    return None if source is None else entry.show_of(source)
 
 
 def _diff(
     entry: Entry, before: str | None, after: str | None, state: SkipReason | None
 ) -> PartDiff:
     return PartDiff(
-        kind=KIND_NAMES[type(entry)],
+        kind=entry.kind,
         part=entry.part,
         before=before,
         after=after,
@@ -141,7 +135,7 @@ def _diff(
 
 
 def _shown(entry: Entry | None) -> str | None:
-    return None if entry is None else show_entry(entry)
+    return None if entry is None else entry.show()
 
 
 def _lines(text: str) -> list[str]:

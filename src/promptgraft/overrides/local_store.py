@@ -23,7 +23,6 @@ from promptgraft.overrides.codec import (
 )
 from promptgraft.overrides.intent import Intent, IntentFile
 from promptgraft.overrides.locations import FOLDER, addresses_in, find_root
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.revision_files import (
     RevisionFiles,
     StoredRevision,
@@ -33,7 +32,8 @@ from promptgraft.overrides.revision_files import (
 )
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import shown
 
 _REVISION = re.compile(r"[0-9a-f]{4,64}")

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.parts.descriptors import PromptDescriptor
 
 
 class InMemoryPromptOverridesStore(BasePromptOverridesStore):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
 from promptgraft.overrides.checks import is_fresh
-from promptgraft.overrides.entries import Entry
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.parts.entry import Entry
 
 
 class OverlayPromptOverridesStore(BasePromptOverridesStore):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import attrs
 
-from promptgraft.overrides.checks import is_fresh, shared_name, skip_reason, source_of
-from promptgraft.overrides.entries import Entry, OutputFieldOverride, SectionOverride, SectionPath
-from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.types import (
-    AppliedOverride,
-    PromptOverride,
-    SkippedOverride,
-    SkipReason,
-)
+from promptgraft.overrides.checks import is_fresh, skip_reason
+from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.entry import Entry, SkipReason
+from promptgraft.parts.kinds import in_order
+from promptgraft.parts.section import SectionOverride
 
 
 @attrs.frozen(kw_only=True)
@@ -47,14 +45,14 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
     applied: list[AppliedOverride] = []
     skipped: list[SkippedOverride] = []
     fresh = []
-    shared = _sharing(descriptor, override)
+    sharing = _sharing(descriptor, override)
     for entry in override.entries():
-        reason = SkipReason.NAME_TAKEN if entry in shared else skip_reason(descriptor, entry)
+        reason = SkipReason.NAME_TAKEN if entry in sharing else skip_reason(descriptor, entry)
         if reason is None:
             fresh.append(entry)
             applied.append(AppliedOverride(part=entry.part, expected_hash=entry.expected_hash))
             continue
-        source = source_of(descriptor, entry)
+        source = entry.source(descriptor)
         skipped.append(
             SkippedOverride(
                 part=entry.part,
@@ -68,17 +66,30 @@ def resolve_override(descriptor: PromptDescriptor, override: PromptOverride | No
     return Resolution(fresh=kept or None, applied=tuple(applied), skipped=tuple(skipped))
 
 
-def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> tuple[Entry, ...]:
-    """Return the overrides of fields that give a name which that of an earlier field gives.
+def _sharing(descriptor: PromptDescriptor, override: PromptOverride) -> list[Entry]:
+    """Return the entries that give a name which an earlier one gives.
 
     No store takes both; a store laid over another one may show both.
     """
-    entries = [entry for entry in override.output_overrides.values() if entry.aliases]
-    if len(entries) < 2:
-        return ()
-    kept: list[OutputFieldOverride] = []
+    claiming = [entry for entry in override.entries() if entry.claims()]
+    if len(claiming) < 2:
+        return []
+    claimed: set[Hashable] = set()
     sharing: list[Entry] = []
-    for entry in sorted(entries, key=lambda entry: entry.field):
+    for entry in in_order(claiming):
         if is_fresh(descriptor, entry):
-            (sharing if shared_name(entry, kept) else kept).append(entry)
-    return tuple(sharing)
+            names = entry.claims()
+            if claimed.isdisjoint(names):
+                claimed.update(names)
+            else:
+                sharing.append(entry)
+    return sharing
+
+
+def effective_parts(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> EffectiveParts:
+    """Return the parts of a prompt as overrides that apply leave them."""
+    parts = EffectiveParts.of_source(descriptor)
+    # In order, because equal overrides must render equally, and stores keep no order.
+    for entry in in_order(fresh.entries()) if fresh else ():
+        entry.apply(parts)
+    return parts

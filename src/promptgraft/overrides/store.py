@@ -12,13 +12,10 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.overrides.entries import (
-    SectionPath,
-    TaskStepOverride,
-)
-from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.types import PromptLike, PromptOverride, Provenance, Revision
-from promptgraft.overrides.validation import check_key, check_ns, check_tag
+from promptgraft.overrides.types import PromptOverride, Provenance, Revision
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
+from promptgraft.parts.task_example import TaskStepOverride
+from promptgraft.parts.validation import check_key, check_ns, check_tag
 
 DEFAULT_TAG = "latest"
 

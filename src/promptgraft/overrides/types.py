@@ -1,92 +1,30 @@
-"""What a store keeps about a prompt, and what it may know of the prompt itself."""
+"""What a store keeps about a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.entries import (
-    AddedTaskExample,
-    Entry,
-    OutputFieldOverride,
-    RemovedTaskExample,
-    SectionOverride,
-    SectionPath,
-    TaskExampleOverride,
-    ToolExampleOverride,
-    ToolOverride,
-)
-from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.parts.entry import OTHERS, Entry, SkipReason
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.removed_example import RemovedTaskExample
+from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.task_example import TaskExampleOverride
+from promptgraft.parts.tool import ToolOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, shown
-
-
-class PromptLike(Protocol):
-    """The little that a store sees of a prompt."""
-
-    @property
-    def descriptor(self) -> PromptDescriptor:
-        """Identity and hashes of the source."""
-        ...
-
-    def section_body(self, path: SectionPath) -> str:
-        """Return the source of a section, spelled as an override body.
-
-        Raises:
-            UnknownPartError: when there is no such section.
-        """
-        ...
-
 
 # Most kinds are empty in most overrides, and a search makes many thousands of these.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
-
-
-def _sections(
-    entries: Mapping[SectionPath, SectionOverride],
-) -> Mapping[SectionPath, SectionOverride]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _tools(
-    entries: Mapping[str, ToolOverride],
-) -> Mapping[str, ToolOverride]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _tool_examples(
-    entries: Mapping[tuple[str, int], ToolExampleOverride],
-) -> Mapping[tuple[str, int], ToolExampleOverride]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _task_examples(
-    entries: Mapping[SectionPath, TaskExampleOverride],
-) -> Mapping[SectionPath, TaskExampleOverride]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _added(
-    entries: Mapping[SectionPath, AddedTaskExample],
-) -> Mapping[SectionPath, AddedTaskExample]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _removed(
-    entries: Mapping[SectionPath, RemovedTaskExample],
-) -> Mapping[SectionPath, RemovedTaskExample]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
-
-
-def _fields(
-    entries: Mapping[str, OutputFieldOverride],
-) -> Mapping[str, OutputFieldOverride]:
-    return entries if isinstance(entries, FrozenMap) else FrozenMap(entries)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +42,7 @@ class PromptOverride:
         added_task_examples: task examples that the source does not have, by path.
         removed_task_examples: task examples of the source that are not shown, by path.
         output_overrides: what is said of fields of the answer, by field.
+        others: entries of kinds that were registered from outside, by kind and key.
 
     Raises:
         InvalidOverrideError: an entry is filed under a key that is not its own.
@@ -112,39 +51,35 @@ class PromptOverride:
     ns: str
     prompt_key: str
     tag: str
-    sections: Mapping[SectionPath, SectionOverride] = attrs.field(
-        default=_NOTHING, converter=_sections
+    sections: Mapping[SectionPath, SectionOverride] = _NOTHING
+    tool_overrides: Mapping[str, ToolOverride] = _NOTHING
+    tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = _NOTHING
+    task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = _NOTHING
+    added_task_examples: Mapping[SectionPath, AddedTaskExample] = _NOTHING
+    removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = _NOTHING
+    output_overrides: Mapping[str, OutputFieldOverride] = _NOTHING
+    others: Mapping[tuple[str, Hashable], Entry] = _NOTHING
+    _index: Mapping[tuple[type[Entry], Hashable], Entry] = attrs.field(
+        init=False, repr=False, eq=False
     )
-    tool_overrides: Mapping[str, ToolOverride] = attrs.field(default=_NOTHING, converter=_tools)
-    tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride] = attrs.field(
-        default=_NOTHING, converter=_tool_examples
-    )
-    task_example_overrides: Mapping[SectionPath, TaskExampleOverride] = attrs.field(
-        default=_NOTHING, converter=_task_examples
-    )
-    added_task_examples: Mapping[SectionPath, AddedTaskExample] = attrs.field(
-        default=_NOTHING, converter=_added
-    )
-    removed_task_examples: Mapping[SectionPath, RemovedTaskExample] = attrs.field(
-        default=_NOTHING, converter=_removed
-    )
-    output_overrides: Mapping[str, OutputFieldOverride] = attrs.field(
-        default=_NOTHING, converter=_fields
-    )
-    _entries: tuple[Entry, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        filed = [item for kind in KINDS for item in getattr(self, kind).items()]
-        object.__setattr__(self, "_entries", tuple(entry for _, entry in filed))
-        for entry_key, entry in filed:
-            if entry_key != entry.key:
-                raise InvalidOverrideError(
-                    f"{entry.part} is filed under {shown(entry_key)}; file it under its own key "
-                    f"{shown(entry.key)}"
-                )
+        index: dict[tuple[type[Entry], Hashable], Entry] = {}
+        for field in _FIELDS:
+            filed = getattr(self, field)
+            if not isinstance(filed, FrozenMap):
+                object.__setattr__(self, field, FrozenMap(filed))
+            for key, entry in filed.items():
+                index[_place(entry)] = entry
+                if key != _key(entry):
+                    raise InvalidOverrideError(
+                        f"{entry.part} is filed under {shown(key)}; file it under its own key "
+                        f"{shown(_key(entry))}"
+                    )
+        object.__setattr__(self, "_index", index)
 
     def __bool__(self) -> bool:
-        return bool(self._entries)
+        return bool(self._index)
 
     @property
     def _address(self) -> tuple[str, str, str]:
@@ -152,18 +87,17 @@ class PromptOverride:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry: kind by kind, in their order."""
-        return self._entries
+        return tuple(self._index.values())
 
     def find(self, like: Entry) -> Entry | None:
         """Return the entry of the kind and key of ``like``, or None."""
-        found: Entry | None = getattr(self, KIND_OF[type(like)]).get(like.key)
-        return found
+        return self._index.get(_place(like))
 
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds just ``entries``."""
         kinds: dict[str, Any] = {}
         for entry in entries:
-            kinds.setdefault(KIND_OF[type(entry)], {})[entry.key] = entry
+            kinds.setdefault(entry.held_in, {})[_key(entry)] = entry
         return PromptOverride(ns=self.ns, prompt_key=self.prompt_key, tag=self.tag, **kinds)
 
     def merged_with(self, newer: PromptOverride) -> PromptOverride:
@@ -180,53 +114,28 @@ class PromptOverride:
 
     def with_entries(self, newer: Iterable[Entry]) -> PromptOverride:
         """Return the override with more entries, which win as in :meth:`merged_with`."""
-        merged = {(type(entry), entry.key): entry for entry in self.entries()}
+        merged = {**self._index}
         for entry in newer:
-            key = (type(entry), entry.key)
-            merged[key] = _merged(merged.get(key), entry)
+            place = _place(entry)
+            older = merged.get(place)
+            merged[place] = entry if older is None else entry.over(older)
         return self.holding(merged.values())
 
     def without(self, entry: Entry) -> PromptOverride:
         """Return the override without the entry of that kind and key."""
-        key = (type(entry), entry.key)
-        return self.holding(kept for kept in self.entries() if (type(kept), kept.key) != key)
+        place = _place(entry)
+        return self.holding(kept for at, kept in self._index.items() if at != place)
 
 
-KIND_OF: Mapping[type[Entry], str] = {
-    SectionOverride: "sections",
-    ToolOverride: "tool_overrides",
-    ToolExampleOverride: "tool_example_overrides",
-    TaskExampleOverride: "task_example_overrides",
-    AddedTaskExample: "added_task_examples",
-    RemovedTaskExample: "removed_task_examples",
-    OutputFieldOverride: "output_overrides",
-}
-"""For each kind of entry, the field of ``PromptOverride`` that holds it."""
-
-KINDS = tuple(KIND_OF.values())
+_FIELDS = tuple(field.name for field in attrs.fields(PromptOverride) if field.default is _NOTHING)
 
 
-def _merged(older: Entry | None, newer: Entry) -> Entry:
-    if not isinstance(newer, ToolOverride) or not isinstance(older, ToolOverride):
-        return newer
-    if older.expected_hash != newer.expected_hash:
-        return newer
-    return attrs.evolve(
-        newer,
-        description=older.description if newer.description is None else newer.description,
-        param_descriptions={**older.param_descriptions, **newer.param_descriptions},
-    )
+def _place(entry: Entry) -> tuple[type[Entry], Hashable]:
+    return type(entry), entry.key
 
 
-class SkipReason(StrEnum):
-    """Why an override that is stored was not applied."""
-
-    STALE = "stale"
-    UNKNOWN_PART = "unknown part"
-    NOT_OVERRIDABLE = "not overridable"
-    LOST_PLACEHOLDER = "lost placeholder"
-    KEY_TAKEN = "key taken by the source"
-    NAME_TAKEN = "name taken by another field"
+def _key(entry: Entry) -> Hashable:
+    return entry.key if entry.held_in != OTHERS else (entry.kind, entry.key)
 
 
 @attrs.frozen(kw_only=True)
@@ -291,3 +200,27 @@ class Revision:
     time: datetime
     provenance: Provenance
     override: PromptOverride
+
+
+def check_provenance(provenance: Provenance) -> None:
+    """Refuse a provenance that a store could not give back.
+
+    Raises:
+        InvalidOverrideError: a text is not Unicode or too long, or a score is no finite number.
+    """
+    if provenance.run_id is not None:
+        check_text(provenance.run_id, "provenance.run_id")
+    check_text(provenance.note, "provenance.note")
+    for name, score in provenance.scores.items():
+        check_text(name, "provenance.scores: name")
+        if not _is_finite(score):
+            raise InvalidOverrideError(
+                f"provenance.scores: {shown(name)}: expected a finite number, found {shown(score)}"
+            )
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # A comparison, because an integer may be too large for a float.
+    return abs(value) <= sys.float_info.max

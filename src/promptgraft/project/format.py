@@ -9,7 +9,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.loading import FORMATS
 from promptgraft.evals.splits import NAMES
-from promptgraft.overrides.validation import check_key, check_tag
+from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.config import (
     DatasetConfig,
     ProjectConfig,

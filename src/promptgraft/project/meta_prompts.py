@@ -16,9 +16,9 @@ from promptgraft.algorithms.gepa.prompts import META_NS, META_PROMPTS
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
 from promptgraft.overrides.checks import checked_entry
-from promptgraft.overrides.hashing import hash_section
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.parts.descriptors import hash_section
 from promptgraft.prompt import MarkdownSection, PromptTemplate
 from promptgraft.serde import HexDigest, Json, did_you_mean, shown
 from promptgraft.yaml_text import read_yaml

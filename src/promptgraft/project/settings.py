@@ -15,7 +15,7 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.metrics.base import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
-from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.config import DEFAULT_MINIBATCH, OptimizerConfig, TargetsConfig
 from promptgraft.project.format_optimizer import FORMATTERS
 from promptgraft.project.parts import ProjectPrompt, Surroundings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.errors import BindingError
-from promptgraft.overrides.body import spell
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.parts.body import spell
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.sections import MarkdownSection, show_section
 from promptgraft.prompt.syntax import Values
 from promptgraft.serde import field_names, shown

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from promptgraft.notebook import Card, LongText, Table
-from promptgraft.overrides.entries import show_path
+from promptgraft.parts.descriptors import show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sections import MarkdownSection

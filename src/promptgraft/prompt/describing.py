@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.parts import (
+from promptgraft.parts.descriptors import (
     NO_INTERFACE,
     ContainerDescriptor,
     OutputFieldDescriptor,
     PromptDescriptor,
+    SectionPath,
     TaskExampleDescriptor,
-    ToolCall,
     ToolDescriptor,
-    WorkedExample,
-    one_line,
+    show_path,
 )
+from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.fields import (
     Described,
     FieldInfo,

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.parts import fold_name
+from promptgraft.parts.descriptors import fold_name
 from promptgraft.serde import field_names, shown
 
 

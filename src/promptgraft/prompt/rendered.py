@@ -9,9 +9,9 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.notebook import Card, Shown
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.parts import ToolCall
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
+from promptgraft.parts.descriptors import SectionPath, show_path
+from promptgraft.parts.examples import ToolCall
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import JsonObject, schema_of

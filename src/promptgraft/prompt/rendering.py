@@ -7,22 +7,11 @@ from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.overrides.body import BodySyntax, Slot
-from promptgraft.overrides.effective import effective_task_examples, effective_tool
-from promptgraft.overrides.entries import (
-    Entry,
-    OutputFieldOverride,
-    SectionOverride,
-    SectionPath,
-    TaskExampleOverride,
-    ToolExampleOverride,
-    ToolOverride,
-    section_part,
-    tool_part,
-)
-from promptgraft.overrides.parts import PromptDescriptor, ToolCall
-from promptgraft.overrides.resolution import Resolution
-from promptgraft.overrides.types import PromptOverride
+from promptgraft.overrides.resolution import Resolution, effective_parts
+from promptgraft.parts.body import BodySyntax, Slot
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, section_part, tool_part
+from promptgraft.parts.effective import EffectiveParts, EffectiveTool
+from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.binding import Bindings
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
@@ -41,6 +30,7 @@ class Settled:
 
     Attributes:
         resolution: what applies, and what is skipped.
+        parts: the parts as what applies leaves them.
         said: what is said of the answer's fields, where overrides changed it, and of a choice.
         tools: the tools by name.
         examples: the task examples by the section that holds them.
@@ -49,6 +39,7 @@ class Settled:
     """
 
     resolution: Resolution
+    parts: EffectiveParts
     said: Said
     tools: Mapping[str, RenderedTool]
     examples: Mapping[SectionPath, tuple[RenderedSection, ...]]
@@ -57,26 +48,25 @@ class Settled:
 
 def settle(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution) -> Settled:
     """Return what is the same in every rendering with these overrides."""
-    fresh = resolution.fresh
-    said = said_of_output(descriptor, fresh)
-    removed = fresh.removed_task_examples if fresh else {}
+    entries = resolution.fresh.entries() if resolution.fresh else ()
+    parts = effective_parts(descriptor, resolution.fresh)
+    said = said_of_output(descriptor, parts)
+    # An example that is removed does not show what replaces some of it.
+    gone = {entry.target for entry in entries if entry.target != entry.part}
     return Settled(
         resolution=resolution,
+        parts=parts,
         said=said,
         tools={
-            tool.name: _tool(descriptor, tool, fresh)
+            tool.name: _tool(tool, parts.tools[tool.name])
             for _, section in walked
             for tool in section.tools
         },
         examples={
-            found.path: tuple(_examples(descriptor, found.path, fresh, said))
-            for found in descriptor.containers
+            path: tuple(_examples(path, examples, descriptor.output_type, said))
+            for path, examples in parts.examples.items()
         },
-        owners=tuple(
-            (entry.part, _owner(entry))
-            for entry in (fresh.entries() if fresh else ())
-            if not (isinstance(entry, TaskExampleOverride) and entry.path in removed)
-        ),
+        owners=tuple((entry.part, entry.owner) for entry in entries if entry.part not in gone),
     )
 
 
@@ -96,13 +86,12 @@ def render_prompt(
     """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
-    fresh = settled.resolution.fresh
     shown: set[str] = set()
     for path, section, visibility in _visible(walked, bindings):
         if visibility is SectionVisibility.SUMMARY:
             sections.append(_summary(path, section))
             continue
-        body = _full(path, section, bindings, fresh)
+        body = _full(path, section, bindings, settled.parts.bodies.get(path))
         if section.tools:
             tools_here = [settled.tools[tool.name] for tool in section.tools]
             body = _with_calls(body, tools_here, syntax=section.source.syntax)
@@ -124,21 +113,6 @@ def render_prompt(
         applied=tuple(part for part in settled.resolution.applied if part.part in used),
         skipped=settled.resolution.skipped,
     )
-
-
-def _owner(entry: Entry) -> str | None:
-    """Return the section or tool that shows what an entry replaces; None for the answer's."""
-    match entry:
-        case SectionOverride():
-            return entry.part
-        case ToolOverride():
-            return entry.part
-        case ToolExampleOverride():
-            return tool_part(entry.tool_name)
-        case OutputFieldOverride():
-            return None
-        case _:
-            return section_part(entry.path[:-1])
 
 
 def _visible(
@@ -174,12 +148,11 @@ def _full(
     path: SectionPath,
     section: MarkdownSection,
     bindings: Bindings,
-    fresh: PromptOverride | None,
+    body: str | None,
 ) -> RenderedSection:
-    override = None if fresh is None else fresh.sections.get(path)
     values = bindings.visible_to(section, path)
     source = section.source
-    pieces = source.pieces if override is None else source.parse(override.body)
+    pieces = source.pieces if body is None else source.parse(body)
     texts = source.texts(values)
     segments = [
         Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
@@ -189,14 +162,11 @@ def _full(
         path=path,
         title=section.title,
         segments=tuple(segments),
-        overridden=override is not None,
+        overridden=body is not None,
     )
 
 
-def _tool(
-    descriptor: PromptDescriptor, tool: Tool[Any, Any], fresh: PromptOverride | None
-) -> RenderedTool:
-    effective = effective_tool(descriptor.tools_by_name[tool.name], fresh)
+def _tool(tool: Tool[Any, Any], effective: EffectiveTool) -> RenderedTool:
     return RenderedTool(
         tool=tool,
         description=effective.description,
@@ -240,13 +210,13 @@ def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:
 
 
 def _examples(
-    descriptor: PromptDescriptor, path: SectionPath, fresh: PromptOverride | None, said: Said
+    path: SectionPath, examples: Mapping[str, WorkedExample], output_type: Any, said: Said
 ) -> Iterator[RenderedSection]:
-    for key, example in effective_task_examples(descriptor, path, fresh):
+    for key, example in examples.items():
         blocks = [f"Objective: {example.objective}"]
         if example.steps:
             blocks.append("Steps:\n" + "\n".join(_calls(example.steps, named=True)))
-        outcome = shown_outcome(example.outcome_json, descriptor.output_type, said)
+        outcome = shown_outcome(example.outcome_json, output_type, said)
         blocks.append(f"Outcome: {outcome}")
         yield RenderedSection(
             path=(*path, key),

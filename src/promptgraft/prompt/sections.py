@@ -9,11 +9,9 @@ from typing import Any, Literal
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
-from promptgraft.overrides.body import BodySyntax
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.hashing import hash_section
-from promptgraft.overrides.parts import SectionDescriptor
-from promptgraft.overrides.validation import check_key
+from promptgraft.parts.body import BodySyntax
+from promptgraft.parts.descriptors import SectionDescriptor, SectionPath, hash_section, show_path
+from promptgraft.parts.validation import check_key
 from promptgraft.prompt.syntax import Source, Values, compile_source
 from promptgraft.prompt.tools import Tool
 from promptgraft.serde import field_names, shown

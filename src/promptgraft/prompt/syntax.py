@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.overrides.body import (
+from promptgraft.parts.body import (
     BodySyntax,
     Piece,
     Slot,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.overrides.validation import check_key
+from promptgraft.parts.validation import check_key
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.tools import ToolExample
 

@@ -8,12 +8,11 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.notebook import Card, Shown
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.overrides.validation import check_key, check_ns, check_tag
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.parts.validation import check_key, check_ns, check_tag
 from promptgraft.prompt.binding import Bindings, values_of
 from promptgraft.prompt.describing import Walked, describe_template
 from promptgraft.prompt.fields import Described

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.effective import effective_field
-from promptgraft.overrides.parts import PromptDescriptor, fold_name, one_line
-from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import PromptDescriptor, fold_name
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.examples import one_line
 from promptgraft.prompt.fields import Described, FieldInfo, fields_of, options_of
 from promptgraft.prompt.schema import shown_name
 from promptgraft.serde import Json, parse_json
@@ -28,21 +28,21 @@ _Renamed: TypeAlias = "tuple[str, Json, Any]"  # the new key, the value, and its
 _Rename: TypeAlias = "Callable[[dict[str, Json], Sequence[FieldInfo]], Iterable[_Renamed]]"
 
 
-def said_of_output(descriptor: PromptDescriptor, fresh: PromptOverride | None) -> Said:
+def said_of_output(descriptor: PromptDescriptor, parts: EffectiveParts) -> Said:
     """Return what overrides say of the answer's fields, and what source or override of a choice.
 
-    Fields of classes without an override are left out: their annotations say it.
+    Fields of classes of which they say the same as the annotations are left out.
     """
-    said = {
-        field.field: Described(field.description, values=field.values)
-        for field in descriptor.output_fields
-        if not field.name and (field.description or field.values)
-    }
-    for key, override in fresh.output_overrides.items() if fresh else ():
-        field = descriptor.output_field(key)
-        if field is not None:
-            now = effective_field(field, override)
-            said[key] = Described(now.description, aliases=now.aliases, values=now.values)
+    said = {}
+    for field in descriptor.output_fields:
+        now = parts.fields[field.field]
+        as_source = (now.description, now.aliases, now.values) == (
+            field.description,
+            field.aliases,
+            field.values,
+        )
+        if not as_source or (not field.name and (now.description or now.values)):
+            said[field.field] = Described(now.description, aliases=now.aliases, values=now.values)
     return said
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.overrides.diff import diff_override, parts_json
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.types import PromptLike
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import Score
 from promptgraft.serde import Json

@@ -24,7 +24,7 @@ from promptgraft.algorithms.gepa.events import (
 )
 from promptgraft.clock import Clock
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.entries import show_path
+from promptgraft.parts.descriptors import show_path
 from promptgraft.runs.progress import Progress
 from promptgraft.search.ledger import money
 from promptgraft.search.scores import is_estimate

@@ -23,7 +23,7 @@ from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
-from promptgraft.overrides.types import PromptLike
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.overrides.diff import PartDiff, diff_override
-from promptgraft.overrides.types import PromptLike
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.pages import fenced_diff, plain_line, table_row
 from promptgraft.text import counted, difference, dollars, score

@@ -16,7 +16,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.clock import Clock
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.validation import check_tag
+from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline

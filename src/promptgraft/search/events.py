@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.search.scores import Score

@@ -13,7 +13,6 @@ from promptgraft.search.objectives import Scorer, pick
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, beats
 from promptgraft.targets.base import Target
-from promptgraft.targets.modules import GenerationModule
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 
@@ -184,5 +183,5 @@ def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
     return FrozenMap(
         (module.name, target.text(module, candidate))
         for module in target.modules
-        if not isinstance(module, GenerationModule)
+        if not module.is_new
     )

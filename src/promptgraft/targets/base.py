@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from promptgraft.errors import PromptgraftError
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import Provenance
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import (

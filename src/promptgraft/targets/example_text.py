@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
+from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, shown
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.loose_fields import FieldKind, FieldNames, Fields, foreign_to

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.parts import one_line
+from promptgraft.parts.examples import one_line
 from promptgraft.serde import Json
 from promptgraft.targets.loose_json import unquoted
 from promptgraft.targets.loose_lines import Lines

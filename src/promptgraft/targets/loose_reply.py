@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.parts import one_line
+from promptgraft.parts.examples import one_line
 from promptgraft.serde import Json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.loose_fields import FieldNames, Fields

@@ -1,103 +1,36 @@
-"""What an optimizer may mutate: one class for each kind of part."""
+"""What an optimizer may mutate, as algorithms see it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-
-import attrs
-
-from promptgraft.overrides.entries import SectionPath, section_part, show_path
+from typing import ClassVar
 
 
-@attrs.frozen
-class SectionModule:
-    """The body of one section."""
+class Module(ABC):
+    """A part that may be mutated: hashable, and opaque but for what stands here.
 
-    path: SectionPath
+    Attributes:
+        kind: what it is: ``section``, ``tool example``.
+        is_example: whether it is an example; a rate of its own is kept for these.
+        is_new: whether mutating it adds a part rather than changing one.
+    """
 
-    kind = "section"
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    is_example: ClassVar[bool] = False
+    is_new: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """How messages and meta-prompts name it."""
-        return f"section {show_path(self.path)}"
-
-
-@attrs.frozen
-class ToolModule:
-    """What is said of one tool and its parameters."""
-
-    tool_name: str
-
-    kind = "tool"
 
     @property
-    def name(self) -> str:
-        return f"tool {self.tool_name}"
-
-
-@attrs.frozen
-class ToolExampleModule:
-    """One example of a tool."""
-
-    tool_name: str
-    example_index: int
-
-    kind = "tool example"
-
-    @property
-    def name(self) -> str:
-        return f"tool example {self.tool_name}/{self.example_index}"
-
-
-@attrs.frozen
-class TaskExampleModule:
-    """One task example, of the source or added."""
-
-    path: SectionPath
-
-    kind = "task example"
-
-    @property
-    def name(self) -> str:
-        return f"task example {show_path(self.path)}"
-
-
-@attrs.frozen
-class GenerationModule:
-    """A section of task examples, as something that one more example may be written for."""
-
-    container_path: SectionPath
-
-    kind = "generated example"
-
-    @property
-    def name(self) -> str:
-        return f"new task example in {show_path(self.container_path)}"
-
-
-@attrs.frozen
-class OutputFieldModule:
-    """What is said of one field of the answer."""
-
-    field: str
-
-    kind = "output field"
-
-    @property
-    def name(self) -> str:
-        return f"output field {self.field}"
-
-
-Module = (
-    SectionModule
-    | ToolModule
-    | ToolExampleModule
-    | TaskExampleModule
-    | GenerationModule
-    | OutputFieldModule
-)
-"""What an optimizer may mutate; named ``name`` in messages and meta-prompts."""
+    @abstractmethod
+    def owner(self) -> str | None:
+        """The section or tool that shows it to a model; None for the answer's fields."""
 
 
 def names_of(modules: Iterable[Module]) -> str:
@@ -107,19 +40,9 @@ def names_of(modules: Iterable[Module]) -> str:
 
 def is_example(module: Module) -> bool:
     """Tell whether a module is an example, which a rate of its own is kept for."""
-    return isinstance(module, (ToolExampleModule, TaskExampleModule, GenerationModule))
+    return module.is_example
 
 
 def owner_of(module: Module) -> str | None:
     """Return the section or tool that shows a module to a model; None for the answer's fields."""
-    match module:
-        case SectionModule():
-            return module.name
-        case ToolModule() | ToolExampleModule():
-            return f"tool {module.tool_name}"
-        case TaskExampleModule():
-            return section_part(module.path[:-1])
-        case GenerationModule():
-            return section_part(module.container_path)
-        case OutputFieldModule():
-            return None
+    return module.owner

@@ -16,10 +16,9 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
-from promptgraft.overrides.entries import section_part
 from promptgraft.overrides.overlay_store import overlaid
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import PromptDescriptor, section_part
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline

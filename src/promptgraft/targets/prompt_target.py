@@ -10,22 +10,16 @@ import attrs
 
 from promptgraft.errors import BindingError, ConfigError, PromptgraftError, PromptRenderError
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.serde import digest_json
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
+from promptgraft.serde import digest_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.editing.dispatch import (
-    describe_module,
-    edit_module,
-    require_module,
-    text_of,
-)
-from promptgraft.targets.editing.examples import taken_keys
-from promptgraft.targets.editing.view import View
 from promptgraft.targets.merging import merged_entries, without_clashes
-from promptgraft.targets.modules import GenerationModule, Module
+from promptgraft.targets.modules import Module
+from promptgraft.targets.parts.generation import taken_keys
+from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.parts.view import View
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription
 
@@ -81,7 +75,7 @@ class PromptTarget:
     """
 
     rollout: PromptRollout
-    modules: tuple[Module, ...]
+    modules: tuple[PromptModule, ...]
     max_part_chars: int
     max_task_examples: int
     max_prompt_chars: int | None = None
@@ -94,8 +88,8 @@ class PromptTarget:
         view = self._view(self.rollout.base)
         object.__setattr__(self, "_base_view", view)
         for module in self.modules:
-            require_module(self.descriptor, module)
-            length = len(describe_module(view, module).text)
+            module.require(self.descriptor)
+            length = len(module.text(view))
             if length > self.max_part_chars:
                 raise ConfigError(
                     f"max_part_chars: {module.name} is {length} characters long now, more than "
@@ -146,21 +140,18 @@ class PromptTarget:
         described = self._views.described(candidate.override)
         found = described.get(module)
         if found is None:
-            found = described[module] = describe_module(view, module)
+            found = described[module] = _own(module).describe(view)
         return found
 
     def text(self, module: Module, candidate: Candidate) -> str:
-        return text_of(self._view(candidate.override), module)
+        return _own(module).text(self._view(candidate.override))
 
     def additions(self, candidate: Candidate) -> Mapping[SectionPath, str]:
         added = candidate.override.added_task_examples
         return {path: example.objective for path, example in added.items()}
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
-        if not isinstance(module, GenerationModule):
-            return True
-        held = self._view(candidate.override).task_examples(module.container_path)
-        return len(held) < self.max_task_examples
+        return _own(module).has_room(self._view(candidate.override))
 
     def graft(
         self,
@@ -172,15 +163,16 @@ class PromptTarget:
         examples: Sequence[GepaExample],
     ) -> Candidate:
         view = self._view(candidate.override)
-        entry = edit_module(view, module, proposal)
+        part = _own(module)
+        entry = part.edit(view, proposal)
         override = candidate.override.with_entries([entry])
-        if not isinstance(module, GenerationModule):
-            text = _text(self._view(override), module)
-            if text == _text(view, module):
+        if not part.is_new:
+            text = _text(self._view(override), part)
+            if text == _text(view, part):
                 raise InvalidProposalError(
                     RejectionReason.UNCHANGED, "the text is the same as the current one"
                 )
-            if text == _text(self._base_view, module):
+            if text == _text(self._base_view, part):
                 override = override.without(entry)  # back where the run began
         child = self._candidate(override, parents=parents, modules=(module,))
         self._check_renders(child, examples)
@@ -226,7 +218,7 @@ class PromptTarget:
         merged = self.rollout.base.merged_with(override)
         return View(
             template=template,
-            fresh=template.settled(merged).resolution.fresh,
+            parts=template.settled(merged).parts,
             max_part_chars=self.max_part_chars,
             max_shown_chars=self.rollout.scoring.max_example_chars,
             max_task_examples=self.max_task_examples,
@@ -261,6 +253,12 @@ class PromptTarget:
         return [example for example in examples if example.id not in self._rendered]
 
 
-def _text(view: View, module: Module) -> str:
+def _own(module: Module) -> PromptModule:
+    if not isinstance(module, PromptModule):
+        raise TypeError(f"module: expected a part of a prompt, found {shown(module)}")
+    return module
+
+
+def _text(view: View, module: PromptModule) -> str:
     """Return the text of a module, without the blank lines around it that nobody is shown."""
-    return text_of(view, module).strip("\n")
+    return module.text(view).strip("\n")

@@ -12,8 +12,8 @@ import attrs
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, shown
 from promptgraft.targets.modules import Module, names_of

@@ -8,10 +8,14 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.body import BodySyntax
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.hashing import hash_section
-from promptgraft.overrides.parts import PromptDescriptor, SectionDescriptor
+from promptgraft.parts.body import BodySyntax
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    SectionDescriptor,
+    SectionPath,
+    hash_section,
+    show_path,
+)
 
 
 def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.overrides.entries import SectionOverride, SectionPath
-from promptgraft.overrides.hashing import hash_section
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import SectionPath, hash_section
+from promptgraft.parts.section import SectionOverride
 from promptgraft.testing.prompts import FakePrompt
 
 TASK: SectionPath = ("task",)

@@ -27,12 +27,12 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
-from promptgraft.overrides.entries import SectionPath
-from promptgraft.overrides.parts import PromptDescriptor
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.types import PromptOverride, SkipReason
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.parts.entry import SkipReason
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     PROMPT,

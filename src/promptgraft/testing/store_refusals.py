@@ -13,10 +13,10 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
-from promptgraft.overrides.entries import SectionOverride, SectionPath
-from promptgraft.overrides.hashing import hash_section
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.parts.descriptors import SectionPath, hash_section
+from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.serde import HexDigest
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (

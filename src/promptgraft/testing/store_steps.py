@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from promptgraft.errors import HashMismatchError, InvalidOverrideError, UnknownPartError
-from promptgraft.overrides.entries import SectionPath
 from promptgraft.overrides.store import PromptOverridesStore
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.testing.prompts import FakePrompt
 from promptgraft.testing.samples import (
     JUDGE,

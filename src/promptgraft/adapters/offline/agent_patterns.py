@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.adapters.offline.agent_names import form_of
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.parts import ToolCall
+from promptgraft.parts.examples import ToolCall
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.serde import Json, parse_json
 

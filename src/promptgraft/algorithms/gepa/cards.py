@@ -5,7 +5,7 @@ from __future__ import annotations
 from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.notebook import Card, LongText, Table, first_rows
-from promptgraft.overrides.readable import in_order, show_entry
+from promptgraft.parts.kinds import in_order
 from promptgraft.text import change, counted, dollars, score
 
 
@@ -41,7 +41,7 @@ def result_card(result: GepaResult) -> Card:
             _pool(result),
             *([_ledger(result)] if result.ledger else []),
             *(
-                LongText(title=entry.part, text=show_entry(entry))
+                LongText(title=entry.part, text=entry.show())
                 for entry in in_order(result.best_override.entries())
             ),
         ),

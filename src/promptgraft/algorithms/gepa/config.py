@@ -37,7 +37,7 @@ from promptgraft.algorithms.gepa.config_fields import (
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
 from promptgraft.algorithms.gepa.selection import split_examples
 from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.context import PersistenceScope
 from promptgraft.search.frontier import FrontierPruning, FrontierType

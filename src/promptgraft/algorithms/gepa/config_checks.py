@@ -9,8 +9,8 @@ from promptgraft.algorithms.gepa.budgets import auto_budget
 from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed
-from promptgraft.overrides.entries import show_path
-from promptgraft.overrides.validation import MAX_BODY_CHARS
+from promptgraft.parts.descriptors import show_path
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.runtime.budget import Budget
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.context import PersistenceScope

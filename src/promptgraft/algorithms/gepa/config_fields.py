@@ -14,7 +14,7 @@ from promptgraft.algorithms.gepa.budgets import Auto
 from promptgraft.algorithms.gepa.policies import STRATEGIES, MinibatchChoice, ModuleChoice, Preset
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning, FrontierType
 from promptgraft.search.stoppers import Stopper
 from promptgraft.search.validation import Full

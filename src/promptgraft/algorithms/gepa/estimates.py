@@ -11,7 +11,6 @@ from promptgraft.algorithms.gepa.prompts import reflection_params
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.targets.formatting import clip, default_example_formatter
-from promptgraft.targets.modules import GenerationModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import (
     GepaExample,
@@ -111,7 +110,7 @@ def _room(target: PromptTarget, config: GepaConfig) -> int:
     baseline = target.baseline()
     room = 0
     for module in target.modules:
-        if isinstance(module, GenerationModule):
+        if module.is_new:
             room += config.max_task_examples_per_section * config.max_part_chars
         else:
             room += config.max_part_chars - len(target.text(module, baseline))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.algorithms.gepa.plan import RunPlan
-from promptgraft.overrides.parts import PromptDescriptor
+from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.search.events import (
     GepaCandidateAdded,
     GepaCandidateScored,

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.entries import SectionPath
-from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.targets.modules import (
-    GenerationModule,
-    Module,
-    OutputFieldModule,
-    SectionModule,
-    TaskExampleModule,
-    ToolExampleModule,
-    ToolModule,
-)
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.targets.parts.generation import GenerationModule
+from promptgraft.targets.parts.output_field import OutputFieldModule
+from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.task_example import TaskExampleModule
+from promptgraft.targets.parts.tool import ToolModule
+from promptgraft.targets.parts.tool_example import ToolExampleModule
 
 
-def modules_of(config: GepaConfig, descriptor: PromptDescriptor) -> tuple[Module, ...]:
+def modules_of(config: GepaConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
     """Return what may be mutated, in the order in which it takes its turn.
 
     Raises:
         ConfigError: nothing may be.
     """
-    modules: tuple[Module, ...] = (
+    modules: tuple[PromptModule, ...] = (
         *map(SectionModule, config.target_section_paths),
         *map(ToolModule, config.target_tools),
         *map(OutputFieldModule, config.target_output_fields),

@@ -12,14 +12,12 @@ from promptgraft.algorithms.gepa.config_fields import as_weights
 from promptgraft.algorithms.gepa.events import GepaMutationRejected
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
-from promptgraft.overrides.entries import (
-    OutputFieldOverride,
-    SectionPath,
-    TaskExampleOverride,
-    ToolExampleOverride,
-    ToolOverride,
-)
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.task_example import TaskExampleOverride
+from promptgraft.parts.tool import ToolOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
 from promptgraft.search.confirmation import Confirmation
 from promptgraft.search.held_out import HeldOut
 from promptgraft.search.ledger import LedgerEntry

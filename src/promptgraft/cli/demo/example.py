@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.cli.source import example_folder
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.entries import SectionPath
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.python_source import load_file
 from promptgraft.prompt import PromptTemplate
 from promptgraft.targets.types import FeedbackFn, GepaExample

@@ -21,7 +21,7 @@ from promptgraft.overrides import (
     Provenance,
 )
 from promptgraft.overrides.diff import parts_json
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.project.meta_prompts import SHIPPED, MetaCopy, checked_edits
 from promptgraft.serde import did_you_mean
 

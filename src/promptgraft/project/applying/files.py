@@ -17,7 +17,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.files import write_atomically
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.validation import shown_hash
 from promptgraft.project.applying.intent import (
     FILE_NAME,
     Intent,

@@ -18,7 +18,7 @@ from promptgraft.overrides import (
     diff_revisions,
 )
 from promptgraft.overrides.checks import is_fresh
-from promptgraft.overrides.entries import Entry
+from promptgraft.parts.entry import Entry
 from promptgraft.project.applying.winner import (
     Winner,
     check_source,

@@ -8,18 +8,10 @@ import attrs
 
 from promptgraft.overrides import PromptLike, PromptOverride, Provenance, SkippedOverride
 from promptgraft.overrides.checks import check_names, checked_entry
-from promptgraft.overrides.entries import (
-    AddedTaskExample,
-    Entry,
-    RemovedTaskExample,
-    TaskExampleOverride,
-)
-from promptgraft.overrides.parts import PromptDescriptor
-from promptgraft.overrides.readable import show_entry, show_replaced
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.overrides.sources import example_entry, source_entries
-from promptgraft.overrides.types import SkipReason
-from promptgraft.overrides.validation import shown_hash
+from promptgraft.parts.descriptors import PromptDescriptor
+from promptgraft.parts.entry import Entry, SkipReason
+from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import digest
 
 
@@ -79,9 +71,7 @@ def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
     resolution = resolve_override(prompt.descriptor, entries)
     skipped = {found.part: found for found in resolution.skipped}
     settled = tuple(
-        entry
-        for entry in entries.entries()
-        if entry.part in skipped and _says_the_same(prompt, entry)
+        entry for entry in entries.entries() if entry.part in skipped and entry.is_said_by(prompt)
     )
     said = {entry.part for entry in settled}
     return AgainstSource(
@@ -89,26 +79,6 @@ def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
         settled=settled,
         stale=tuple(_stale_source(found) for part, found in skipped.items() if part not in said),
     )
-
-
-def _says_the_same(prompt: PromptLike, entry: Entry) -> bool:
-    if isinstance(entry, RemovedTaskExample):
-        return prompt.descriptor.task_example(entry.path) is None
-    source = _source_of(prompt, entry)
-    if source is None:
-        return False
-    # A file may have more or fewer blank lines around a text than the text itself.
-    return show_replaced(source, entry).strip() == show_entry(entry).strip()
-
-
-def _source_of(prompt: PromptLike, entry: Entry) -> Entry | None:
-    if isinstance(entry, AddedTaskExample):
-        example = prompt.descriptor.task_example(entry.path)
-        return None if example is None else example_entry(example)
-    for source in source_entries(prompt, fixed=True):
-        if source.part == entry.part:
-            return source
-    return None
 
 
 _MENDS = {
@@ -157,14 +127,7 @@ def _stale_tag(winner: Winner, entry: Entry, present: PromptOverride) -> str:
 
 
 def _named(entry: Entry | None) -> str:
-    return "no override" if entry is None else f"override {shown_hash(digest(_plain(entry)))}"
-
-
-def _plain(entry: Entry) -> dict[str, object]:
-    fields = attrs.asdict(entry, recurse=False)
-    if isinstance(entry, TaskExampleOverride):
-        fields["step_overrides"] = [step for _, step in sorted(entry.step_overrides.items())]
-    return fields
+    return "no override" if entry is None else f"override {shown_hash(digest(entry.plain()))}"
 
 
 def merged_into(

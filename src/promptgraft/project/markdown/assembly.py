@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.overrides.body import BodySyntax, kept_names
-from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.project.markdown.outline import Block, Line
 from promptgraft.project.markdown.tool_files import AnyTool
 from promptgraft.prompt.sections import MarkdownSection

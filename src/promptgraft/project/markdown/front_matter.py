@@ -9,8 +9,8 @@ import attrs
 
 from promptgraft.errors import ConfigError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.body import BodySyntax, is_placeholder
-from promptgraft.overrides.validation import check_key, check_ns
+from promptgraft.parts.body import BodySyntax, is_placeholder
+from promptgraft.parts.validation import check_key, check_ns
 from promptgraft.project.kinds import TEXT, Key, Kind, checked, choice, either, listed, record
 from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (

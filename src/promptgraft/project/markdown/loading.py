@@ -10,8 +10,8 @@ import attrs
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.evals.faults import Faults
 from promptgraft.evals.reading import read_text
-from promptgraft.overrides.body import BodySyntax, kept_names
-from promptgraft.overrides.entries import SectionPath, show_path
+from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.project.kinds import Kind
 from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS, Assembly
 from promptgraft.project.markdown.front_matter import (

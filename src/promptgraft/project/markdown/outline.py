@@ -15,8 +15,8 @@ from typing import NamedTuple
 import attrs
 
 from promptgraft.errors import InvalidIdentifierError
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.validation import check_key
+from promptgraft.parts.descriptors import SectionPath, show_path
+from promptgraft.parts.validation import check_key
 from promptgraft.project.markdown.escapes import BREAK, find_headings, unescaped
 from promptgraft.serde import did_you_mean, shown
 

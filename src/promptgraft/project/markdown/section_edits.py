@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.body import Piece
-from promptgraft.overrides.entries import SectionPath, section_part
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.body import Piece
+from promptgraft.parts.descriptors import SectionPath, section_part
 from promptgraft.project.markdown.escapes import BREAK, escaped, stays_open
 from promptgraft.project.markdown.loading import Loaded
 from promptgraft.project.markdown.outline import INTRO, Block, slug_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.body import BodySyntax, Piece, Slot, write_body
+from promptgraft.parts.body import BodySyntax, Piece, Slot, write_body
 from promptgraft.prompt.syntax import Source
 
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")

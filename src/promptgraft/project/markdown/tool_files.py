@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
-from promptgraft.overrides.validation import check_key
+from promptgraft.parts.validation import check_key
 from promptgraft.project.kinds import (
     ANYTHING,
     FLAG,

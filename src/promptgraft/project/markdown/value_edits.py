@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.effective import (
-    effective_example,
-    effective_field,
-    effective_task_examples,
-    effective_tool,
-)
-from promptgraft.overrides.parts import OutputFieldDescriptor, ToolCall, WorkedExample
-from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import OutputFieldDescriptor
+from promptgraft.parts.effective import EffectiveField, EffectiveParts
+from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS
 from promptgraft.project.markdown.front_matter import DEFAULT_NAME
 from promptgraft.project.markdown.loading import Beside, Loaded
@@ -22,17 +17,18 @@ from promptgraft.project.nodes import Node
 from promptgraft.serde import Json, parse_json
 
 
-def output_splices(loaded: Loaded, fresh: PromptOverride) -> Iterator[Splice]:
+def output_splices(loaded: Loaded, parts: EffectiveParts) -> Iterator[Splice]:
     """Yield the changes to what the front matter says of the answer.
 
     Raises:
         ConfigError: the answer is a Python type.
     """
+    descriptor = loaded.template.descriptor
+    source = EffectiveParts.of_source(descriptor).fields
     changed = [
         field
-        for field in loaded.template.descriptor.output_fields
-        if effective_field(field, fresh.output_overrides.get(field.field))
-        != effective_field(field, None)
+        for field in descriptor.output_fields
+        if parts.fields[field.field] != source[field.field]
     ]
     front = loaded.outline.front
     if not changed or front is None:
@@ -43,7 +39,7 @@ def output_splices(loaded: Loaded, fresh: PromptOverride) -> Iterator[Splice]:
         if field.field not in places:
             said = f"output field `{field.field}` is written in Python; change it there"
             raise ConfigError(loaded.front.line(("output",), said))
-        _edit_field(edits, places[field.field], field, fresh)
+        _edit_field(edits, places[field.field], field, parts.fields[field.field])
     for splice in edits.splices:
         yield Splice(splice.start + front.start, splice.end + front.start, splice.text)
 
@@ -66,9 +62,8 @@ def _fields(owner: Node, name: str) -> Iterator[tuple[str, Node]]:
 
 
 def _edit_field(
-    edits: YamlEdits, place: Node, field: OutputFieldDescriptor, fresh: PromptOverride
+    edits: YamlEdits, place: Node, field: OutputFieldDescriptor, now: EffectiveField
 ) -> None:
-    now = effective_field(field, fresh.output_overrides.get(field.field))
     edits.change((*place.path, "description"), field.description, now.description)
     edits.change((*place.path, "aliases"), list(field.aliases), list(now.aliases))
     before: dict[str, Json] = {option: field.values.get(option) for option in field.options}
@@ -76,12 +71,12 @@ def _edit_field(
     edits.change((*place.path, "choices"), before, after)
 
 
-def with_tools(loaded: Loaded, fresh: PromptOverride) -> str:
+def with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
     """Return the file of tools as an override leaves it."""
     beside = loaded.beside[TOOLS]
     edits = _edits(beside)
     for index, tool in enumerate(loaded.template.descriptor.tools):
-        now = effective_tool(tool, fresh)
+        now = parts.tools[tool.name]
         here = (TOOLS, index)
         edits.change((*here, "description"), tool.description, now.description)
         for name, text in tool.param_descriptions.items():
@@ -92,27 +87,25 @@ def with_tools(loaded: Loaded, fresh: PromptOverride) -> str:
     return _edited(beside, edits)
 
 
-def with_examples(loaded: Loaded, fresh: PromptOverride) -> str:
+def with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
     """Return the file of worked examples as an override leaves it."""
     beside = loaded.beside[EXAMPLES]
     edits = _edits(beside)
     items: list[tuple[Json, Json]] = []
     for found in loaded.template.descriptor.task_examples:
         before = _example(found.path[-1], found.example, overridable=found.overridable)
-        override = fresh.task_example_overrides.get(found.path)
-        now = effective_example(found.example, override)
-        after = _example(found.path[-1], now, overridable=found.overridable)
-        items.append((before, None if found.path in fresh.removed_task_examples else after))
-    shown = effective_task_examples(loaded.template.descriptor, beside.section, fresh)
-    keys = {path[-1] for path in fresh.added_task_examples}
+        now = parts.examples[found.path[:-1]].get(found.path[-1])
+        after = _example(found.path[-1], now, overridable=found.overridable) if now else None
+        items.append((before, after))
+    known = {found.path for found in loaded.template.descriptor.task_examples}
     added: list[Json] = [
         {
             name: said
             for name, said in _example(key, example, overridable=True).items()
             if said != []
         }
-        for key, example in shown
-        if key in keys
+        for key, example in parts.examples[beside.section].items()
+        if (*beside.section, key) not in known
     ]
     edits.edit_list((EXAMPLES,), items, added=added)
     return _edited(beside, edits)

@@ -7,15 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.overrides.body import Piece, Slot
-from promptgraft.overrides.effective import (
-    effective_field,
-    effective_task_examples,
-    effective_tool,
-)
-from promptgraft.overrides.entries import section_part, show_path, tool_part
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.body import Piece, Slot
+from promptgraft.parts.descriptors import section_part, show_path, tool_part
 from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS
 from promptgraft.project.markdown.loading import Loaded, load_texts
 from promptgraft.project.markdown.python import Python
@@ -40,11 +35,12 @@ def rewritten(loaded: Loaded, override: PromptOverride, python: Python) -> tuple
     fresh = resolve_override(loaded.template.descriptor, override).fresh
     if fresh is None:
         return ()
-    after = {loaded.path: with_sections(loaded, fresh, tuple(output_splices(loaded, fresh)))}
+    parts = effective_parts(loaded.template.descriptor, fresh)
+    after = {loaded.path: with_sections(loaded, fresh, tuple(output_splices(loaded, parts)))}
     if TOOLS in loaded.beside:
-        after[loaded.beside[TOOLS].path] = with_tools(loaded, fresh)
+        after[loaded.beside[TOOLS].path] = with_tools(loaded, parts)
     if EXAMPLES in loaded.beside:
-        after[loaded.beside[EXAMPLES].path] = with_examples(loaded, fresh)
+        after[loaded.beside[EXAMPLES].path] = with_examples(loaded, parts)
     before = loaded.texts
     changes = {path: text for path, text in after.items() if text != before[path]}
     _check(loaded, fresh, {**before, **changes}, python)
@@ -71,20 +67,19 @@ def _meanings(
 ) -> Iterator[tuple[str, object]]:
     """Yield the parts of a prompt, as messages name them, with all that a model is shown."""
     descriptor = template.descriptor
+    parts = effective_parts(descriptor, fresh)
     for path, section in template.walked:
-        override = fresh.sections.get(path) if fresh else None
-        source = section.source
-        pieces = source.pieces if override is None else source.parse(override.body)
+        body, source = parts.bodies.get(path), section.source
+        pieces = source.pieces if body is None else source.parse(body)
         meaning = tuple(_meaning(within(pieces), source))
         yield section_part(path), (section.title, section.overridable, meaning)
     for tool in descriptor.tools:
-        yield tool_part(tool.name), (effective_tool(tool, fresh), tool.overridable)
-    for container in descriptor.containers:
-        for key, example in effective_task_examples(descriptor, container.path, fresh):
-            yield f"task example {show_path((*container.path, key))}", example
-    for field in descriptor.output_fields:
-        override_of_field = fresh.output_overrides.get(field.field) if fresh else None
-        yield f"output field {field.field}", effective_field(field, override_of_field)
+        yield tool_part(tool.name), (parts.tools[tool.name], tool.overridable)
+    for container, examples in parts.examples.items():
+        for key, example in examples.items():
+            yield f"task example {show_path((*container, key))}", example
+    for name, field in parts.fields.items():
+        yield f"output field {name}", field
 
 
 def _meaning(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.documents import read_entries
-from promptgraft.overrides.readable import show_entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.files import read_document
@@ -182,7 +181,7 @@ def _added(entries: Mapping[str, Json], prompt: str) -> Mapping[str, str]:
     ns, _, key = prompt.rpartition("/")
     address = PromptOverride(ns=ns, prompt_key=key, tag="latest")
     found = read_entries({_ADDED: entries[_ADDED]}, address, where="entries")
-    return {entry.part: show_entry(entry) for entry in found.entries()}
+    return {entry.part: entry.show() for entry in found.entries()}
 
 
 def _rejection(one: RejectionRecord) -> RejectionData:

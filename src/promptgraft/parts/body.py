@@ -28,7 +28,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.overrides.plain import restored, shown_plain
+from promptgraft.parts.plain import restored, shown_plain
 
 
 class BodySyntax(StrEnum):

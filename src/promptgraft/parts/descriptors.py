@@ -1,4 +1,4 @@
-"""The parts of a prompt as stores see them: texts and JSON, with hashes.
+"""The parts of a prompt as stores see them: names, texts and hashes.
 
 Values of users' types are kept as the one-line JSON that models are shown, so that hashing,
 overriding and rendering need no types; types are asked only when something is written.
@@ -6,111 +6,62 @@ overriding and rendering need no types; types are asked only when something is w
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.body import BodySyntax
-from promptgraft.overrides.entries import SectionPath
-from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, structure, unstructure
+from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.examples import (
+    ToolCall,
+    WorkedExample,
+    one_line,
+    plain_step,
+    show_steps,
+    typed_json,
+)
+from promptgraft.serde import HexDigest, Json, digest, parse_json, shown
+
+SectionPath = tuple[str, ...]
+"""Keys from the outermost section to the part itself; written `policies/refunds`."""
 
 NO_INTERFACE = HexDigest("")
 
 
-@attrs.frozen(kw_only=True)
-class ToolCall:
-    """One call of a tool, as an example shows it.
+def show_path(path: SectionPath) -> str:
+    """Return the path as messages write it: ``policies/refunds``."""
+    return "/".join(path)
 
-    Attributes:
-        tool_name: the tool.
-        description: when or why one would make the call.
-        input_json: the parameters as one line of JSON.
-        output_json: the result as one line of JSON.
+
+def section_part(path: SectionPath) -> str:
+    """Return a section as messages name it: ``section policies/refunds``."""
+    return f"section {show_path(path)}"
+
+
+def tool_part(name: str) -> str:
+    """Return a tool as messages name it: ``tool search``."""
+    return f"tool {name}"
+
+
+def hash_section(template: str, syntax: BodySyntax, placeholders: Iterable[str] = ()) -> HexDigest:
+    """Hash what an override of a section replaces: its template and how it is read.
+
+    Args:
+        template: the source.
+        syntax: how it is written.
+        placeholders: those of a plain text, in any order; other syntaxes spell theirs in the
+            template.
     """
-
-    tool_name: str
-    description: str
-    input_json: str
-    output_json: str
-
-    @property
-    def content_hash(self) -> HexDigest:
-        """SHA-256 over description, input and output."""
-        return digest(_plain_call(self))
-
-
-@attrs.frozen(kw_only=True)
-class WorkedExample:
-    """A task example: objective, tool calls, outcome.
-
-    Attributes:
-        objective: what was asked.
-        steps: the calls, in order.
-        outcome_json: the answer as one line of JSON, also when it is a text.
-    """
-
-    objective: str
-    steps: tuple[ToolCall, ...]
-    outcome_json: str
-
-    @property
-    def content_hash(self) -> HexDigest:
-        """SHA-256 over everything, the inputs and outputs of the steps included."""
-        return digest(
-            {
-                "objective": self.objective,
-                "steps": [
-                    {"tool_name": step.tool_name, **_plain_call(step)} for step in self.steps
-                ],
-                "outcome": parse_json(self.outcome_json, where="outcome"),
-            }
-        )
-
-    @property
-    def steps_json(self) -> str:
-        """The steps in the form that overrides keep them in."""
-        return one_line([{"tool_name": step.tool_name, **_plain_call(step)} for step in self.steps])
-
-
-def show_steps(steps: Sequence[ToolCall]) -> str:
-    """Return steps in the form that overrides keep them in."""
-    return one_line([{"tool_name": step.tool_name, **_plain_call(step)} for step in steps])
-
-
-def _plain_call(call: ToolCall) -> dict[str, Json]:
-    return {
-        "description": call.description,
-        "input": parse_json(call.input_json, where="input"),
-        "output": parse_json(call.output_json, where="output"),
-    }
+    named = {"placeholders": sorted(set(placeholders))} if placeholders else {}
+    return digest({"syntax": syntax, "template": template, **named})
 
 
 def fold_name(name: str) -> str:
     """Return what of the name of a field counts when an answer is read."""
     return re.sub(r"[-_ ]", "", name).casefold()
-
-
-def one_line(value: object) -> str:
-    """Return a value as the one line of JSON that models are shown.
-
-    Raises:
-        DataFormatError: the value has no plain form.
-    """
-    return json.dumps(unstructure(value), ensure_ascii=False)
-
-
-def typed_json(text: str, kind: Any, *, where: str) -> str:
-    """Return JSON that fits ``kind``, in one line and with every default filled in.
-
-    Raises:
-        DataFormatError: it is no JSON or does not fit; with the path to each fault.
-    """
-    return one_line(structure(parse_json(text, where=where), kind, where=where))
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +83,11 @@ class SectionDescriptor:
     syntax: BodySyntax
     placeholders: tuple[str, ...] = ()
     overridable: bool = True
+
+    def lost(self, body: str) -> tuple[str, ...]:
+        """Return the placeholders of the source that ``body`` does not keep, in source order."""
+        kept = kept_names(body, self.syntax, frozenset(self.placeholders))
+        return tuple(name for name in self.placeholders if name not in kept)
 
 
 def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
@@ -282,27 +238,6 @@ def _read_step(entry: Json, tools: Mapping[str, ToolDescriptor], *, where: str) 
     return tool.call(description, one_line(given), one_line(result), where=where)
 
 
-def plain_step(entry: Json, *, where: str) -> tuple[str, str, Json, Json]:
-    """Return tool, description, input and output of a step in the form that overrides keep.
-
-    Raises:
-        DataFormatError: it has another form.
-    """
-    match entry:
-        case {
-            "tool_name": str(name),
-            "description": str(description),
-            "input": given,
-            "output": result,
-            **others,
-        } if not others:
-            return name, description, given, result
-    raise DataFormatError(
-        f"{where}: expected an object with tool_name, description, input and output, "
-        f"found {shown(entry)}"
-    )
-
-
 def find_tool(tools: Mapping[str, ToolDescriptor], name: str, *, where: str) -> ToolDescriptor:
     """Return the tool of that name.
 
@@ -391,3 +326,37 @@ class PromptDescriptor:
     def output_field(self, field: str) -> OutputFieldDescriptor | None:
         """Return the field of the answer, or None."""
         return self._output_fields.get(field)
+
+    def checked_steps(self, steps_json: str, *, where: str) -> str:
+        """Return steps in one line, if each fits the types of its tool.
+
+        Raises:
+            DataFormatError: one does not.
+        """
+        return show_steps(read_steps(steps_json, self.tools_by_name, where=where))
+
+    def checked_outcome(self, outcome_json: str, *, where: str) -> str:
+        """Return the outcome of a task example in one line, if it is of the prompt's output type.
+
+        Raises:
+            DataFormatError: it is not.
+        """
+        kind = str if self.output_type is None else self.output_type
+        return typed_json(outcome_json, kind, where=f"{where}: outcome")
+
+
+class PromptLike(Protocol):
+    """The little that a store sees of a prompt."""
+
+    @property
+    def descriptor(self) -> PromptDescriptor:
+        """Identity and hashes of the source."""
+        ...
+
+    def section_body(self, path: SectionPath) -> str:
+        """Return the source of a section, spelled as an override body.
+
+        Raises:
+            UnknownPartError: when there is no such section.
+        """
+        ...

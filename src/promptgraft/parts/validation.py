@@ -1,20 +1,12 @@
-"""Identifiers, texts and provenance that stores take."""
+"""Identifiers and texts that stores take."""
 
 from __future__ import annotations
 
 import functools
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-import attrs
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError
-from promptgraft.overrides.body import kept_names
-from promptgraft.overrides.entries import Entry, SectionPath
-from promptgraft.overrides.parts import SectionDescriptor
-from promptgraft.overrides.types import Provenance
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
@@ -117,59 +109,25 @@ def check_path(path: object) -> SectionPath:
     )
 
 
-def check_entry_texts(entry: Entry) -> None:
-    """Refuse an override with a text that UTF-8 cannot hold or that is too long.
+def check_said(text: object, where: str) -> None:
+    """Refuse a text that says nothing, or that :func:`check_text` refuses.
+
+    Raises:
+        InvalidOverrideError: naming ``where``.
+    """
+    if not check_text(text, where).strip():
+        raise InvalidOverrideError(f"{where}: expected a text, found nothing")
+
+
+def check_texts(part: str, *texts: object) -> None:
+    """Refuse what :func:`check_text` refuses; None is no text.
 
     Raises:
         InvalidOverrideError: naming the part.
     """
-    for text in _texts_in(entry):
-        check_text(text, entry.part)
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts_in(key)
-            yield from _texts_in(item)
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _texts_in(item)
-    elif attrs.has(type(value)):
-        for field in attrs.fields(type(value)):
-            yield from _texts_in(getattr(value, field.name))
-
-
-def check_provenance(provenance: Provenance) -> None:
-    """Refuse a provenance that a store could not give back.
-
-    Raises:
-        InvalidOverrideError: a text is not Unicode or too long, or a score is no finite number.
-    """
-    if provenance.run_id is not None:
-        check_text(provenance.run_id, "provenance.run_id")
-    check_text(provenance.note, "provenance.note")
-    for name, score in provenance.scores.items():
-        check_text(name, "provenance.scores: name")
-        if not _is_finite(score):
-            raise InvalidOverrideError(
-                f"provenance.scores: {shown(name)}: expected a finite number, found {shown(score)}"
-            )
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # A comparison, because an integer may be too large for a float.
-    return abs(value) <= sys.float_info.max
-
-
-def lost_placeholders(section: SectionDescriptor, body: str) -> tuple[str, ...]:
-    """Return the placeholders of the source that ``body`` does not keep, in source order."""
-    kept = kept_names(body, section.syntax, frozenset(section.placeholders))
-    return tuple(name for name in section.placeholders if name not in kept)
+    for text in texts:
+        if text is not None:
+            check_text(text, part)
 
 
 def shown_hash(digest: str) -> str:

@@ -7,20 +7,15 @@ import json
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.overrides.effective import (
-    EffectiveTool,
-    effective_task_examples,
-    effective_tool,
-)
-from promptgraft.overrides.entries import SectionPath, show_path
-from promptgraft.overrides.parts import (
+from promptgraft.parts.descriptors import (
+    OutputFieldDescriptor,
     PromptDescriptor,
-    ToolDescriptor,
-    WorkedExample,
-    one_line,
+    SectionPath,
+    show_path,
 )
-from promptgraft.overrides.types import PromptOverride
-from promptgraft.overrides.validation import check_text
+from promptgraft.parts.effective import EffectiveParts, EffectiveTool
+from promptgraft.parts.examples import WorkedExample, one_line
+from promptgraft.parts.validation import check_text
 from promptgraft.prompt.output import choices_of
 from promptgraft.prompt.schema import NOTHING_SAID, describe, schema_of, type_name
 from promptgraft.prompt.template import PromptTemplate
@@ -42,14 +37,14 @@ class View:
 
     Attributes:
         template: the source.
-        fresh: the overrides that apply, the base's and the candidate's; None for none.
+        parts: its parts, as the overrides of base and candidate leave them.
         max_part_chars: how long a new text may be.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many examples a section may hold.
     """
 
     template: PromptTemplate[object]
-    fresh: PromptOverride | None
+    parts: EffectiveParts
     max_part_chars: int
     max_shown_chars: int
     max_task_examples: int
@@ -61,16 +56,16 @@ class View:
 
     def body(self, path: SectionPath) -> str:
         """Return the text of a section."""
-        override = self.fresh.sections.get(path) if self.fresh else None
-        return override.body if override else self.template.section_body(path)
+        body = self.parts.bodies.get(path)
+        return self.template.section_body(path) if body is None else body
 
     def tool(self, name: str) -> EffectiveTool:
         """Return a tool as the candidate has it."""
-        return effective_tool(self.descriptor.tools_by_name[name], self.fresh)
+        return self.parts.tools[name]
 
     def task_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section by key."""
-        return dict(effective_task_examples(self.descriptor, container, self.fresh))
+        return {**self.parts.examples[container]}
 
     def shown_examples(self, container: SectionPath) -> dict[str, WorkedExample]:
         """Return the task examples of a section by key, outcomes as the model is shown them."""
@@ -92,10 +87,28 @@ class View:
         except DataFormatError as error:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
 
-    def params_schema(self, tool: ToolDescriptor) -> str:
+    def field(self, name: str) -> OutputFieldDescriptor:
+        """Return a field of the answer as the source has it."""
+        return next(field for field in self.descriptor.output_fields if field.field == name)
+
+    def params_schema(self, name: str) -> str:
         """Return the JSON Schema of a tool's parameters, with what the candidate says of them."""
-        said = said_of_params(tool.params_type, self.tool(tool.name).param_descriptions)
-        return canonical_json(schema_of(tool.params_type, said))
+        kind = self.descriptor.tools_by_name[name].params_type
+        said = said_of_params(kind, self.tool(name).param_descriptions)
+        return canonical_json(schema_of(kind, said))
+
+    def tool_schema(self, name: str) -> str:
+        """Return a tool's description and the schemas of its parameters and its result."""
+        result_type = self.descriptor.tools_by_name[name].result_type
+        return (
+            f"Tool `{name}`: {self.tool(name).description}\n"
+            f"input: {self.params_schema(name)}\n"
+            f"output: {canonical_json(schema_of(result_type))}"
+        )
+
+    def tool_schemas(self) -> str:
+        """Return what :meth:`tool_schema` returns, for all tools."""
+        return "\n\n".join(self.tool_schema(tool.name) for tool in self.descriptor.tools)
 
     def output(self) -> str:
         """Return what answers must look like, with what the candidate says of them."""
@@ -135,7 +148,7 @@ class View:
 
     @property
     def _said(self) -> Said:
-        return said_of_output(self.descriptor, self.fresh)
+        return said_of_output(self.descriptor, self.parts)
 
     def _shown_outcome(self, outcome_json: str) -> str:
         value = parse_json(outcome_json, where="outcome")

@@ -1,0 +1,136 @@
+"""A task example that the source does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from promptgraft.errors import InvalidOverrideError
+from promptgraft.parts.descriptors import (
+    NO_INTERFACE,
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    section_part,
+    show_path,
+)
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.entry import Entry, PartSource, Said, SkipReason
+from promptgraft.parts.examples import (
+    WorkedExample,
+    check_json,
+    read_stored_steps,
+    stored_steps,
+)
+from promptgraft.parts.task_example import TaskExampleOverride, said_of_steps
+from promptgraft.parts.validation import check_key, check_path, check_said, check_texts
+from promptgraft.serde import HexDigest
+
+
+@attrs.frozen(kw_only=True)
+class AddedTaskExample(Entry):
+    """A task example that the source does not have.
+
+    Attributes:
+        container_path: the section that it is appended to.
+        example_key: its key there.
+        expected_hash: hash of the tools and the output type that it was written for.
+        objective: what is asked.
+        outcome_json: the outcome as JSON.
+        steps_json: the steps, ``[{"tool_name", "description", "input", "output"}]``.
+    """
+
+    container_path: SectionPath
+    example_key: str
+    expected_hash: HexDigest
+    objective: str
+    outcome_json: str
+    steps_json: str
+
+    kind = "added task example"
+    replaces = "section of task examples"
+    held_in = listed = "added_task_examples"
+
+    @property
+    def path(self) -> SectionPath:
+        """The path that it has in the prompt."""
+        return (*self.container_path, self.example_key)
+
+    @property
+    def key(self) -> SectionPath:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return show_path(self.path)
+
+    @property
+    def replaced(self) -> str:
+        return show_path(self.container_path)
+
+    @property
+    def owner(self) -> str:
+        return section_part(self.container_path)
+
+    @property
+    def example(self) -> WorkedExample:
+        """The example as it is shown."""
+        return WorkedExample(
+            objective=self.objective,
+            steps=stored_steps(self.steps_json),
+            outcome_json=self.outcome_json,
+        )
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (show_path(found.path) for found in descriptor.containers if found.overridable)
+
+    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+        found = descriptor.container(self.container_path)
+        return PartSource(descriptor.interface_hash, found.overridable) if found else None
+
+    def is_said_by(self, prompt: PromptLike) -> bool:
+        found = prompt.descriptor.task_example(self.path)
+        return found is not None and self.show_of(TaskExampleOverride.of(found)) == self.show()
+
+    def check_address(self) -> None:
+        check_path(self.container_path)
+
+    def checked(self, descriptor: PromptDescriptor) -> AddedTaskExample:
+        check_key(self.example_key, "task example key")
+        if self.misfit(descriptor):
+            raise InvalidOverrideError(
+                f"{self.part}: the source has a part of that key; use another"
+            )
+        check_said(self.objective, f"{self.part}: objective")
+        check_texts(self.part, self.outcome_json, self.steps_json)
+        return attrs.evolve(
+            self,
+            outcome_json=descriptor.checked_outcome(self.outcome_json, where=self.part),
+            steps_json=descriptor.checked_steps(self.steps_json, where=self.part),
+        )
+
+    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+        found = descriptor.container(self.container_path)
+        return SkipReason.KEY_TAKEN if found and self.example_key in found.taken else None
+
+    def apply(self, parts: EffectiveParts) -> None:
+        parts.examples[self.container_path][self.example_key] = self.example
+
+    def said(self) -> Said:
+        yield "objective", self.objective
+        yield from said_of_steps(self.steps_json, where=self.part)
+        yield "outcome", self.outcome_json
+
+    def is_about(self, label: str) -> bool:
+        del label
+        return True
+
+    def check_stored(self, where: str) -> None:
+        check_key(self.example_key, "example_key")
+        # A prompt may be without an interface; every other hash is that of a part.
+        if self.expected_hash != NO_INTERFACE:
+            super().check_stored(where)
+        check_json(where, outcome_json=self.outcome_json)
+        read_stored_steps(self.steps_json, where=f"{where}: steps_json")

@@ -1,0 +1,291 @@
+"""The base of every kind of override: what replaces one part of a prompt.
+
+A kind is a class derived from :class:`Entry`, with everything that stores, rendering and diffs
+ask of it, and an item of :data:`promptgraft.parts.kinds.KINDS`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.validation import check_text
+from promptgraft.serde import HexDigest, Json, shown, unstructure
+
+UNBOUND = HexDigest("")
+"""The expected hash of an entry that is not bound to a source yet."""
+
+OTHERS = "others"
+"""The field of ``PromptOverride`` that holds entries of kinds that are registered from outside."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+Said = Iterator[tuple[str, str | None]]
+"""What an override says, each text with a label; None for what keeps the source's."""
+
+
+class SkipReason(StrEnum):
+    """Why an override that is stored was not applied."""
+
+    STALE = "stale"
+    UNKNOWN_PART = "unknown part"
+    NOT_OVERRIDABLE = "not overridable"
+    LOST_PLACEHOLDER = "lost placeholder"
+    KEY_TAKEN = "key taken by the source"
+    NAME_TAKEN = "name taken by another field"
+
+
+@attrs.frozen
+class PartSource:
+    """The part that an override replaces.
+
+    Attributes:
+        content_hash: hash of its source.
+        overridable: whether the author allows overrides.
+    """
+
+    content_hash: HexDigest
+    overridable: bool
+
+
+@attrs.frozen(kw_only=True)
+class Entry(ABC):
+    """An override of one part: an immutable attrs class, bound to the hash of its source.
+
+    Attributes:
+        expected_hash: the content hash of the source that it was written for. Kinds declare it
+            once more, where documents are to have it.
+        kind: what the names of such parts begin with: ``tool example``.
+        replaces: what it replaces, in the words of messages.
+        held_in: the field of ``PromptOverride`` that holds entries of the kind.
+        listed: the key under which documents list them.
+        document: the class of an entry in a document; None for the entry's own.
+        is_text: whether it is one text, rather than several fields.
+    """
+
+    expected_hash: HexDigest
+
+    kind: ClassVar[str]
+    replaces: ClassVar[str]
+    held_in: ClassVar[str] = OTHERS
+    listed: ClassVar[str]
+    document: ClassVar[type | None] = None
+    is_text: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """What it is filed under within its kind; keys of a kind can be sorted."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The part without its kind: ``policies/refunds``."""
+
+    @property
+    def part(self) -> str:
+        """The part as messages name it: ``section policies/refunds``."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def replaced(self) -> str:
+        """The name of what it replaces, without its kind."""
+        return self.name
+
+    @property
+    def target(self) -> str:
+        """What it replaces, as messages name it."""
+        return f"{self.replaces} {self.replaced}"
+
+    @property
+    def owner(self) -> str | None:
+        """The section or tool that shows the part to a model; None for the answer's."""
+        return self.part
+
+    # The source.
+
+    @classmethod
+    @abstractmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        """Yield the names of the parts that overrides of the kind may replace."""
+
+    @abstractmethod
+    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+        """Return the part that it replaces; None when the prompt has none."""
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[tuple[Self, bool]]:
+        """Yield the source of every part as an override, and whether it may be replaced."""
+        del prompt
+        return iter(())
+
+    def counterpart(self, prompt: PromptLike) -> Entry | None:
+        """Return the source of what it replaces, as an override; None when there is none."""
+        return next((found for found, _ in self.sources(prompt) if found.key == self.key), None)
+
+    def is_said_by(self, prompt: PromptLike) -> bool:
+        """Tell whether the source says the same, as it does once an override is written back."""
+        source = self.counterpart(prompt)
+        # A file may have more or fewer blank lines around a text than the text itself.
+        return source is not None and self.show_of(source).strip() == self.show().strip()
+
+    # Checks.
+
+    def check_address(self) -> None:  # noqa: B027 - most keys are checked by their types
+        """Refuse what names no part of any prompt.
+
+        Raises:
+            InvalidOverrideError, InvalidIdentifierError: saying what is expected.
+        """
+
+    def checked(self, descriptor: PromptDescriptor) -> Self:
+        """Return it with its JSON in one line and defaults filled in.
+
+        Raises:
+            InvalidOverrideError, DataFormatError: its content does not fit the prompt.
+        """
+        del descriptor
+        return self
+
+    def check_texts(self) -> None:
+        """Refuse a text that UTF-8 cannot hold or that is too long.
+
+        Raises:
+            InvalidOverrideError: naming the part.
+        """
+        for text in _texts_in(self):
+            check_text(text, self.part)
+
+    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+        """Return why it does not apply although it was written for today's source."""
+        del descriptor
+        return None
+
+    def claims(self) -> Mapping[Hashable, str]:
+        """Return the names that no other entry of the prompt may give, by what counts of them."""
+        return {}
+
+    # What it does.
+
+    @abstractmethod
+    def apply(self, parts: EffectiveParts) -> None:
+        """Put it into ``parts``, which have it not yet."""
+
+    def over(self, older: Self) -> Self:
+        """Return the entry that both make; the newer one wins."""
+        del older
+        return self
+
+    # How it is read by people.
+
+    @abstractmethod
+    def said(self) -> Said:
+        """Yield its texts with their labels."""
+
+    def texts(self) -> Mapping[str, str]:
+        """Return its texts by what they are; what keeps the source's is left out."""
+        return {label: text for label, text in self.said() if text is not None}
+
+    def show(self) -> str:
+        """Return what it says: a text, or fields line by line; a removal says nothing."""
+        return self._shown(self.texts())
+
+    def show_of(self, source: Entry) -> str:
+        """Return what of ``source``, the source of its part, it replaces."""
+        return self._shown(
+            {label: text for label, text in source.texts().items() if self.is_about(label)}
+        )
+
+    def is_about(self, label: str) -> bool:
+        """Tell whether it replaces the text of that label."""
+        return label in self.texts()
+
+    def _shown(self, texts: Mapping[str, str]) -> str:
+        if self.is_text:
+            return "".join(texts.values())
+        # Indented, so that no text can look like the next field.
+        return "\n".join(f"{label}: {text}".replace("\n", "\n  ") for label, text in texts.items())
+
+    # How it is stored.
+
+    def plain(self) -> dict[str, Json]:
+        """Return it as plain data."""
+        return {name: unstructure(value) for name, value in self.stored_fields().items()}
+
+    def stored_fields(self) -> dict[str, Any]:
+        """Return its fields as documents have them."""
+        return attrs.asdict(self, recurse=False)
+
+    @classmethod
+    def read(cls, document: Any, *, where: str) -> Self:
+        """Return the entry that an instance of ``document`` is.
+
+        Raises:
+            DataFormatError: beginning with ``where``.
+        """
+        del where
+        assert isinstance(document, cls)  # noqa: S101 - unless a kind has a document of its own
+        return document
+
+    def check_stored(self, where: str) -> None:
+        """Refuse what no store writes, whatever the prompt.
+
+        Raises:
+            DataFormatError: beginning with ``where``.
+        """
+        check_hash(self.expected_hash, f"{where}: expected_hash")
+
+
+def check_hash(text: str, where: str) -> None:
+    """Refuse what is no SHA-256 in hexadecimal digits.
+
+    Raises:
+        DataFormatError: beginning with ``where``.
+    """
+    if not _HASH.fullmatch(text):
+        raise DataFormatError(
+            f"{where}: expected 64 lower-case hexadecimal digits, found {shown(text)}"
+        )
+
+
+def labelled(noun: str, texts: Mapping[str, str]) -> Said:
+    """Yield texts by name, in order, as ``noun name``."""
+    for name in sorted(texts):
+        yield f"{noun} {name}", texts[name]
+
+
+def texts_by_name(values: Mapping[str, str]) -> FrozenMap[str, str]:
+    """Return a read-only copy of texts by name."""
+    return FrozenMap(values)
+
+
+def said_or_none(text: str) -> str | None:
+    """Return a text of the source as an override may hold it.
+
+    An override may not say nothing; a source may, and is kept as it is.
+    """
+    return text if text.strip() else None
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts_in(key)
+            yield from _texts_in(item)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts_in(item)
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from _texts_in(getattr(value, field.name))

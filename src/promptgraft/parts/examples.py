@@ -1,0 +1,181 @@
+"""Tool calls and worked examples as stores see them: texts, and values as one line of JSON.
+
+So hashing, overriding and rendering need no types; types are asked only when something is written.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.serde import HexDigest, Json, digest, parse_json, shown, structure, unstructure
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """One call of a tool, as an example shows it.
+
+    Attributes:
+        tool_name: the tool.
+        description: when or why one would make the call.
+        input_json: the parameters as one line of JSON.
+        output_json: the result as one line of JSON.
+    """
+
+    tool_name: str
+    description: str
+    input_json: str
+    output_json: str
+
+    @property
+    def content_hash(self) -> HexDigest:
+        """SHA-256 over description, input and output."""
+        return digest(_plain_call(self))
+
+
+@attrs.frozen(kw_only=True)
+class WorkedExample:
+    """A task example: objective, tool calls, outcome.
+
+    Attributes:
+        objective: what was asked.
+        steps: the calls, in order.
+        outcome_json: the answer as one line of JSON, also when it is a text.
+    """
+
+    objective: str
+    steps: tuple[ToolCall, ...]
+    outcome_json: str
+
+    @property
+    def content_hash(self) -> HexDigest:
+        """SHA-256 over everything, the inputs and outputs of the steps included."""
+        return digest(
+            {
+                "objective": self.objective,
+                "steps": _plain_steps(self.steps),
+                "outcome": parse_json(self.outcome_json, where="outcome"),
+            }
+        )
+
+    @property
+    def steps_json(self) -> str:
+        """The steps in the form that overrides keep them in."""
+        return show_steps(self.steps)
+
+
+def show_steps(steps: Sequence[ToolCall]) -> str:
+    """Return steps in the form that overrides keep them in."""
+    return one_line(_plain_steps(steps))
+
+
+def _plain_steps(steps: Sequence[ToolCall]) -> list[Json]:
+    return [{"tool_name": step.tool_name, **_plain_call(step)} for step in steps]
+
+
+def _plain_call(call: ToolCall) -> dict[str, Json]:
+    return {
+        "description": call.description,
+        "input": parse_json(call.input_json, where="input"),
+        "output": parse_json(call.output_json, where="output"),
+    }
+
+
+def one_line(value: object) -> str:
+    """Return a value as the one line of JSON that models are shown.
+
+    Raises:
+        DataFormatError: the value has no plain form.
+    """
+    return json.dumps(unstructure(value), ensure_ascii=False)
+
+
+def typed_json(text: str, kind: Any, *, where: str) -> str:
+    """Return JSON that fits ``kind``, in one line and with every default filled in.
+
+    Raises:
+        DataFormatError: it is no JSON or does not fit; with the path to each fault.
+    """
+    return one_line(structure(parse_json(text, where=where), kind, where=where))
+
+
+def plain_step(entry: Json, *, where: str) -> tuple[str, str, Json, Json]:
+    """Return tool, description, input and output of a step in the form that overrides keep.
+
+    Raises:
+        DataFormatError: it has another form.
+    """
+    match entry:
+        case {
+            "tool_name": str(name),
+            "description": str(description),
+            "input": given,
+            "output": result,
+            **others,
+        } if not others:
+            return name, description, given, result
+    raise DataFormatError(
+        f"{where}: expected an object with tool_name, description, input and output, "
+        f"found {shown(entry)}"
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
+    """Return steps that were checked when they were written, and again when they were read."""
+    return read_stored_steps(steps_json, where="steps")
+
+
+def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
+    """Read steps without asking whether they fit the types of their tools.
+
+    Raises:
+        DataFormatError: it is no list of steps.
+    """
+    data = parse_json(steps_json, where=where)
+    if not isinstance(data, list):
+        raise DataFormatError(f"{where}: expected a list, found {shown(data)}")
+    return tuple(_stored_step(entry, f"{where}[{index}]") for index, entry in enumerate(data))
+
+
+def _stored_step(entry: Json, where: str) -> ToolCall:
+    name, description, given, result = plain_step(entry, where=where)
+    return ToolCall(
+        tool_name=name,
+        description=description,
+        input_json=one_line(given),
+        output_json=one_line(result),
+    )
+
+
+def replaced_call(
+    call: ToolCall,
+    *,
+    tool_name: str | None = None,
+    description: str | None = None,
+    input_json: str | None = None,
+    output_json: str | None = None,
+) -> ToolCall:
+    """Return a call with what is given in place of what it has."""
+    return ToolCall(
+        tool_name=call.tool_name if tool_name is None else tool_name,
+        description=call.description if description is None else description,
+        input_json=call.input_json if input_json is None else input_json,
+        output_json=call.output_json if output_json is None else output_json,
+    )
+
+
+def check_json(where: str, **texts: str | None) -> None:
+    """Refuse what is no JSON; None is no text.
+
+    Raises:
+        DataFormatError: beginning with ``where`` and the name of the text.
+    """
+    for name, text in texts.items():
+        if text is not None:
+            parse_json(text, where=f"{where}: {name}")

@@ -1,0 +1,139 @@
+"""What is said of a field of the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+import attrs
+
+from promptgraft.errors import InvalidOverrideError
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    fold_name,
+    taken_aliases,
+)
+from promptgraft.parts.effective import EffectiveField, EffectiveParts
+from promptgraft.parts.entry import (
+    Entry,
+    PartSource,
+    Said,
+    SkipReason,
+    labelled,
+    said_or_none,
+    texts_by_name,
+)
+from promptgraft.parts.validation import check_said
+from promptgraft.serde import HexDigest, shown
+
+
+def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    if isinstance(names, str):
+        raise InvalidOverrideError(f"aliases: expected a list of texts, found {shown(names)}")
+    return None if names is None else tuple(names)
+
+
+@attrs.frozen(kw_only=True)
+class OutputFieldOverride(Entry):
+    """What is said of a field of the answer.
+
+    Attributes:
+        field: the field: ``Review.severity``; the type's name for an answer that is a choice.
+        expected_hash: hash of what the source says of it, and of its options.
+        description: None keeps the source's.
+        aliases: other names, the first one shown to the model; None keeps the source's.
+        value_descriptions: what options mean; options left out keep the source's.
+    """
+
+    field: str
+    expected_hash: HexDigest
+    description: str | None = None
+    aliases: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
+    value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=texts_by_name)
+
+    kind = replaces = "output field"
+    held_in = "output_overrides"
+    listed = "output_fields"
+
+    @property
+    def key(self) -> str:
+        return self.field
+
+    @property
+    def name(self) -> str:
+        return self.field
+
+    @property
+    def owner(self) -> None:
+        return None
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (found.field for found in descriptor.output_fields)
+
+    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+        found = descriptor.output_field(self.field)
+        return PartSource(found.content_hash, overridable=True) if found else None
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[tuple[OutputFieldOverride, bool]]:
+        for found in prompt.descriptor.output_fields:
+            values = {option: text for option, text in found.values.items() if text.strip()}
+            description = said_or_none(found.description)
+            if description or found.aliases or values:
+                entry = cls(
+                    field=found.field,
+                    expected_hash=found.content_hash,
+                    description=description,
+                    aliases=found.aliases or None,
+                    value_descriptions=values,
+                )
+                yield entry, True
+
+    def checked(self, descriptor: PromptDescriptor) -> OutputFieldOverride:
+        field = descriptor.output_field(self.field)
+        if field is None:
+            return self
+        if (self.description, self.aliases) == (None, None) and not self.value_descriptions:
+            raise InvalidOverrideError(f"{self.part}: replaces nothing; give a description")
+        if self.description is not None:
+            check_said(self.description, f"{self.part}: description")
+        for option, text in self.value_descriptions.items():
+            if option not in field.options:
+                raise InvalidOverrideError(
+                    f"{self.part}: there is no option {shown(option)}; options: "
+                    + (", ".join(field.options) or "none")
+                )
+            check_said(text, f"{self.part}: option `{option}`")
+        if self.aliases and not field.name:
+            raise InvalidOverrideError(f"{self.part}: an answer that is a choice has no aliases")
+        aliases = self.aliases or ()
+        for alias in aliases:
+            check_said(alias, f"{self.part}: alias")
+        if taken := taken_aliases(field, aliases):
+            raise InvalidOverrideError(f"{self.part}: the name {shown(taken[0])} is taken")
+        return self
+
+    def misfit(self, descriptor: PromptDescriptor) -> SkipReason | None:
+        field = descriptor.output_field(self.field)
+        taken = field is not None and taken_aliases(field, self.aliases or ())
+        return SkipReason.NAME_TAKEN if taken else None
+
+    def claims(self) -> Mapping[Hashable, str]:
+        owner = self.field.rpartition(".")[0]
+        return {(owner, fold_name(alias)): alias for alias in self.aliases or ()}
+
+    def apply(self, parts: EffectiveParts) -> None:
+        now = parts.fields[self.field]
+        parts.fields[self.field] = EffectiveField(
+            description=now.description if self.description is None else self.description,
+            aliases=now.aliases if self.aliases is None else self.aliases,
+            values={**now.values, **self.value_descriptions},
+        )
+
+    def said(self) -> Said:
+        aliases = self.aliases
+        yield "description", self.description
+        yield "aliases", None if aliases is None else json.dumps(aliases, ensure_ascii=False)
+        yield from labelled("option", self.value_descriptions)

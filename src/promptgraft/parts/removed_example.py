@@ -1,0 +1,76 @@
+"""A task example of the source that is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    section_part,
+    show_path,
+)
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.entry import Entry, PartSource, Said
+from promptgraft.parts.task_example import TaskExampleOverride, task_example_source
+from promptgraft.parts.validation import check_path
+from promptgraft.serde import HexDigest
+
+
+@attrs.frozen(kw_only=True)
+class RemovedTaskExample(Entry):
+    """A task example of the source that is not shown.
+
+    Attributes:
+        path: the example.
+        expected_hash: hash of the source example.
+    """
+
+    path: SectionPath
+    expected_hash: HexDigest
+
+    kind = "removed task example"
+    replaces = "task example"
+    held_in = listed = "removed_task_examples"
+
+    @property
+    def key(self) -> SectionPath:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return show_path(self.path)
+
+    @property
+    def owner(self) -> str:
+        return section_part(self.path[:-1])
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return TaskExampleOverride.known(descriptor)
+
+    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+        return task_example_source(descriptor, self.path)
+
+    def counterpart(self, prompt: PromptLike) -> TaskExampleOverride | None:
+        found = prompt.descriptor.task_example(self.path)
+        return TaskExampleOverride.of(found) if found else None
+
+    def is_said_by(self, prompt: PromptLike) -> bool:
+        return prompt.descriptor.task_example(self.path) is None
+
+    def check_address(self) -> None:
+        check_path(self.path)
+
+    def apply(self, parts: EffectiveParts) -> None:
+        del parts.examples[self.path[:-1]][self.path[-1]]
+
+    def said(self) -> Said:
+        return iter(())
+
+    def is_about(self, label: str) -> bool:
+        del label
+        return True

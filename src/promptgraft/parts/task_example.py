@@ -1,0 +1,271 @@
+"""A task example of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    TaskExampleDescriptor,
+    find_tool,
+    section_part,
+    show_path,
+)
+from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.entry import Entry, PartSource, Said, said_or_none
+from promptgraft.parts.examples import (
+    ToolCall,
+    WorkedExample,
+    check_json,
+    read_stored_steps,
+    replaced_call,
+    stored_steps,
+)
+from promptgraft.parts.validation import check_path, check_said, check_texts
+from promptgraft.serde import HexDigest
+
+_STEP = "step "
+
+
+@attrs.frozen(kw_only=True)
+class TaskStepOverride:
+    """One step of a task example; None keeps what the source has.
+
+    Attributes:
+        step_index: position among the steps, from 0.
+        tool_name: the tool that is called.
+        description: why.
+        input_json: parameters as JSON.
+        output_json: result as JSON.
+    """
+
+    step_index: int
+    tool_name: str | None = None
+    description: str | None = None
+    input_json: str | None = None
+    output_json: str | None = None
+
+    @property
+    def replaced(self) -> dict[str, str | None]:
+        """The fields of a call as it replaces them."""
+        return {
+            "tool_name": self.tool_name,
+            "description": self.description,
+            "input_json": self.input_json,
+            "output_json": self.output_json,
+        }
+
+
+@attrs.frozen(kw_only=True)
+class TaskExampleDocument:
+    """A task example override as it stands in a file: keys of JSON are no numbers."""
+
+    path: tuple[str, ...]
+    expected_hash: HexDigest
+    objective: str | None
+    outcome_json: str | None
+    step_overrides: tuple[TaskStepOverride, ...]
+    steps_json: str | None
+
+
+def _steps(steps: Mapping[int, TaskStepOverride]) -> Mapping[int, TaskStepOverride]:
+    return FrozenMap(steps)
+
+
+@attrs.frozen(kw_only=True)
+class TaskExampleOverride(Entry):
+    """One task example: single fields and steps of it, or all of its steps.
+
+    Attributes:
+        path: the example: its section's path and its key.
+        expected_hash: hash of the source example, steps included.
+        objective: None keeps the source's.
+        outcome_json: the outcome as JSON; None keeps the source's.
+        step_overrides: single steps by position.
+        steps_json: all steps, ``[{"tool_name", "description", "input", "output"}]``; excludes
+            ``step_overrides``.
+    """
+
+    path: SectionPath
+    expected_hash: HexDigest
+    objective: str | None = None
+    outcome_json: str | None = None
+    step_overrides: Mapping[int, TaskStepOverride] = attrs.field(factory=dict, converter=_steps)
+    steps_json: str | None = None
+
+    kind = replaces = "task example"
+    held_in = "task_example_overrides"
+    listed = "task_examples"
+    document = TaskExampleDocument
+
+    @property
+    def key(self) -> SectionPath:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return show_path(self.path)
+
+    @property
+    def owner(self) -> str:
+        return section_part(self.path[:-1])
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        return (show_path(found.path) for found in descriptor.task_examples if found.overridable)
+
+    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+        return task_example_source(descriptor, self.path)
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[tuple[TaskExampleOverride, bool]]:
+        for found in prompt.descriptor.task_examples:
+            yield cls.of(found), found.overridable
+
+    @classmethod
+    def of(cls, source: TaskExampleDescriptor) -> TaskExampleOverride:
+        """Return a task example of the source as an override that changes nothing."""
+        return cls(
+            path=source.path,
+            expected_hash=source.content_hash,
+            objective=said_or_none(source.example.objective),
+            outcome_json=source.example.outcome_json,
+            steps_json=source.example.steps_json,
+        )
+
+    def check_address(self) -> None:
+        check_path(self.path)
+
+    def checked(self, descriptor: PromptDescriptor) -> TaskExampleOverride:
+        replaced = (self.objective, self.outcome_json, self.steps_json)
+        if replaced == (None, None, None) and not self.step_overrides:
+            raise InvalidOverrideError(f"{self.part}: replaces nothing; give a field")
+        if self.steps_json is not None and self.step_overrides:
+            raise InvalidOverrideError(f"{self.part}: give steps_json or step_overrides, not both")
+        check_texts(self.part, *replaced)
+        if self.objective is not None:
+            check_said(self.objective, f"{self.part}: objective")
+        outcome, steps = self.outcome_json, self.steps_json
+        return attrs.evolve(
+            self,
+            outcome_json=None
+            if outcome is None
+            else descriptor.checked_outcome(outcome, where=self.part),
+            steps_json=None if steps is None else descriptor.checked_steps(steps, where=self.part),
+            step_overrides={index: self._step(descriptor, index) for index in self.step_overrides},
+        )
+
+    def _step(self, descriptor: PromptDescriptor, index: int) -> TaskStepOverride:
+        override = self.step_overrides[index]
+        where = f"{self.part}: step {index}"
+        found = descriptor.task_example(self.path)
+        steps = found.example.steps if found else ()
+        # Not isinstance: True is an integer, but not one that a file gives back.
+        if type(override.step_index) is not int or index not in range(len(steps)):
+            raise InvalidOverrideError(f"{where}: expected the index of one of {len(steps)} steps")
+        if override.step_index != index:
+            raise InvalidOverrideError(
+                f"{where}: step_index: expected {index}, found {override.step_index}"
+            )
+        if not any(text is not None for text in override.replaced.values()):
+            raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
+        check_texts(where, *override.replaced.values())
+        step = replaced_call(steps[index], **override.replaced)
+        tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
+        call = tool.call(step.description, step.input_json, step.output_json, where=where)
+        return attrs.evolve(
+            override,
+            input_json=None if override.input_json is None else call.input_json,
+            output_json=None if override.output_json is None else call.output_json,
+        )
+
+    def apply(self, parts: EffectiveParts) -> None:
+        examples = parts.examples[self.path[:-1]]
+        examples[self.path[-1]] = self._applied(examples[self.path[-1]])
+
+    def _applied(self, example: WorkedExample) -> WorkedExample:
+        steps = example.steps
+        if self.steps_json is not None:
+            steps = stored_steps(self.steps_json)
+        elif self.step_overrides:
+            steps = tuple(
+                replaced_call(step, **self.step_overrides[index].replaced)
+                if index in self.step_overrides
+                else step
+                for index, step in enumerate(steps)
+            )
+        return WorkedExample(
+            objective=example.objective if self.objective is None else self.objective,
+            steps=steps,
+            outcome_json=example.outcome_json if self.outcome_json is None else self.outcome_json,
+        )
+
+    def said(self) -> Said:
+        yield "objective", self.objective
+        if self.steps_json is not None:
+            yield from said_of_steps(self.steps_json, where=self.part)
+        for index in sorted(self.step_overrides):
+            yield from said_of_step(index, self.step_overrides[index])
+        yield "outcome", self.outcome_json
+
+    def is_about(self, label: str) -> bool:
+        return super().is_about(label) or (self.steps_json is not None and label.startswith(_STEP))
+
+    def stored_fields(self) -> dict[str, Any]:
+        steps = [self.step_overrides[index] for index in sorted(self.step_overrides)]
+        return {**super().stored_fields(), "step_overrides": steps}
+
+    @classmethod
+    def read(cls, document: TaskExampleDocument, *, where: str) -> TaskExampleOverride:
+        steps = {step.step_index: step for step in document.step_overrides}
+        if len(steps) < len(document.step_overrides):
+            raise DataFormatError(f"{where}: {show_path(document.path)}: one step occurs twice")
+        fields: dict[str, Any] = attrs.asdict(document, recurse=False)
+        return cls(**{**fields, "step_overrides": steps})
+
+    def check_stored(self, where: str) -> None:
+        if self.step_overrides:
+            if self.steps_json is not None:
+                raise DataFormatError(f"{where}: expected steps_json or step_overrides, found both")
+            if min(self.step_overrides) < 0:
+                raise DataFormatError(
+                    f"{where}: step_index: expected at least 0, found {min(self.step_overrides)}"
+                )
+        super().check_stored(where)
+        check_json(where, outcome_json=self.outcome_json)
+        if self.steps_json is not None:
+            read_stored_steps(self.steps_json, where=f"{where}: steps_json")
+        for index, step in self.step_overrides.items():
+            check_json(
+                f"{where}: step {index}", input_json=step.input_json, output_json=step.output_json
+            )
+
+
+def task_example_source(descriptor: PromptDescriptor, path: SectionPath) -> PartSource | None:
+    """Return the task example of the source at ``path``; None when there is none."""
+    found = descriptor.task_example(path)
+    return PartSource(found.content_hash, found.overridable) if found else None
+
+
+def said_of_steps(steps_json: str, *, where: str) -> Said:
+    """Yield the texts of all steps of a task example."""
+    steps = read_stored_steps(steps_json, where=where)
+    if not steps:
+        yield "steps", "none"
+    for index, step in enumerate(steps):
+        yield from said_of_step(index, step)
+
+
+def said_of_step(index: int, step: ToolCall | TaskStepOverride) -> Said:
+    """Yield the texts of a step of a task example."""
+    yield f"{_STEP}{index} tool", step.tool_name
+    yield f"{_STEP}{index} description", step.description
+    yield f"{_STEP}{index} input", step.input_json
+    yield f"{_STEP}{index} output", step.output_json
