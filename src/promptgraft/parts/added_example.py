@@ -62,10 +62,6 @@ class AddedTaskExample(Entry):
         return self.path
 
     @property
-    def name(self) -> str:
-        return show_path(self.path)
-
-    @property
     def replaced(self) -> str:
         return show_path(self.container_path)
 

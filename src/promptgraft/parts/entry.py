@@ -83,13 +83,13 @@ class Entry(ABC):
 
     @property
     @abstractmethod
-    def key(self) -> Hashable:
+    def key(self) -> str | tuple[str | int, ...]:
         """What it is filed under within its kind; keys of a kind can be sorted."""
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The part without its kind: ``policies/refunds``."""
+        return self.key if isinstance(self.key, str) else "/".join(map(str, self.key))
 
     @property
     def part(self) -> str:
@@ -109,7 +109,7 @@ class Entry(ABC):
     @property
     def owner(self) -> str | None:
         """The section or tool that shows the part to a model; None for the answer's."""
-        return self.part
+        return self.target
 
     # The source.
 

@@ -61,10 +61,6 @@ class OutputFieldOverride(Entry):
         return self.field
 
     @property
-    def name(self) -> str:
-        return self.field
-
-    @property
     def owner(self) -> None:
         return None
 

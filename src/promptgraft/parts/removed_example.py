@@ -11,7 +11,6 @@ from promptgraft.parts.descriptors import (
     PromptLike,
     SectionPath,
     section_part,
-    show_path,
 )
 from promptgraft.parts.effective import EffectiveParts
 from promptgraft.parts.entry import Entry, PartSource, Said
@@ -39,10 +38,6 @@ class RemovedTaskExample(Entry):
     @property
     def key(self) -> SectionPath:
         return self.path
-
-    @property
-    def name(self) -> str:
-        return show_path(self.path)
 
     @property
     def owner(self) -> str:

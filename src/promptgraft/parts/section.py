@@ -37,10 +37,6 @@ class SectionOverride(Entry):
     def key(self) -> SectionPath:
         return self.path
 
-    @property
-    def name(self) -> str:
-        return show_path(self.path)
-
     @classmethod
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(found.path) for found in descriptor.sections if found.overridable)

@@ -110,10 +110,6 @@ class TaskExampleOverride(Entry):
         return self.path
 
     @property
-    def name(self) -> str:
-        return show_path(self.path)
-
-    @property
     def owner(self) -> str:
         return section_part(self.path[:-1])
 

@@ -45,10 +45,6 @@ class ToolExampleOverride(Entry):
         return (self.tool_name, self.example_index)
 
     @property
-    def name(self) -> str:
-        return f"{self.tool_name}/{self.example_index}"
-
-    @property
     def owner(self) -> str:
         return tool_part(self.tool_name)
 

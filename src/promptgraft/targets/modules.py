@@ -11,16 +11,19 @@ class Module(ABC):
     """A part that may be mutated: hashable, and opaque but for what stands here.
 
     Attributes:
-        kind: what it is: ``section``, ``tool example``.
         is_example: whether it is an example; a rate of its own is kept for these.
         is_new: whether mutating it adds a part rather than changing one.
     """
 
     __slots__ = ()
 
-    kind: ClassVar[str]
     is_example: ClassVar[bool] = False
     is_new: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What it is: ``section``, ``tool example``."""
 
     @property
     @abstractmethod

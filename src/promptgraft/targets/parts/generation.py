@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.descriptors import SectionPath, section_part, show_path
+from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.example_text import fresh_key, write_task_example
@@ -21,18 +21,18 @@ class GenerationModule(PromptModule):
 
     container_path: SectionPath
 
-    kind = "generated example"
     is_example = True
     is_new = True
+
+    @property
+    def kind(self) -> str:
+        return "generated example"
 
     @property
     def name(self) -> str:
         return f"new task example in {show_path(self.container_path)}"
 
     @property
-    def owner(self) -> str:
-        return section_part(self.container_path)
-
     def blank(self) -> AddedTaskExample:
         return AddedTaskExample(
             container_path=self.container_path,

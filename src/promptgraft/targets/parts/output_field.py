@@ -22,16 +22,7 @@ class OutputFieldModule(PromptModule):
 
     field: str
 
-    kind = "output field"
-
     @property
-    def name(self) -> str:
-        return f"output field {self.field}"
-
-    @property
-    def owner(self) -> None:
-        return None
-
     def blank(self) -> OutputFieldOverride:
         return OutputFieldOverride(field=self.field, expected_hash=UNBOUND)
 
@@ -54,7 +45,7 @@ class OutputFieldModule(PromptModule):
             option: said.get(_value(option), now.values.get(option, "")) for option in field.options
         }
         return attrs.evolve(
-            self.blank(),
+            self.blank,
             description=said.get(_DESCRIPTION, now.description) or None,
             aliases=aliases if field.name else None,
             value_descriptions={option: text for option, text in values.items() if text},

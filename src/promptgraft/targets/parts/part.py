@@ -20,9 +20,22 @@ class PromptModule(Module):
 
     __slots__ = ()
 
+    @property
     @abstractmethod
     def blank(self) -> Entry:
-        """Return an override of the part that says nothing, to look its source up."""
+        """An override of the part that says nothing."""
+
+    @property
+    def kind(self) -> str:
+        return self.blank.kind
+
+    @property
+    def name(self) -> str:
+        return self.blank.part
+
+    @property
+    def owner(self) -> str | None:
+        return self.blank.owner
 
     @abstractmethod
     def describe(self, view: View) -> ModuleDescription:
@@ -60,7 +73,7 @@ class PromptModule(Module):
             UnknownPartError: there is no such part, or it may not be overridden; the message
                 lists what exists.
         """
-        require_source(descriptor, self.blank())
+        require_source(descriptor, self.blank)
 
     def edit(self, view: View, text: str) -> Entry:
         """Return the override that a proposal amounts to, checked like a write.

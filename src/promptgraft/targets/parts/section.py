@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.parts.body import kept_names, marker_names, proposed_body, shown_body, spell
-from promptgraft.parts.descriptors import SectionPath, show_path
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.section import SectionOverride
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -20,16 +20,7 @@ class SectionModule(PromptModule):
 
     path: SectionPath
 
-    kind = "section"
-
     @property
-    def name(self) -> str:
-        return f"section {show_path(self.path)}"
-
-    @property
-    def owner(self) -> str:
-        return self.name
-
     def blank(self) -> SectionOverride:
         return SectionOverride(path=self.path, expected_hash=UNBOUND, body="")
 
@@ -68,4 +59,4 @@ class SectionModule(PromptModule):
                 RejectionReason.INVENTED_PLACEHOLDER,
                 f"the text uses {markers}, which nothing will replace; leave that out",
             )
-        return attrs.evolve(self.blank(), body=body)
+        return attrs.evolve(self.blank, body=body)

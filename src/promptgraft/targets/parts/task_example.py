@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.descriptors import SectionPath, section_part, show_path
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.examples import one_line
 from promptgraft.parts.task_example import TaskExampleOverride
@@ -26,17 +26,9 @@ class TaskExampleModule(PromptModule):
 
     path: SectionPath
 
-    kind = "task example"
     is_example = True
 
     @property
-    def name(self) -> str:
-        return f"task example {show_path(self.path)}"
-
-    @property
-    def owner(self) -> str:
-        return section_part(self.path[:-1])
-
     def blank(self) -> TaskExampleOverride:
         return TaskExampleOverride(path=self.path, expected_hash=UNBOUND)
 
@@ -59,7 +51,7 @@ class TaskExampleModule(PromptModule):
         if view.descriptor.task_example(self.path) is None:
             return added_example(view, self.path[:-1], self.path[-1], read)
         return attrs.evolve(
-            self.blank(),
+            self.blank,
             objective=read.objective,
             outcome_json=view.own_outcome(read.outcome_json),
             steps_json=_steps_json(read),

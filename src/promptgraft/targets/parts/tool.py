@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.parts.descriptors import tool_part
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.targets.example_text import read_said, write_said
@@ -21,16 +20,7 @@ class ToolModule(PromptModule):
 
     tool_name: str
 
-    kind = "tool"
-
     @property
-    def name(self) -> str:
-        return tool_part(self.tool_name)
-
-    @property
-    def owner(self) -> str:
-        return self.name
-
     def blank(self) -> ToolOverride:
         return ToolOverride(name=self.tool_name, expected_hash=UNBOUND)
 
@@ -48,7 +38,7 @@ class ToolModule(PromptModule):
         said = {**now, **read_said(text, now)}
         params = {name: said[_param(name)] for name in view.tool(self.tool_name).param_descriptions}
         return attrs.evolve(
-            self.blank(),
+            self.blank,
             description=said[_DESCRIPTION] or None,
             param_descriptions={name: text for name, text in params.items() if text},
         )

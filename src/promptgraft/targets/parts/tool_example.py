@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.parts.descriptors import tool_part
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.tool_example import ToolExampleOverride
 from promptgraft.targets.example_text import read_tool_example, write_tool_example
@@ -20,17 +19,9 @@ class ToolExampleModule(PromptModule):
     tool_name: str
     example_index: int
 
-    kind = "tool example"
     is_example = True
 
     @property
-    def name(self) -> str:
-        return f"tool example {self.tool_name}/{self.example_index}"
-
-    @property
-    def owner(self) -> str:
-        return tool_part(self.tool_name)
-
     def blank(self) -> ToolExampleOverride:
         return ToolExampleOverride(
             tool_name=self.tool_name, example_index=self.example_index, expected_hash=UNBOUND
@@ -52,7 +43,7 @@ class ToolExampleModule(PromptModule):
         del view
         read = read_tool_example(text)
         return attrs.evolve(
-            self.blank(),
+            self.blank,
             description=read.description,
             input_json=read.input_json,
             output_json=read.output_json,
