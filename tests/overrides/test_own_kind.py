@@ -25,7 +25,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.checks import bound_entry
 from promptgraft.overrides.documents import plain_entries, read_entries
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import UNBOUND, Entry, PartSource, Said
+from promptgraft.parts.entry import UNBOUND, Entry, Said, Source
 from promptgraft.parts.kinds import KINDS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
@@ -56,18 +56,16 @@ class Signature(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return SectionOverride.known(descriptor)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        section = descriptor.section(self.path)
-        return PartSource(section.content_hash, section.overridable) if section else None
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.section(self.path)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[Signature, bool]]:
+    def sources(cls, prompt: PromptLike) -> Iterator[Signature]:
         for section in prompt.descriptor.sections:
             body = prompt.section_body(section.path)
             if body.startswith("Signed: "):
                 who = body.removeprefix("Signed: ")
-                found = cls(path=section.path, expected_hash=section.content_hash, who=who)
-                yield found, section.overridable
+                yield cls(path=section.path, expected_hash=section.content_hash, who=who)
 
     def checked(self, descriptor: PromptDescriptor) -> Signature:
         if not self.who.istitle():

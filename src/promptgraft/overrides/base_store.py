@@ -233,8 +233,8 @@ class BasePromptOverridesStore(ABC):
             missing = [
                 checked_entry(descriptor, entry)
                 for kind in KINDS.values()
-                for entry, overridable in kind.sources(prompt)
-                if overridable and not _is_replaced(descriptor, visible, entry)
+                for entry in kind.sources(prompt)
+                if _is_open(descriptor, visible, entry)
             ]
             return present.merged_with(present.holding(missing))
 
@@ -292,7 +292,8 @@ def _written(
             yield checked_entry(descriptor, entry)
 
 
-def _is_replaced(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
-    """Tell whether ``override`` holds a fresh entry for the part that ``entry`` is of."""
-    found = override.find(entry)
-    return found is not None and is_fresh(descriptor, found)
+def _is_open(descriptor: PromptDescriptor, override: PromptOverride, entry: Entry) -> bool:
+    """Tell whether a part may be overridden, and ``override`` holds no fresh entry for it."""
+    source, found = entry.source(descriptor), override.find(entry)
+    is_replaced = found is not None and is_fresh(descriptor, found)
+    return source is not None and source.overridable and not is_replaced

@@ -12,12 +12,12 @@ from promptgraft.errors import (
 )
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.parts.entry import Entry, PartSource, SkipReason
+from promptgraft.parts.entry import Entry, SkipReason, Source
 from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import did_you_mean, shown
 
 
-def require_source(descriptor: PromptDescriptor, entry: Entry) -> PartSource:
+def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
     """Return the part that ``entry`` replaces.
 
     Raises:

@@ -64,7 +64,7 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
             f"the override is for prompt `{override.ns}/{override.prompt_key}`, the source is "
             f"`{descriptor.ns}/{descriptor.key}`; compare those of one prompt"
         )
-    sources = {entry.part: entry for kind in KINDS.values() for entry, _ in kind.sources(prompt)}
+    sources = {entry.part: entry for kind in KINDS.values() for entry in kind.sources(prompt)}
     order = {part: position for position, part in enumerate(sources)}
     entries = sorted(
         in_order(override.entries()), key=lambda entry: order.get(entry.part, len(order))

@@ -16,7 +16,7 @@ from promptgraft.parts.descriptors import (
     show_path,
 )
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said, SkipReason
+from promptgraft.parts.entry import Entry, PartSource, Said, SkipReason, Source
 from promptgraft.parts.examples import (
     WorkedExample,
     check_json,
@@ -82,7 +82,7 @@ class AddedTaskExample(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(found.path) for found in descriptor.containers if found.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
         found = descriptor.container(self.container_path)
         return PartSource(descriptor.interface_hash, found.overridable) if found else None
 

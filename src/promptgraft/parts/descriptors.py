@@ -6,6 +6,7 @@ overriding and rendering need no types; types are asked only when something is w
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -106,7 +107,6 @@ class ToolDescriptor:
         params_type: type of the parameters.
         result_type: type of the result.
         overridable: whether the author allows overrides.
-        content_hash: SHA-256 over the descriptions.
     """
 
     name: str
@@ -116,11 +116,11 @@ class ToolDescriptor:
     params_type: Any = attrs.field(repr=False)
     result_type: Any = attrs.field(repr=False)
     overridable: bool = True
-    content_hash: HexDigest = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        said = {"description": self.description, "params": dict(self.param_descriptions)}
-        object.__setattr__(self, "content_hash", digest(said))
+    @functools.cached_property
+    def content_hash(self) -> HexDigest:
+        """SHA-256 over the descriptions."""
+        return digest({"description": self.description, "params": dict(self.param_descriptions)})
 
     def call(self, description: str, input_json: str, output_json: str, *, where: str) -> ToolCall:
         """Return an example call whose values fit the tool's types.
@@ -144,16 +144,16 @@ class TaskExampleDescriptor:
         path: the path of its section and its key.
         example: the source.
         overridable: whether the author allows overrides.
-        content_hash: SHA-256 over the source.
     """
 
     path: SectionPath
     example: WorkedExample
     overridable: bool = True
-    content_hash: HexDigest = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "content_hash", self.example.content_hash)
+    @functools.cached_property
+    def content_hash(self) -> HexDigest:
+        """SHA-256 over the source."""
+        return self.example.content_hash
 
 
 @attrs.frozen(kw_only=True)
@@ -183,7 +183,6 @@ class OutputFieldDescriptor:
         aliases: other names in the source.
         options: the options of a choice.
         values: what the source says of them.
-        content_hash: SHA-256 over all of it.
     """
 
     field: str
@@ -193,17 +192,21 @@ class OutputFieldDescriptor:
     aliases: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     values: Mapping[str, str] = attrs.field(factory=dict, converter=_texts)
-    content_hash: HexDigest = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        said = {
-            "field": self.field,
-            "description": self.description,
-            "aliases": self.aliases,
-            "options": self.options,
-            "values": dict(self.values),
-        }
-        object.__setattr__(self, "content_hash", digest(said))
+    overridable = True
+
+    @functools.cached_property
+    def content_hash(self) -> HexDigest:
+        """SHA-256 over all that the source says, and the options."""
+        return digest(
+            {
+                "field": self.field,
+                "description": self.description,
+                "aliases": self.aliases,
+                "options": self.options,
+                "values": dict(self.values),
+            }
+        )
 
 
 def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import attrs
 
@@ -44,14 +44,23 @@ class SkipReason(StrEnum):
     NAME_TAKEN = "name taken by another field"
 
 
+class Source(Protocol):
+    """The part that an override replaces, as the prompt has it."""
+
+    @property
+    def content_hash(self) -> HexDigest:
+        """Hash of its source."""
+        ...
+
+    @property
+    def overridable(self) -> bool:
+        """Whether the author allows overrides."""
+        ...
+
+
 @attrs.frozen
 class PartSource:
-    """The part that an override replaces.
-
-    Attributes:
-        content_hash: hash of its source.
-        overridable: whether the author allows overrides.
-    """
+    """A source that has no descriptor of its own."""
 
     content_hash: HexDigest
     overridable: bool
@@ -119,18 +128,18 @@ class Entry(ABC):
         """Yield the names of the parts that overrides of the kind may replace."""
 
     @abstractmethod
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
         """Return the part that it replaces; None when the prompt has none."""
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[Self, bool]]:
-        """Yield the source of every part as an override, and whether it may be replaced."""
+    def sources(cls, prompt: PromptLike) -> Iterator[Self]:
+        """Yield the source of every part that says anything as an override."""
         del prompt
         return iter(())
 
     def counterpart(self, prompt: PromptLike) -> Entry | None:
         """Return the source of what it replaces, as an override; None when there is none."""
-        return next((found for found, _ in self.sources(prompt) if found.key == self.key), None)
+        return next((found for found in self.sources(prompt) if found.key == self.key), None)
 
     def is_said_by(self, prompt: PromptLike) -> bool:
         """Tell whether the source says the same, as it does once an override is written back."""

@@ -17,9 +17,9 @@ from promptgraft.parts.descriptors import (
 from promptgraft.parts.effective import EffectiveField, EffectiveParts
 from promptgraft.parts.entry import (
     Entry,
-    PartSource,
     Said,
     SkipReason,
+    Source,
     labelled,
     said_or_none,
     texts_by_name,
@@ -68,24 +68,22 @@ class OutputFieldOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (found.field for found in descriptor.output_fields)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        found = descriptor.output_field(self.field)
-        return PartSource(found.content_hash, overridable=True) if found else None
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.output_field(self.field)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[OutputFieldOverride, bool]]:
+    def sources(cls, prompt: PromptLike) -> Iterator[OutputFieldOverride]:
         for found in prompt.descriptor.output_fields:
             values = {option: text for option, text in found.values.items() if text.strip()}
             description = said_or_none(found.description)
             if description or found.aliases or values:
-                entry = cls(
+                yield cls(
                     field=found.field,
                     expected_hash=found.content_hash,
                     description=description,
                     aliases=found.aliases or None,
                     value_descriptions=values,
                 )
-                yield entry, True
 
     def checked(self, descriptor: PromptDescriptor) -> OutputFieldOverride:
         field = descriptor.output_field(self.field)

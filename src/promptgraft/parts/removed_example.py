@@ -13,8 +13,8 @@ from promptgraft.parts.descriptors import (
     section_part,
 )
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said
-from promptgraft.parts.task_example import TaskExampleOverride, task_example_source
+from promptgraft.parts.entry import Entry, Said, Source
+from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.validation import check_path
 from promptgraft.serde import HexDigest
 
@@ -47,8 +47,8 @@ class RemovedTaskExample(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return TaskExampleOverride.known(descriptor)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        return task_example_source(descriptor, self.path)
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.task_example(self.path)
 
     def counterpart(self, prompt: PromptLike) -> TaskExampleOverride | None:
         found = prompt.descriptor.task_example(self.path)

@@ -10,7 +10,7 @@ from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said, SkipReason
+from promptgraft.parts.entry import Entry, Said, SkipReason, Source
 from promptgraft.parts.validation import check_path, check_text
 from promptgraft.serde import HexDigest
 
@@ -41,18 +41,14 @@ class SectionOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(found.path) for found in descriptor.sections if found.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        found = descriptor.section(self.path)
-        return PartSource(found.content_hash, found.overridable) if found else None
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.section(self.path)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[SectionOverride, bool]]:
+    def sources(cls, prompt: PromptLike) -> Iterator[SectionOverride]:
         for found in prompt.descriptor.sections:
             body = prompt.section_body(found.path)
-            yield (
-                cls(path=found.path, expected_hash=found.content_hash, body=body),
-                found.overridable,
-            )
+            yield cls(path=found.path, expected_hash=found.content_hash, body=body)
 
     def check_address(self) -> None:
         check_path(self.path)

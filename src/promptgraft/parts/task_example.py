@@ -19,7 +19,7 @@ from promptgraft.parts.descriptors import (
     show_path,
 )
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said, said_or_none
+from promptgraft.parts.entry import Entry, Said, Source, said_or_none
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
@@ -117,13 +117,12 @@ class TaskExampleOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (show_path(found.path) for found in descriptor.task_examples if found.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        return task_example_source(descriptor, self.path)
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.task_example(self.path)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[TaskExampleOverride, bool]]:
-        for found in prompt.descriptor.task_examples:
-            yield cls.of(found), found.overridable
+    def sources(cls, prompt: PromptLike) -> Iterator[TaskExampleOverride]:
+        return map(cls.of, prompt.descriptor.task_examples)
 
     @classmethod
     def of(cls, source: TaskExampleDescriptor) -> TaskExampleOverride:
@@ -242,12 +241,6 @@ class TaskExampleOverride(Entry):
             check_json(
                 f"{where}: step {index}", input_json=step.input_json, output_json=step.output_json
             )
-
-
-def task_example_source(descriptor: PromptDescriptor, path: SectionPath) -> PartSource | None:
-    """Return the task example of the source at ``path``; None when there is none."""
-    found = descriptor.task_example(path)
-    return PartSource(found.content_hash, found.overridable) if found else None
 
 
 def said_of_steps(steps_json: str, *, where: str) -> Said:

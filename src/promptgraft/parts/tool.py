@@ -11,8 +11,8 @@ from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_too
 from promptgraft.parts.effective import EffectiveParts
 from promptgraft.parts.entry import (
     Entry,
-    PartSource,
     Said,
+    Source,
     labelled,
     said_or_none,
     texts_by_name,
@@ -49,23 +49,21 @@ class ToolOverride(Entry):
     def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
         return (tool.name for tool in descriptor.tools if tool.overridable)
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
-        tool = descriptor.tool(self.name)
-        return PartSource(tool.content_hash, tool.overridable) if tool else None
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        return descriptor.tool(self.name)
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[ToolOverride, bool]]:
+    def sources(cls, prompt: PromptLike) -> Iterator[ToolOverride]:
         for tool in prompt.descriptor.tools:
             params = {name: text for name, text in tool.param_descriptions.items() if text.strip()}
             description = said_or_none(tool.description)
             if description or params:
-                entry = cls(
+                yield cls(
                     name=tool.name,
                     expected_hash=tool.content_hash,
                     description=description,
                     param_descriptions=params,
                 )
-                yield entry, tool.overridable
 
     def checked(self, descriptor: PromptDescriptor) -> ToolOverride:
         tool = find_tool(descriptor.tools_by_name, self.name, where=self.part)

@@ -10,7 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said
+from promptgraft.parts.entry import Entry, PartSource, Said, Source
 from promptgraft.parts.examples import check_json, replaced_call, typed_json
 from promptgraft.parts.validation import check_texts
 from promptgraft.serde import HexDigest, shown
@@ -54,16 +54,16 @@ class ToolExampleOverride(Entry):
             if tool.overridable:
                 yield from (f"{tool.name}/{index}" for index in range(len(tool.examples)))
 
-    def source(self, descriptor: PromptDescriptor) -> PartSource | None:
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
         tool = descriptor.tool(self.tool_name)
         call = descriptor.tool_example(*self.key)
         return PartSource(call.content_hash, tool.overridable) if tool and call else None
 
     @classmethod
-    def sources(cls, prompt: PromptLike) -> Iterator[tuple[ToolExampleOverride, bool]]:
+    def sources(cls, prompt: PromptLike) -> Iterator[ToolExampleOverride]:
         for tool in prompt.descriptor.tools:
             for index, call in enumerate(tool.examples):
-                entry = cls(
+                yield cls(
                     tool_name=tool.name,
                     example_index=index,
                     expected_hash=call.content_hash,
@@ -71,7 +71,6 @@ class ToolExampleOverride(Entry):
                     input_json=call.input_json,
                     output_json=call.output_json,
                 )
-                yield entry, tool.overridable
 
     def checked(self, descriptor: PromptDescriptor) -> ToolExampleOverride:
         tool = find_tool(descriptor.tools_by_name, self.tool_name, where=self.part)
