@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from optimizers.worlds import target_of
-from promptgraft.algorithms.gepa.merge import merged_entries
 from promptgraft.errors import HashMismatchError, InvalidOverrideError, UnknownPartError
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -30,6 +29,7 @@ from promptgraft.parts.kinds import KINDS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.merging import merged_entries
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.view import View
 from promptgraft.targets.prompt_target import PromptTarget

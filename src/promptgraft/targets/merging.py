@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Hashable
 
 import attrs
 
-from promptgraft.overrides.entries import Entry, SectionPath
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.parts.entry import Entry
 from promptgraft.targets.example_text import fresh_key
 
 
