@@ -1,0 +1,165 @@
+"""Where something stands in a run, as a value with one text form.
+
+The text is the key of answers in a journal: ``step/3/2/child`` with the place of an example behind
+it is the key of a rollout.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from promptgraft.errors import DataFormatError
+from promptgraft.serde import shown
+
+
+class Phase(StrEnum):
+    """What a run does at a place."""
+
+    BASELINE = "baseline"
+    """The baseline is evaluated."""
+    STEP = "step"
+    """A step, or one of its proposals, as a whole; nothing is asked there."""
+    PARENT = "parent"
+    """The parent is evaluated on a minibatch."""
+    REFLECT = "reflect"
+    """A model is asked for a proposal, or for a repair of one."""
+    CHILD = "child"
+    """The child is evaluated on the same minibatch."""
+    PARETO = "pareto"
+    """What a step has come to is evaluated on the validation set."""
+    MERGE = "merge"
+    """A merge is evaluated on the validation set."""
+    IDLE = "idle"
+    """The best candidate is evaluated on more of the validation set."""
+    FINAL = "final"
+    """A finalist is evaluated on the rest of the validation set."""
+    CONFIRM = "confirm"
+    """The baseline and the best candidate are evaluated once more."""
+    HELD_OUT = "held-out"
+    """A candidate is evaluated on the held-out examples."""
+
+
+LEGS = {
+    Phase.PARETO: ("", "best", "first", "rest"),
+    Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
+    Phase.CONFIRM: ("baseline", "winner"),
+}
+"""The parts of the phases that have several."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a run; ``Place.parse(str(place)) == place``.
+
+    Attributes:
+        phase: what the run does there.
+        step: number of the step, from 1; 0 outside of the steps.
+        proposal: number of the proposal in its step, from 1; 0 where the step has only one, and
+            for what the step does as a whole.
+        candidate: position of the candidate in ``final``, ``confirm`` and ``held-out``.
+        leg: which part of the phase, one of :data:`LEGS`.
+        count: of parent and child the repeat, from 1, 0 for the first time; of a reflection its
+            number, of ``confirm`` the round, from 0; of ``idle`` and ``final`` the number of
+            examples.
+    """
+
+    phase: Phase
+    step: int = 0
+    proposal: int = 0
+    candidate: int = 0
+    leg: str = ""
+    count: int = 0
+
+    @classmethod
+    def of_step(cls, step: int, proposal: int = 0) -> Place:
+        """Return the place of a step, or of one of its proposals."""
+        return cls(phase=Phase.STEP, step=step, proposal=proposal)
+
+    def at(self, phase: Phase, *, leg: str = "", count: int = 0) -> Place:
+        """Return the place of a phase of the same step and proposal."""
+        return Place(phase=phase, step=self.step, proposal=self.proposal, leg=leg, count=count)
+
+    def at_leg(self, leg: str) -> Place:
+        """Return the place of a part of this phase, such as ``best`` of ``merge/race``."""
+        return msgspec.structs.replace(self, leg=f"{self.leg}/{leg}" if self.leg else leg)
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Return the place that ``text`` is the form of.
+
+        Raises:
+            DataFormatError: it is the form of none.
+        """
+        place = _parsed(text)
+        # Whatever else Python reads as a number, such as `007`, is not the one form.
+        if place is None or str(place) != text:
+            raise DataFormatError(
+                f"expected a place in a run, such as `step/3/child`, found {shown(text)}"
+            )
+        return place
+
+    @classmethod
+    def of_rollout(cls, key: str) -> Place | None:
+        """Return where a rollout was asked for; None when ``key`` is that of something else."""
+        text, _, _ = key.rpartition("/")
+        place = _parsed(text)
+        asks = place is not None and place.phase not in (Phase.STEP, Phase.REFLECT)
+        return place if asks and str(place) == text else None
+
+    def __str__(self) -> str:
+        match self.phase:
+            case Phase.BASELINE:
+                return "baseline"
+            case Phase.FINAL:
+                return f"final/{self.candidate}/{self.count}"
+            case Phase.CONFIRM:
+                return f"confirm/{self.candidate}/{self.leg}/{self.count}"
+            case Phase.HELD_OUT:
+                return f"held-out/{self.candidate}"
+        step = f"step/{self.step}/{self.proposal}" if self.proposal else f"step/{self.step}"
+        match self.phase:
+            case Phase.STEP:
+                return step
+            case Phase.REFLECT | Phase.IDLE:
+                return f"{step}/{self.phase.value}/{self.count}"
+            case Phase.PARENT | Phase.CHILD if self.count:
+                return f"{step}/again/{self.count}/{self.phase.value}"
+        return f"{step}/{self.phase.value}{f'/{self.leg}' if self.leg else ''}"
+
+
+def _parsed(text: str) -> Place | None:
+    """Return a place whose text is ``text`` if there is one; else any place, or None."""
+    try:
+        match text.split("/"):
+            case ["baseline"]:
+                return Place(phase=Phase.BASELINE)
+            case ["final", candidate, count]:
+                return Place(phase=Phase.FINAL, candidate=int(candidate), count=int(count))
+            case ["confirm", candidate, leg, count] if leg in LEGS[Phase.CONFIRM]:
+                return Place(
+                    phase=Phase.CONFIRM, candidate=int(candidate), leg=leg, count=int(count)
+                )
+            case ["held-out", candidate]:
+                return Place(phase=Phase.HELD_OUT, candidate=int(candidate))
+            case ["step", step, *rest]:
+                proposal = int(rest.pop(0)) if rest and rest[0].isdigit() else 0
+                return _in_step(Place.of_step(int(step), proposal), rest)
+    except ValueError:  # no number, or no phase
+        pass
+    return None
+
+
+def _in_step(step: Place, parts: list[str]) -> Place | None:
+    match parts:
+        case []:
+            return step
+        case ["parent" | "child" as side]:
+            return step.at(Phase(side))
+        case ["again", count, "parent" | "child" as side]:
+            return step.at(Phase(side), count=int(count))
+        case ["reflect" | "idle" as phase, count]:
+            return step.at(Phase(phase), count=int(count))
+        case ["pareto" | "merge" as phase, *legs] if "/".join(legs) in LEGS[Phase(phase)]:
+            return step.at(Phase(phase), leg="/".join(legs))
+    return None
