@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figures import Figure
+from promptgraft.adapters.base import Usage
 from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import (
     AnswerData,
-    CandidateData,
-    HeldOutData,
-    LedgerRow,
-    RejectionData,
     ReportData,
 )
 from promptgraft.runs.report.page import render
+from promptgraft.search.events import CandidateAdded, MutationRejected
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.outcomes import HeldOut
 from promptgraft.search.scores import Scores
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.spending import Role
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,8 +67,16 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
     chance = random.Random(seed)
     first = [_text(chance, 260) for _ in range(3)]
     pool = [
-        CandidateData(
-            number=0,
+        CandidateAdded(
+            step=0,
+            candidate=0,
+            parents=(),
+            module=None,
+            best=0,
+            objectives={},
+            reflections=0,
+            tokens=0,
+            entries={},
             texts=_named(first),
             scores=_scores(chance, cases, 0.4),
             mean=0.4,
@@ -76,7 +86,7 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
     ]
     for number in range(1, candidates):
         pool.append(_child(chance, pool, number, cases))
-    best = max(pool, key=lambda one: one.mean or 0.0).number
+    best = max(pool, key=lambda one: one.mean or 0.0).candidate
     frontier = sorted(range(candidates), key=lambda number: -(pool[number].mean or 0.0))[:150]
     ids = tuple(f"case-{number:04}" for number in range(cases))
     held_out = tuple(float(chance.random() < 0.5) for _ in range(200))
@@ -84,7 +94,7 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
         run_id="20260101-000000-triage",
         prompt="support/triage",
         facts=(("Seed", str(seed)), ("Made by", "benchmarks/report.py")),
-        held_out=HeldOutData(
+        held_out=HeldOut(
             ids=tuple(f"unseen-{number}" for number in range(200)),
             baseline_scores=held_out,
             winner_scores=tuple(max(one, float(chance.random() < 0.3)) for one in held_out),
@@ -98,14 +108,12 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
         frontier=tuple(sorted(frontier)),
         rejections=tuple(_rejection(chance, pool, step) for step in range(rejections)),
         ledger=(
-            LedgerRow(
-                role="task",
+            LedgerEntry(
+                role=Role.TASK,
                 model="some-model",
                 calls=candidates * cases,
                 retries=12,
-                input_tokens=90_000_000,
-                cached_tokens=0,
-                output_tokens=9_000_000,
+                usage=Usage(input_tokens=90_000_000, output_tokens=9_000_000),
                 cost=pool[-1].cost or Decimal(0),
                 unpriced_calls=0,
                 seconds=123_456.0,
@@ -129,20 +137,25 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
 
 
 def _child(
-    chance: random.Random, pool: list[CandidateData], number: int, cases: int
-) -> CandidateData:
+    chance: random.Random, pool: list[CandidateAdded], number: int, cases: int
+) -> CandidateAdded:
     parent = chance.choice(pool[-40:])
     texts = [*parent.texts.values()]
     at = chance.randrange(len(texts))
     texts[at] = _mutated(chance, texts[at])
     scores = _scores(chance, cases, 0.4 + 0.4 * chance.random() * number / (number + 300))
     second = chance.choice(pool)
-    is_merge = number % 20 == 0 and second.number != parent.number
-    return CandidateData(
-        number=number,
+    is_merge = number % 20 == 0 and second.candidate != parent.candidate
+    return CandidateAdded(
+        candidate=number,
+        best=number,
+        objectives={},
+        reflections=number,
+        tokens=0,
+        entries={},
         step=2 * number,
-        parents=(parent.number, second.number) if is_merge else (parent.number,),
-        module="" if is_merge else [*parent.texts][at],
+        parents=(parent.candidate, second.candidate) if is_merge else (parent.candidate,),
+        module=None if is_merge else [*parent.texts][at],
         texts=_named(texts),
         scores=scores,
         mean=sum(score or 0.0 for score in scores) / cases,
@@ -151,15 +164,15 @@ def _child(
     )
 
 
-def _rejection(chance: random.Random, pool: list[CandidateData], step: int) -> RejectionData:
+def _rejection(chance: random.Random, pool: list[CandidateAdded], step: int) -> MutationRejected:
     parent = chance.choice(pool)
     module, before = chance.choice([*parent.texts.items()])
-    return RejectionData(
+    return MutationRejected(
         step=2 * step + 1,
         attempt=1,
-        parent=parent.number,
+        parent=parent.candidate,
         module=module,
-        reason="not better",
+        reason=RejectionReason.NOT_BETTER,
         detail="the child has 0.375 on the minibatch, the parent 0.500",
         before=before,
         text=_mutated(chance, before),

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
+from msgspec.structs import replace
 
 import overhead
 from figures import Figure
@@ -33,6 +33,8 @@ from promptgraft.algorithms.gepa.events import (
 from promptgraft.cli.main import run as promptgraft
 from promptgraft.clock import FakeClock
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.entries import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile
@@ -72,7 +74,7 @@ def make(root: Path, candidates: int = CANDIDATES, examples: int = EXAMPLES) -> 
 def _events(journal: Path, candidates: int, examples: int) -> Iterator[Event]:
     started = _started(journal)
     ids = tuple(f"e{number}" for number in range(examples))
-    yield attrs.evolve(started, pareto_ids=ids)
+    yield replace(started, pareto_ids=ids)
     draw, texts, best = random.Random(SEED), dict(started.texts), (0.0, 0)
     path, role = ("role",), "section role"
     for number in range(candidates):
@@ -83,16 +85,12 @@ def _events(journal: Path, candidates: int, examples: int) -> Iterator[Event]:
         override = SectionOverride(
             path=path, expected_hash=digest_text(role), body=text if number else ""
         )
-        value = Candidate(
-            override=_EMPTY.holding([override] if number else []),
-            parents=(draw.randrange(number),) if number else (),
-            modules=(SectionModule(path),) if number else (),
-            digest=digest_text(text),
-        )
         yield GepaCandidateAdded(
             step=2 * number,
             candidate=number,
-            value=value,
+            parents=(draw.randrange(number),) if number else (),
+            module=role if number else None,
+            entries=plain_entries(_EMPTY.holding([override] if number else [])),
             texts=FrozenMap({**texts, role: text}),
             scores=Scores(scores),
             objectives=FrozenMap({"score": mean}),

@@ -13,6 +13,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optimizers.worlds import PROMPT, answer, config, instruction
 from promptgraft import (
@@ -33,7 +34,9 @@ from promptgraft.clock import FakeClock
 from promptgraft.evals.gain import Gain
 from promptgraft.evals.metrics import Exact
 from promptgraft.notebook import MOST_ROWS, Card, LongText, Shown, as_html, as_text, first_rows
-from promptgraft.runs import CandidateRecord, RunFolder, RunRecord, RunSummary, State
+from promptgraft.runs import RunFolder, RunRecord, RunSummary, State
+from promptgraft.search.events import CandidateAdded, RunStarted
+from promptgraft.search.notices import RunPlanned
 
 MARKUP = "<script>alert(1)</script></pre></td>\"'><img src=x onerror=alert(1)>&amp;"
 HOSTILE = f"{MARKUP}\x1b[31m\x00\u202eevil"
@@ -127,17 +130,20 @@ RUN = RunRecord(
     state=State.INTERRUPTED,
     config={},
     created=MOMENT,
-    started=MOMENT,
-    run_id="0123456789ab",
     prompt="toy/words",
-    seed=0,
-    budget=100,
-    modules=("section rules",),
-    texts={},
-    pareto_ids=("a", "b"),
-    candidates=tuple(
-        CandidateRecord(
-            n=n,
+    started=RunStarted(
+        run_id="0123456789ab",
+        prompt="toy/words",
+        seed=0,
+        modules=("section rules",),
+        texts={},
+        pareto_ids=("a", "b"),
+    ),
+    plan=RunPlanned(budget=100, line="plan"),
+    candidates=[
+        CandidateAdded(
+            candidate=n,
+            best=n,
             step=n,
             parents=() if n == 0 else (0,),
             module=None if n == 0 else f"section {HOSTILE}",
@@ -150,17 +156,13 @@ RUN = RunRecord(
             reflections=n,
             cost=Decimal("0.5"),
             tokens=10,
-            time=MOMENT,
         )
         for n, mean in enumerate((0.25, None, 0.5))
-    ),
-    rejections=(),
-    merges=(),
-    waits=(),
+    ],
     steps=2,
     rollouts=40,
-    leader=2,
-    result=None,
+    cost=Decimal("0.5"),
+    best=2,
 )
 
 SHOWN: dict[str, Callable[[], Shown]] = {
@@ -250,10 +252,10 @@ def test_figures_have_a_short_repr() -> None:
         "D_pareto, 3 candidates, 40 rollouts>"
     )
     # In a race the one with the highest mean may have been tried on little.
-    assert "0.250 -> 0.250 (+0.000) on" in repr(attrs.evolve(RUN, leader=0))
-    guess = attrs.evolve(RUN.candidates[2], scores=(0.5, None))
+    assert "0.250 -> 0.250 (+0.000) on" in repr(attrs.evolve(RUN, best=0))
+    guess = replace(RUN.candidates[2], scores=(0.5, None))
     assert "0.250 -> ~0.500 (~+0.250) on" in repr(
-        attrs.evolve(RUN, candidates=(*RUN.candidates[:2], guess))
+        attrs.evolve(RUN, candidates=[*RUN.candidates[:2], guess])
     )
     listed = RunSummary(
         folder=RUN.folder, state=State.RUNNING, created=MOMENT, prompt="toy/words", best_mean=0.5

@@ -107,10 +107,12 @@ class World:
         events: list[dict[str, Any]] = [json.loads(line) for line in lines]
         return [event for event in events if event["event"] == "candidate"][-1]
 
-    def let_the_run_end(self, **result: object) -> None:
-        """Change what ``result.json`` says."""
-        path = self.run / "result.json"
-        path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **result}), "utf-8")
+    def let_the_run_end(self, **changes: object) -> None:
+        """Change what the last event says."""
+        path = self.run / "events.jsonl"
+        *before, end = path.read_text("utf-8").splitlines()
+        changed = json.dumps({**json.loads(end), **changes})
+        path.write_text("\n".join([*before, changed]) + "\n", "utf-8")
 
     def let_the_winner_say(self, *entries: Entry) -> None:
         """Change what the last candidate is made of."""

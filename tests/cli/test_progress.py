@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from optimizers.worlds import Run, config, optimize
@@ -24,70 +24,129 @@ from promptgraft.cli.progress import (
     SilentProgress,
     progress_for,
 )
-from promptgraft.cli.run_state import RunState
 from promptgraft.cli.sentences import doing
 from promptgraft.clock import FakeClock
-from promptgraft.errors import DataFormatError
-from promptgraft.runs.event_lines import EventLines, Line
+from promptgraft.runs import RunHistory
+from promptgraft.runs.event_lines import EventLines
 from promptgraft.runtime import EventBus
+from promptgraft.search import RejectionReason
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    MergeAccepted,
+    MergeRejected,
+    MutationAccepted,
+    MutationRejected,
+    RunEnded,
+    RunStarted,
+)
+from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
+from promptgraft.search.outcomes import HeldOut
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
 NOW = FakeClock().now()
 PLAN_LINES = ("plan: at most 1000 rollouts", "warning: rollout_budget: too [bold]small")
 
 
-def line(event: str, seconds: float = 0, **fields: Any) -> Line:
-    return {"event": event, "time": (NOW + timedelta(seconds=seconds)).isoformat(), **fields}
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
 
 
-def begun(seconds: float = 0, **limits: Any) -> list[Line]:
-    plan = {"max_cost": None, "max_tokens": None, "max_seconds": None, **limits}
-    plan["warnings"] = ["rollout_budget: too [bold]small"]
+def begun(seconds: float = 0, *, examples: int = 0, **limits: Any) -> list[Event]:
     return [
-        line("started", seconds, prompt="support/triage"),
-        line("plan", seconds, budget=1000, line=PLAN_LINES[0], plan=plan),
+        RunStarted(
+            time=at(seconds),
+            run_id="r",
+            prompt="support/triage",
+            seed=0,
+            modules=(),
+            texts={},
+            pareto_ids=tuple(f"e{number}" for number in range(examples)),
+        ),
+        RunPlanned(
+            time=at(seconds),
+            budget=1000,
+            line=PLAN_LINES[0],
+            warnings=("rollout_budget: too [bold]small",),
+            **limits,
+        ),
     ]
 
 
-def candidate(number: int, mean: float | None, *, best: int, rollouts: int = 4) -> Line:
-    used: dict[str, Any] = {"rollouts": rollouts, "cost": "0.25", "tokens": 12_000}
-    return line("candidate", candidate=number, mean=mean, best=best, **used)
-
-
-def working(position: str, rollouts: int, *, seconds: float = 0, done: int = 0) -> Line:
-    return line(
-        "progress",
-        seconds,
-        position=position,
-        done=done,
-        total=8,
-        step=int(position.split("/")[1]) if position.startswith("step") else 0,
+def candidate(number: int, mean: float | None, *, best: int, rollouts: int = 4) -> CandidateAdded:
+    return CandidateAdded(
+        time=at(0),
+        step=0,
+        candidate=number,
+        parents=(0,) if number else (),
+        module="section rules" if number else None,
+        mean=mean,
+        best=best,
+        scores=(),
+        objectives={},
         rollouts=rollouts,
-        cost="0.5",
-        tokens=24_000,
+        reflections=0,
+        tokens=12_000,
+        cost=Decimal("0.25"),
+        texts={},
+        entries={},
     )
 
 
-def accepted(number: int = 1, mean: float = 0.625) -> Line:
-    return line("accepted", step=3, candidate=number, module="section rules", mean=mean)
+def working(position: str, rollouts: int, *, seconds: float = 0, done: int = 0) -> RunProgress:
+    return RunProgress(
+        time=at(seconds),
+        position=position,
+        done=done,
+        total=8,
+        step=0,
+        rollouts=rollouts,
+        reflections=0,
+        tokens=24_000,
+        cost=Decimal("0.5"),
+        budget=1000,
+        candidates=1,
+        accepted=0,
+        rejected=0,
+        best=0,
+        baseline_mean=None,
+        best_mean=None,
+        baseline_estimated=False,
+        best_estimated=False,
+    )
 
 
-def rejected(*, final: bool = True, detail: str = "") -> Line:
-    return line(
-        "rejected",
+def accepted(number: int = 1, *, step: int = 3) -> MutationAccepted:
+    return MutationAccepted(
+        time=at(0),
+        step=step,
+        candidate=number,
+        parent=0,
+        module="section rules",
+        parent_score=0.5,
+        child_score=1.0,
+        pareto_mean=None,
+        best_pareto_mean=None,
+    )
+
+
+def rejected(*, final: bool = True, detail: str = "") -> MutationRejected:
+    return MutationRejected(
+        time=at(0),
         step=4,
+        parent=0,
         module="section \x1b[31mrules",
-        reason="not better",
+        reason=RejectionReason.NOT_BETTER,
         detail=detail,
         final=final,
     )
 
 
-def waiting(seconds: float | None, reason: str = "rate limited") -> Line:
-    return {**line("waiting", model="m-1", reason=reason), "seconds": seconds}
+def waiting(seconds: float | None, reason: str = "rate limited") -> CallWaits:
+    return CallWaits(time=at(0), model="m-1", seconds=seconds, reason=reason)
 
 
-STORY = [
+STORY: list[Event] = [
     *begun(),
     candidate(0, 0.5, best=0),
     working("step/3/parent", 10),
@@ -95,60 +154,76 @@ STORY = [
     accepted(),
     rejected(),
 ]
-ENDED = line(
-    "ended",
+ENDED = RunEnded(
+    time=at(0),
+    run_id="r",
+    stop_reason="budget",
+    stop_detail="10 of 1000 rollouts are left",
     improved=True,
+    best=1,
     baseline_mean=0.5,
     best_mean=0.625,
-    held_out={"baseline_mean": 0.25, "winner_mean": 0.75},
+    baseline_estimated=False,
+    best_estimated=False,
+    means=(0.5, 0.625),
+    frontier=(1,),
+    gains={},
+    confirmation=None,
+    held_out=HeldOut(ids=("u",), baseline_scores=(0.25,), winner_scores=(0.75,)),
+    tag="latest",
+    accepted=1,
+    merges=0,
+    rejected={"not better": 1},
+    candidates=2,
+    steps=4,
     rollouts=990,
-    cost="1.5",
-    stop={"reason": "budget", "detail": "10 of 1000 rollouts are left"},
+    unscored=0,
+    reflections=3,
+    ledger=(),
+    cost=Decimal("1.5"),
 )
 
 
-def state_after(lines: Sequence[Line]) -> RunState:
-    state = RunState(title=TITLE)
+def run_after(lines: Sequence[Event]) -> RunHistory:
+    run = RunHistory()
     for one in lines:
-        state.fold(one)
-    return state
+        run.add(one)
+    return run
 
 
-def tell(progress: Progress, lines: Sequence[Line]) -> None:
+def tell(progress: Progress, lines: Sequence[Event]) -> None:
     with progress:
         for one in lines:
             progress.on_line(one)
 
 
-def test_the_state_follows_the_lines() -> None:
-    state = state_after([*STORY, line("of a later version", rollouts="many")])
+def test_the_history_follows_the_lines() -> None:
+    run = run_after([*STORY, Unknown()])
 
-    assert (state.budget, state.rollouts, state.step) == (1000, 12, 3)
-    assert (state.baseline, state.best, state.leader) == (0.5, 0.625, 1)
-    assert (state.accepted, state.rejected, state.merged) == (1, 1, 0)
-    assert (str(state.cost), state.tokens) == ("0.25", 12_000)
-    assert state_after([*STORY, ENDED]).rollouts == 990
+    assert (run.budget, run.rollouts, run.steps) == (1000, 12, 4)
+    assert (*run.means, run.best) == (0.5, 0.625, 1)
+    assert (run.accepted, len(run.rejections), run.merged) == (1, 1, 0)
+    assert (str(run.cost), run.tokens) == ("0.25", 12_000)
+    assert run_after([*STORY, ENDED]).rollouts == 990
 
 
 def test_what_a_run_of_this_process_tells_is_followed_the_same() -> None:
-    bus, clock, state = EventBus(), FakeClock(), RunState(title=TITLE)
+    bus, clock, history = EventBus(), FakeClock(), RunHistory()
     lines, phases = EventLines(clock, every=0), list[str]()
 
     def follow(event: object) -> None:
         for one in lines.of(event):
-            state.fold(one)
-            phases.append(doing(state).partition(",")[0])
+            history.add(one)
+            phases.append(doing(history).partition(",")[0])
 
     bus.subscribe(object, follow)
     run = Run(config(rollout_budget=60), event_bus=bus)
     result: GepaResult = run.start()
 
-    assert (state.baseline, state.best) == (
-        result.baseline_pareto_mean,
-        result.best_pareto_mean,
-    )
-    assert (state.rollouts, state.budget) == (result.total_rollouts, 60)
-    assert (state.accepted, state.rejected) == (result.accepted_mutations, len(result.rejections))
+    assert history.means == (result.baseline_pareto_mean, result.best_pareto_mean)
+    assert (history.rollouts, history.budget) == (result.total_rollouts, 60)
+    assert history.accepted == result.accepted_mutations
+    assert len(history.rejections) == len(result.rejections)
     assert list(dict.fromkeys(phases))[:6] == [
         "starting",
         "trying the baseline",
@@ -168,7 +243,8 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
         clock.advance(after)
         used: dict[str, Any] = {"rollouts": 0, "reflections": 0, "tokens": 0, "cost": None}
         event = GepaWorking(position=position, done=done, total=9, **used)
-        told.extend((one["position"], one["done"]) for one in lines.of(event))
+        found = [one for one in lines.of(event) if isinstance(one, RunProgress)]
+        told.extend((one.position, one.done) for one in found)
 
     happens(0.2, "baseline", 0)
     happens(0.5, "baseline", 1)
@@ -193,88 +269,72 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
         ("step/12/3/parent", "step 12, proposal 3: trying the parent, 2 of 8"),
         ("step/12/3/reflect/1", "step 12, proposal 3: asking for a repair, 2 of 8"),
         ("step/12/3/again/1/child", "step 12, proposal 3: trying both again, 2 of 8"),
-        ("step/12/idle", "step 12: trying the best on more, 2 of 8"),
-        ("final/7", "trying the finalists, 2 of 8"),
+        ("step/12/idle/4", "step 12: trying the best on more, 2 of 8"),
+        ("final/7/3", "trying the finalists, 2 of 8"),
         ("confirm/3/winner/0", "confirming the winner, 2 of 8"),
         ("held-out/3", "trying held-out examples, 2 of 8"),
-        ("something/of/a/later/version", "starting"),
     ],
 )
 def test_where_a_run_is_is_said_in_words(position: str, said: str) -> None:
     lines = [*begun(), *([working(position, 10, done=2)] if position else [])]
-    assert doing(state_after(lines)).removesuffix(", 2 of 8") == said.removesuffix(", 2 of 8")
-    assert doing(state_after(lines)).endswith(", 2 of 8") is bool(position)
+    assert doing(run_after(lines)).removesuffix(", 2 of 8") == said.removesuffix(", 2 of 8")
+    assert doing(run_after(lines)).endswith(", 2 of 8") is bool(position)
 
 
 def test_a_run_that_begins_again_counts_from_the_start() -> None:
-    state = state_after([*STORY, waiting(None), *begun(60)])
+    run = run_after([*STORY, waiting(None), *begun(60)])
 
-    assert (state.accepted, state.rejected, state.step, state.wait) == (0, 0, 0, None)
-    assert state.elapsed(NOW + timedelta(seconds=90)) == 30
+    assert (run.accepted, run.rejections, run.steps, run.wait) == (0, [], 0, None)
+    assert run.elapsed(NOW + timedelta(seconds=90)) == 30
 
 
 def test_a_baseline_without_scores_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainProgress(RunState(title=TITLE)), [*begun(), candidate(0, None, best=0)])
+    tell(PlainProgress(TITLE), [*begun(), candidate(0, None, best=0)])
 
     assert "baseline none on D_pareto, 4 of 1000 rollouts" in capsys.readouterr().err
 
 
 def test_the_time_left_is_taken_from_the_pace_of_new_answers() -> None:
     # What came out of a journal took no time and says nothing.
-    replayed: Line = {**working("step/2/child", 100), "total": 0}
+    replayed = replace(working("step/2/child", 100), total=0)
     answered = candidate(0, 0.5, best=0, rollouts=400)
-    state = state_after([*begun(), replayed, answered, working("step/9/child", 400)])
+    run = run_after([*begun(), replayed, answered, working("step/9/child", 400)])
     later = NOW + timedelta(seconds=60)
-    assert state.left(later) is None
+    assert run.left(later) is None
 
-    state.fold(working("step/9/child", 460, seconds=60))
-    assert state.left(later) == pytest.approx(540)
+    run.add(working("step/9/child", 460, seconds=60))
+    assert run.left(later) == pytest.approx(540)
 
 
 @pytest.mark.parametrize("length", [30, None])
 def test_a_wait_ends_with_its_time_or_when_that_is_not_known_with_an_answer(
     length: float | None,
 ) -> None:
-    state = state_after([*begun(), working("step/9/child", 20), waiting(length)])
-    state.fold(working("step/9/child", 20, seconds=5))
-    assert state.wait is not None
-    state.fold(working("step/9/child", 21, seconds=10))
+    run = run_after([*begun(), working("step/9/child", 20), waiting(length)])
+    run.add(working("step/9/child", 20, seconds=5))
+    assert run.wait is not None
+    run.add(working("step/9/child", 21, seconds=10))
 
     # With workers side by side, others get their answers meanwhile.
-    assert (state.wait is None) is (length is None)
-    state.fold(working("step/9/child", 22, seconds=40))
-    assert state.wait is None
-
-
-def test_a_line_without_a_time_is_an_error_that_names_it() -> None:
-    with pytest.raises(DataFormatError, match="time: expected an ISO 8601 time with its zone"):
-        state_after([{"event": "plan"}])
-
-
-FIELDS = st.sampled_from(
-    ["step", "candidate", "best", "mean", "rollouts", "plan", "stop", "held_out", "parents", "line"]
-)
-VALUES = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
-EVENTS = st.sampled_from([str(one["event"]) for one in [*STORY, ENDED, waiting(1)]])
-
-
-@given(event=EVENTS, fields=st.dictionaries(FIELDS, VALUES))
-def test_lines_of_another_version_are_never_a_fault(event: str, fields: Mapping[str, Any]) -> None:
-    progress = PlainProgress(RunState(title=TITLE))
-    progress._broken = True  # nothing is written
-
-    progress.on_line({**line(event), **fields})
+    assert (run.wait is None) is (length is None)
+    run.add(working("step/9/child", 22, seconds=40))
+    assert run.wait is None
 
 
 def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
-    merge: dict[str, Any] = {"step": 5, "parents": [1, 2]}
+    merged = MergeAccepted(
+        step=5, candidate=1, parents=(0, 1), pareto_mean=None, best_pareto_mean=None
+    )
+    unmerged = MergeRejected(
+        step=5, parents=(0, 1), reason=RejectionReason.NOT_BETTER, detail="0.1"
+    )
     tell(
-        PlainProgress(RunState(title=TITLE)),
+        PlainProgress(TITLE),
         [
             *STORY,
             rejected(final=False),
-            line("merge_accepted", candidate=2, mean=0.625, **merge),
-            line("merge_rejected", reason="not better", detail="0.1", **merge),
+            merged,
+            unmerged,
             ENDED,
         ],
     )
@@ -291,35 +351,35 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
         "baseline 0.500 on D_pareto, 4 of 1000 rollouts",
         "step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
         "step 4: rejected section \\x1b[31mrules: not better",
-        "step 5: merged 1 and 2 with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
-        "step 5: rejected the merge of 1 and 2: not better; 0.1",
+        "step 5: merged 0 and 1 with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
+        "step 5: rejected the merge of 0 and 1: not better; 0.1",
         ended,
     ]
 
 
-def raced(number: int, scores: list[float | None], mean: float, *, best: int) -> Line:
-    fields: dict[str, Any] = {"scores": scores, "estimated": None in scores}
-    return {**candidate(number, mean, best=best), **fields}
+def raced(number: int, scores: list[float | None], mean: float, *, best: int) -> CandidateAdded:
+    return replace(candidate(number, mean, best=best), scores=scores)
 
 
-RACE = [
-    *begun(),
+RACE: list[Event] = [
+    *begun(examples=5),
     raced(0, [0.5, 0.5, None, None, None], 0.5, best=0),
     raced(1, [1.0, None, None, None, None], 1.0, best=1),
-    {**accepted(mean=1.0), "estimated": True},
+    accepted(),
 ]
 
 
 def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole: Line = {**raced(1, [1.0, 1.0, 1.0, 0.0, 0.0], 0.6, best=1), "event": "scored"}
-    merge: dict[str, Any] = {"step": 5, "parents": [1, 2], "mean": 0.5, "estimated": True}
-    ended: Line = {**ENDED, "baseline_estimated": True, "best_estimated": False}
-    tell(
-        PlainProgress(RunState(title=TITLE)),
-        [*RACE, whole, {**accepted(mean=0.6), "step": 4}, line("merge_accepted", **merge), ended],
+    whole = CandidateScored(
+        step=4, candidate=1, mean=0.6, best=1, scores=(1.0, 1.0, 1.0, 0.0, 0.0), objectives={}
     )
+    merged = MergeAccepted(
+        step=5, candidate=0, parents=(0, 1), pareto_mean=None, best_pareto_mean=None
+    )
+    ended = replace(ENDED, baseline_estimated=True, means=(0.5, 0.6))
+    tell(PlainProgress(TITLE), [*RACE, whole, accepted(step=4), merged, ended])
 
     told = capsys.readouterr().err.splitlines()[3:]
     assert told[:-1] == [
@@ -327,16 +387,14 @@ def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
         "~ is estimated, from some of the examples",
         "step 3: accepted section rules with ~1.000, best ~1.000 (~+0.500), 4 of 1000 rollouts",
         "step 4: accepted section rules with 0.600, best 0.600, 4 of 1000 rollouts",
-        "step 5: merged 1 and 2 with ~0.500, best 0.600, 4 of 1000 rollouts",
+        "step 5: merged 0 and 1 with ~0.500, best 0.600, 4 of 1000 rollouts",
     ]
     assert told[-1].startswith("ended: improved, ~0.500 -> 0.625 on D_pareto, 0.250 ->")
 
 
 def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
     drawn, clock = Drawn(width=80), FakeClock()
-    with PanelProgress(
-        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
-    ) as progress:
+    with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
         for one in RACE:
             clock.advance(1)
             progress.on_line(one)
@@ -349,10 +407,8 @@ def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
 
 def test_a_run_that_has_ended_waits_for_nothing() -> None:
     drawn = Drawn()
-    with PanelProgress(
-        RunState(title=TITLE), console=drawn.console, clock=FakeClock(), tick=None
-    ) as progress:
-        for one in [*begun(), working("step/3/parent", 10), ENDED]:
+    with PanelProgress(TITLE, console=drawn.console, clock=FakeClock(), tick=None) as progress:
+        for one in [*STORY, ENDED]:
             progress.on_line(one)
         progress.say("done")
         text = "\n".join(drawn.frames[-1])
@@ -362,13 +418,13 @@ def test_a_run_that_has_ended_waits_for_nothing() -> None:
 
 
 def test_long_reasons_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainProgress(RunState(title=TITLE)), [*begun(), rejected(detail="why " * 500)])
+    tell(PlainProgress(TITLE), [*STORY, rejected(detail="why " * 500)])
 
     assert len(capsys.readouterr().err.splitlines()[-1]) < 240
 
 
 def test_what_a_call_waits_for_is_said_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    with PlainProgress(RunState(title=TITLE)) as progress:
+    with PlainProgress(TITLE) as progress:
         progress.on_event(CallWaiting(model="m-1", seconds=30.2, reason="rate limited"))
         progress.on_event(CallWaiting(model="m-1", seconds=None, reason="no \x1b[31manswer"))
 
@@ -384,7 +440,7 @@ def test_lines_every_few_hundred_rollouts_or_after_a_minute(
     quick = [working(f"step/{total}/child", total) for total in range(12, 600)]
     slow = [working("step/700/child", 600, seconds=at) for at in range(130)]
 
-    tell(PlainProgress(RunState(title=TITLE)), [*STORY, *quick, *slow])
+    tell(PlainProgress(TITLE), [*STORY, *quick, *slow])
 
     lines = capsys.readouterr().err.splitlines()[6:]
     assert lines == [
@@ -401,7 +457,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sys, "stderr", Closed())
 
-    tell(PlainProgress(RunState(title=TITLE)), STORY)
+    tell(PlainProgress(TITLE), STORY)
 
 
 class Drawn:
@@ -438,7 +494,7 @@ class Drawn:
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -> None:
     drawn, clock = Drawn(width, encoding=encoding), FakeClock()
-    progress = PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock, tick=None)
+    progress = PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None)
 
     with progress:
         for one in [*STORY, waiting(30, "rate [bold]limited"), working("step/5/pareto", 20)]:
@@ -462,8 +518,8 @@ def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -
 
 def test_limits_are_shown_with_what_is_used() -> None:
     drawn, clock = Drawn(), FakeClock()
-    lines = begun(max_cost="2.5", max_tokens=1_000_000, max_seconds=3600.0)
-    with PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock) as progress:
+    lines = begun(max_cost=Decimal("2.5"), max_tokens=1_000_000, max_seconds=3600.0)
+    with PanelProgress(TITLE, console=drawn.console, clock=clock) as progress:
         for one in [*lines, working("step/1/child", 5), working("step/1/child", 6)]:
             clock.advance(30)
             progress.on_line(one)
@@ -476,9 +532,7 @@ def test_limits_are_shown_with_what_is_used() -> None:
 def test_what_is_left_is_said_roughly_and_only_when_no_limit_comes_first() -> None:
     for limit, told in ((None, "1 min, at most about 16 min left"), (300.0, "1 min of 5 min  ")):
         drawn, clock = Drawn(), FakeClock()
-        with PanelProgress(
-            RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
-        ) as progress:
+        with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
             for one in [*begun(max_seconds=limit), working("step/1/child", 1)]:
                 progress.on_line(one)
             clock.advance(60)
@@ -489,9 +543,7 @@ def test_what_is_left_is_said_roughly_and_only_when_no_limit_comes_first() -> No
 @pytest.mark.parametrize(("height", "rows"), [(24, 13), (12, 11)])
 def test_the_panel_has_one_height_whatever_happens(height: int, rows: int) -> None:
     drawn, clock = Drawn(height=height), FakeClock()
-    with PanelProgress(
-        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
-    ) as progress:
+    with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
         for one in [*STORY, *STORY, waiting(10), ENDED]:
             clock.advance(1)
             progress.on_line(one)
@@ -502,9 +554,7 @@ def test_the_panel_has_one_height_whatever_happens(height: int, rows: int) -> No
 def test_the_panel_is_drawn_ten_times_a_second_at_most_and_leaves_the_warnings_only() -> None:
     drawn, clock = Drawn(), FakeClock()
 
-    with PanelProgress(
-        RunState(title=TITLE), console=drawn.console, clock=clock, tick=None
-    ) as progress:
+    with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
         for one in begun():
             progress.on_line(one)
         for total in range(1, 1001):
@@ -537,20 +587,20 @@ def test_a_terminal_that_goes_away_does_not_end_the_run(
                 raise error
             return super().write(text)
 
-    terminal, clock, state = Terminal(), FakeClock(), RunState(title=TITLE)
+    terminal, clock = Terminal(), FakeClock()
     console = Console(file=terminal, force_terminal=True, width=60, height=24, _environ={})
-    with PanelProgress(state, console=console, clock=clock, tick=None) as progress:
+    with PanelProgress(TITLE, console=console, clock=clock, tick=None) as progress:
         for one in STORY:
             clock.advance(1)
             progress.on_line(one)
             terminal.closed_down = True
 
-    assert state.accepted == 1
+    assert progress.run.accepted == 1
 
 
 def test_the_panel_goes_on_while_nothing_happens() -> None:
     drawn, clock = Drawn(), FakeClock()
-    ticked = PanelProgress(RunState(title=TITLE), console=drawn.console, clock=clock, tick=0.001)
+    ticked = PanelProgress(TITLE, console=drawn.console, clock=clock, tick=0.001)
 
     with ticked as progress:
         for one in begun():

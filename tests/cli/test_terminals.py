@@ -17,26 +17,36 @@ import pytest
 from cli.console import read_terminal
 
 SCRIPT = """
-import subprocess, sys
+import json, subprocess, sys
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.text import spell_for_encoding
+from promptgraft.runs.lines import decoded
+
+def candidate(number, mean):
+    return {"event": "candidate", "step": number, "candidate": number, "parents": [], "best": number,
+            "module": None, "mean": mean, "scores": [], "objectives": {}, "rollouts": 10,
+            "reflections": 0, "tokens": 0, "cost": "0", "texts": {}, "entries": {}}
 
 LINES = [
-    {"event": "started"},
+    {"event": "started", "run_id": "r", "prompt": "a/b", "seed": 0, "modules": [], "texts": {},
+     "pareto_ids": []},
     {"event": "plan", "budget": 100, "line": "plan: at most 100 rollouts",
-     "plan": {"warnings": ["a small budget"], "max_cost": "2"}},
-    {"event": "candidate", "candidate": 0, "mean": 0.5, "best": 0, "rollouts": 10, "cost": "0"},
-    {"event": "candidate", "candidate": 1, "mean": 0.75, "best": 1, "rollouts": 10, "cost": "0"},
+     "warnings": ["a small budget"], "max_cost": "2"},
+    candidate(0, 0.5),
+    candidate(1, 0.75),
     {"event": "accepted", "step": 1, "candidate": 1, "module": "section \\u0440\\u2026",
-     "mean": 0.75},
+     "parent": 0, "parent_score": 0, "child_score": 1, "pareto_mean": 1, "best_pareto_mean": 1},
     {"event": "progress", "position": "step/2/reflect/0", "done": 0, "total": 1, "step": 2,
-     "rollouts": 30, "cost": "0.5", "tokens": 7},
+     "rollouts": 30, "reflections": 1, "cost": "0.5", "tokens": 7, "budget": 100, "candidates": 2,
+     "accepted": 1, "rejected": 0, "best": 1, "baseline_mean": 0.5, "best_mean": 0.75,
+     "baseline_estimated": False, "best_estimated": False},
     {"event": "waiting", "model": "m\\u2019s", "seconds": None, "reason": "rate limited"},
 ]
 spell_for_encoding(sys.stdout, sys.stderr)
 with progress_for("promptgraft optimize triage", quiet=False) as progress:
     for line in LINES:
-        progress.on_line({"time": "2026-01-01T00:00:00+00:00", **line})
+        text = json.dumps({"time": "2026-01-01T00:00:00Z", **line})
+        progress.on_line(decoded(text.encode(), "here"))
     progress.say("drawn")
     for command in sys.argv[1:]:
         subprocess.run(command.split(), check=True)

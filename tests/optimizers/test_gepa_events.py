@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from optimizers.worlds import (
-    PROMPT,
     RULES,
     Run,
     answer,
@@ -31,10 +30,12 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal
+from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
+from promptgraft.runtime.session import teller
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.events import teller
+from promptgraft.search.notices import RunPlanned
 
 
 def test_a_run_is_told_from_its_start_to_its_end() -> None:
@@ -44,15 +45,15 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
     story = session.select_all(object)
     assert story[0] == GepaOptimizationStarted(
         run_id=result.run_id,
-        descriptor=PROMPT.descriptor,
-        rollout_budget=200,
+        prompt="toy/words",
         pareto_ids=tuple(f"e{number}" for number in range(6)),
         modules=("section rules", "section notes"),
         texts={"section rules": "Known words:", "section notes": "More words:"},
         seed=1,
-        plan=run.plan(),
     )
-    assert story[-1] == GepaOptimizationCompleted(result)
+    plan = run.plan()
+    assert story[1] == RunPlanned(budget=200, line=plan.line, warnings=plan.warnings)
+    assert story[-1] == result.ended
     told = [type(event) for event in story]
     assert told.count(GepaOptimizationStarted) == told.count(GepaOptimizationCompleted) == 1
 
@@ -74,7 +75,7 @@ def test_every_rollout_is_told_once_and_counted() -> None:
 def test_a_step_tells_parent_proposal_child_and_acceptance_in_this_order() -> None:
     session = Session()
     result = optimize(session=session)
-    step = session.select_all(object)[8 : 8 + 3 + 1 + 3 + 6 + 2]
+    step = session.select_all(object)[9 : 9 + 3 + 1 + 3 + 6 + 2]
     assert [type(event) for event in step] == [
         *[GepaRolloutCompleted] * 3,
         GepaMutationProposed,
@@ -103,14 +104,18 @@ def test_every_candidate_is_told_with_its_texts_its_scores_and_what_was_used_by_
     result = optimize(session=session)
     story = session.select_all(object)
     added = session.select_all(GepaCandidateAdded)
-    assert tuple(event.value for event in added) == result.candidates
+    assert [event.entries for event in added] == [
+        plain_entries(one.override) for one in result.candidates
+    ]
+    assert [event.parents for event in added] == [one.parents for one in result.candidates]
     assert [event.candidate for event in added] == list(range(len(added)))
     assert tuple(event.scores for event in added) == result.scores_matrix
     assert tuple(event.objectives for event in added) == result.objectives
     assert (added[0].step, added[0].rollouts, added[0].reflections) == (0, 6, 0)
     assert added[-1].best == result.best_index
     for event in added[1:]:
-        rules = event.value.section_bodies.get(RULES, "Known words:")
+        bodies = result.candidates[event.candidate].section_bodies
+        rules = bodies.get(RULES, "Known words:")
         assert event.texts["section rules"] == rules
         before = story[: story.index(event)]
         used = [told for told in before if isinstance(told, GepaRolloutCompleted)]
@@ -223,7 +228,7 @@ def test_the_end_is_told_when_the_provider_ends_the_run() -> None:
     session = Session()
     result = optimize(task=refuse, session=session)
     [completed] = session.select_all(GepaOptimizationCompleted)
-    assert completed.result == result
+    assert completed == result.ended
     assert result.stop_reason is StopReason.PROVIDER_FAILED
     assert result.stop_detail == "the key is not valid"
     assert result.baseline_pareto_mean is None

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optimizers.worlds import (
     OVERLOADED,
@@ -52,9 +53,10 @@ from promptgraft.errors import (
 )
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.runs.progress import Progress
+from promptgraft.runs import RunHistory
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.notices import Event
 from promptgraft.search.stoppers import MaxProposals, TargetScore
 from promptgraft.search.validation import Racing
 from promptgraft.serde import Json
@@ -294,11 +296,12 @@ def test_events_are_told_in_the_order_of_steps_and_only_notices_at_once() -> Non
 
 
 def test_what_is_shown_of_a_run_never_goes_back() -> None:
-    bus, progress, states = EventBus(), Progress(), list[tuple[int, int]]()
+    bus, progress, states = EventBus(), RunHistory(), list[tuple[int, int]]()
 
     def show(event: object) -> None:
-        progress.update(event)
-        states.append((progress.step, progress.rollouts))
+        if isinstance(event, Event):
+            progress.add(event)
+        states.append((progress.steps, progress.rollouts))
 
     bus.subscribe(object, show)
     with workers(16) as executor:
@@ -395,9 +398,9 @@ def unpaid(value: object) -> object:
     if isinstance(value, GepaResult):
         return attrs.evolve(value, ledger=())
     if isinstance(value, GepaOptimizationCompleted):
-        return unpaid(value.result)
+        return replace(value, ledger=(), cost=None)
     if isinstance(value, GepaCandidateAdded):
-        return attrs.evolve(value, tokens=0, cost=None)
+        return replace(value, tokens=0, cost=None)
     return value
 
 

@@ -567,7 +567,7 @@ def test_a_stop_file_of_an_earlier_run_is_removed_and_that_is_said(
     assert (folder / "STOP").exists()
     with caplog.at_level(logging.WARNING, logger="promptgraft"):
         assert run.start() == WHOLE
-    assert [event.path for event in told] == [Path("STOP")]
+    assert [event.path for event in told] == ["STOP"]
     assert caplog.messages == ["removed the stop file `STOP` that an earlier run has left behind"]
     assert not (folder / "STOP").exists()
     assert (folder / "HALT").exists()

@@ -93,7 +93,7 @@ def in_child(root: Path, at: int) -> list[str] | None:
 def untold(folder: RunFolder) -> Iterator[str]:
     """Yield what an event tells of and what is not there."""
     record = read_run(folder)
-    files = [folder.candidate(one.n) for one in record.candidates]
+    files = [folder.candidate(one.candidate) for one in record.candidates]
     files += [folder.rejection(one.step, one.attempt) for one in record.rejections]
     if record.started is not None:
         files.append(folder.candidate(0))

@@ -6,16 +6,15 @@ from decimal import Decimal
 from typing import Any
 
 import attrs
+from msgspec.structs import replace
 
-from promptgraft.runs.report.data import (
-    AnswerData,
-    CandidateData,
-    HeldOutData,
-    LedgerRow,
-    MergeData,
-    RejectionData,
-    ReportData,
-)
+from promptgraft.adapters.base import Usage
+from promptgraft.runs.report.data import AnswerData, ReportData
+from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.outcomes import HeldOut
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.spending import Role
 
 HOSTILE = (
     "<script>window.pwned = 1</script>",
@@ -42,7 +41,7 @@ HOSTILE = (
 """Texts that a page must show as text; each begins where the one before was not enough."""
 
 
-def candidate(number: int, *, parents: tuple[int, ...] = (), **changes: Any) -> CandidateData:
+def candidate(number: int, *, parents: tuple[int, ...] = (), **changes: Any) -> CandidateAdded:
     """Return a candidate that scores more the later it comes."""
     scores = (1.0, 0.5 if number else 0.0, float(number > 1), None if number == 1 else 0.0)
     known = [score for score in scores if score is not None]
@@ -57,10 +56,12 @@ def candidate(number: int, *, parents: tuple[int, ...] = (), **changes: Any) -> 
         "scores": scores,
         "mean": sum(known) / len(known),
         "rollouts": 4 + 10 * number,
+        "objectives": {},
+        "tokens": 0,
         "cost": Decimal(number + 1) / 10,
         **changes,
     }
-    return CandidateData(number=number, **values)
+    return CandidateAdded(candidate=number, best=number, reflections=0, entries={}, **values)
 
 
 def small_run(**changes: Any) -> ReportData:
@@ -69,7 +70,7 @@ def small_run(**changes: Any) -> ReportData:
         "run_id": "20260101-000000-triage",
         "prompt": "support/triage",
         "facts": (("Seed", "0"),),
-        "held_out": HeldOutData(
+        "held_out": HeldOut(
             ids=tuple(f"unseen-{number}" for number in range(8)),
             baseline_scores=(0.0,) * 8,
             winner_scores=(1.0,) * 7 + (None,),
@@ -88,37 +89,39 @@ def small_run(**changes: Any) -> ReportData:
         "winner": 3,
         "frontier": (1, 3),
         "rejections": (
-            RejectionData(
+            MutationRejected(
                 step=4,
                 attempt=1,
                 parent=3,
                 module="section rules",
-                reason="not better",
+                reason=RejectionReason.NOT_BETTER,
                 detail="the child has 0.250, the parent 0.500",
                 before="Think 3 times.",
                 text="Think never.",
                 parent_score=0.5,
                 child_score=0.25,
             ),
-            RejectionData(
+            MutationRejected(
                 step=5,
                 attempt=2,
                 parent=3,
                 module="section rules",
-                reason="unparsable reply",
+                reason=RejectionReason.UNPARSABLE,
                 detail="there is no block",
             ),
         ),
-        "merges": (MergeData(step=2, parents=(2, 1), reason="not better", detail="worse"),),
+        "merges": (
+            MergeRejected(
+                step=2, parents=(2, 1), reason=RejectionReason.NOT_BETTER, detail="worse"
+            ),
+        ),
         "ledger": (
-            LedgerRow(
-                role="task",
+            LedgerEntry(
+                role=Role.TASK,
                 model="some-model",
                 calls=60,
                 retries=1,
-                input_tokens=1_200,
-                cached_tokens=0,
-                output_tokens=300,
+                usage=Usage(input_tokens=1_200, output_tokens=300),
                 cost=Decimal("0.4"),
                 unpriced_calls=0,
                 seconds=12.5,
@@ -149,10 +152,10 @@ def hostile_run() -> ReportData:
     everything = "\n".join(HOSTILE)
     ids = tuple(f"{text} {number}" for number, text in enumerate(HOSTILE))
     candidates = tuple(
-        attrs.evolve(
+        replace(
             one,
-            module=HOSTILE[one.number] if len(one.parents) == 1 else "",
-            texts={everything: f"{everything} {one.number}", HOSTILE[one.number]: "same"},
+            module=HOSTILE[one.candidate] if len(one.parents) == 1 else "",
+            texts={everything: f"{everything} {one.candidate}", HOSTILE[one.candidate]: "same"},
             scores=(1.0,) * len(ids),
             objectives={HOSTILE[2]: 0.5, HOSTILE[3]: 0.25},
         )
@@ -167,17 +170,15 @@ def hostile_run() -> ReportData:
         stop_detail=everything,
         confirmation=everything,
         gains={HOSTILE[4]: 0.5},
-        held_out=HeldOutData(why_not=everything),
+        held_out=HeldOut(ids=(), why_not=everything),
         case_ids=ids,
         candidates=candidates,
         rejections=tuple(
-            attrs.evolve(
-                one, module=HOSTILE[5], reason=HOSTILE[1], detail=everything, text=everything
-            )
+            replace(one, module=HOSTILE[5], reason=HOSTILE[1], detail=everything, text=everything)
             for one in run.rejections
         ),
-        merges=(MergeData(step=1, parents=(1, 2), reason=HOSTILE[0], detail=everything),),
-        ledger=(attrs.evolve(run.ledger[0], model=HOSTILE[1], role=HOSTILE[0]),),
+        merges=(replace(run.merges[0], reason=HOSTILE[0], detail=everything),),
+        ledger=(attrs.evolve(run.ledger[0], model=HOSTILE[1]),),
         answers={
             (number, id_): AnswerData(
                 input=everything,

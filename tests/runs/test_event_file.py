@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.clock import FakeClock
@@ -17,23 +19,28 @@ from promptgraft.runs import list_runs, read_run
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
+from promptgraft.search.events import MutationProposed
+from promptgraft.search.notices import CallWaits, Event, RunPlanned
 from runs.toy_runs import make_job, new_folder
 
 TEXTS = st.text(max_size=8)
-NUMBERED = st.builds(lambda text: {"event": "told", "text": text}, TEXTS)
-TRANSIENT = st.builds(lambda text: {"event": "waiting", "reason": text}, TEXTS)
-PLANS = st.builds(lambda budget: {"event": "plan", "budget": budget}, st.integers(1, 3))
+NUMBERED = st.builds(
+    lambda text: MutationProposed(step=1, parent=0, module=text, before="", after=""), TEXTS
+)
+TRANSIENT = st.builds(lambda text: CallWaits(model="m", seconds=None, reason=text), TEXTS)
+PLANS = st.builds(lambda budget: RunPlanned(budget=budget, line=""), st.integers(1, 3))
 RUNS = st.lists(st.one_of(NUMBERED, NUMBERED, TRANSIENT, PLANS), max_size=8)
+FIRST, SECOND = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
-def tell(path: Path, events: list[dict[str, Any]], time: str) -> None:
+def tell(path: Path, events: list[Event], time: str) -> None:
     """Tell events as a run does, numbered where they are to be."""
     file, number = EventFile(path), 0
     for event in events:
-        line = {"time": time, **event}
-        if event["event"] == "told":
+        line = replace(event, time=datetime.fromisoformat(time))
+        if isinstance(event, MutationProposed):
             number += 1
-            line = {"n": number, **line}
+            line = replace(line, number=number)
         if not file.holds(line):
             file.append(line)
     file.close()
@@ -51,30 +58,30 @@ def lines(path: Path) -> list[dict[str, Any]]:
 @settings(max_examples=80)
 @given(RUNS, RUNS, st.integers(0, 40))
 def test_a_file_says_what_was_told_last_however_much_of_it_was_there(
-    tmp_path_factory: Any, before: list[dict[str, Any]], after: list[dict[str, Any]], torn: int
+    tmp_path_factory: Any, before: list[Event], after: list[Event], torn: int
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "events.jsonl"
     path.unlink(missing_ok=True)
-    tell(path, before, "first")
+    tell(path, before, FIRST)
     whole = path.read_bytes()
     path.write_bytes(whole[: max(0, len(whole) - torn)])
     there = [line for line in lines(path) if "n" in line]
 
-    tell(path, after, "second")
+    tell(path, after, SECOND)
 
-    told = [event["text"] for event in after if event["event"] == "told"]
+    told = [event.module for event in after if isinstance(event, MutationProposed)]
     found = [line for line in lines(path) if "n" in line]
-    kept = [line["text"] for line in found]
+    kept = [line["module"] for line in found]
     # What a replay has not reached yet stays.
     assert kept[: len(told)] == told
-    assert kept[len(told) :] == [line["text"] for line in there][len(told) :] or kept == told
+    assert kept[len(told) :] == [line["module"] for line in there][len(told) :] or kept == told
     assert [line["n"] for line in found] == list(range(1, len(found) + 1))
     for line, old in zip(found, there, strict=False):
-        if line["text"] != old["text"]:
+        if line["module"] != old["module"]:
             break
-        assert line["time"] == "first"
+        assert line["time"] == FIRST
     plans = [line["budget"] for line in lines(path) if line["event"] == "plan"]
-    asked = [event["budget"] for event in after if event["event"] == "plan"]
+    asked = [event.budget for event in after if isinstance(event, RunPlanned)]
     if asked and len(told) >= len(there):
         assert plans[-1] == asked[-1]
 

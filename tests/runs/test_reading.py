@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optimizers.worlds import answer
 from promptgraft.clock import FakeClock
@@ -29,6 +30,9 @@ from promptgraft.runs import (
 )
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.following import follow
+from promptgraft.runs.lines import read_lines
+from promptgraft.search.events import RunStarted
+from promptgraft.search.notices import Unknown
 from promptgraft.search.validation import Racing
 from runs.toy_runs import (
     KilledError,
@@ -49,8 +53,9 @@ def test_a_run_is_read_as_the_run_returned_it(tmp_path: Path) -> None:
     record = read_run(made)
 
     assert (record.state, record.prompt, record.seed) == (State.ENDED, "toy/words", 1)
-    assert (record.run_id, record.budget) == (result.run_id, 66)
-    assert record.texts == {"section rules": "Known words:", "section notes": "More words:"}
+    assert record.started is not None
+    assert (record.started.run_id, record.budget) == (result.run_id, 66)
+    assert record.started.texts == {"section rules": "Known words:", "section notes": "More words:"}
     assert record.pareto_ids == result.pareto_ids
     assert [one.scores for one in record.candidates] == list(result.scores_matrix)
     assert [one.parents for one in record.candidates] == list(result.parents)
@@ -64,8 +69,9 @@ def test_a_run_is_read_as_the_run_returned_it(tmp_path: Path) -> None:
     assert {one.attempt for one in record.rejections} == {1}
     assert (record.steps, record.rollouts) == (result.steps, result.total_rollouts)
     assert record.candidates[-1].cost == Decimal(0)
-    assert record.result is not None
-    assert record.result["best"] == result.best_index
+    assert record.ended is not None
+    told = replace(result.ended, number=record.ended.number, time=record.ended.time)
+    assert record.ended == told
 
 
 def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path: Path) -> None:
 
     record, summary = seen[30]
     assert (record.state, summary.state) == (State.RUNNING, State.RUNNING)
-    assert record.result is None
+    assert record.ended is None
     assert summary.improved is None
     assert 0 < len(record.candidates) == summary.candidates < len(read_run(made).candidates)
     assert summary.best_mean == max(one.mean for one in record.candidates)
@@ -98,7 +104,7 @@ def test_the_result_of_an_older_end_is_not_the_result_of_a_run_that_went_on(
     record = read_run(folder)
     assert record.state is State.INTERRUPTED
     assert folder.result.exists()
-    assert record.result is None
+    assert record.ended is None
 
 
 def test_a_run_whose_process_is_gone_is_interrupted_and_has_no_result(tmp_path: Path) -> None:
@@ -110,7 +116,7 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_has_no_result(tmp_path: 
 
     record, [summary] = read_run(made), list_runs(tmp_path)
     assert (record.state, summary.state) == (State.INTERRUPTED, State.INTERRUPTED)
-    assert record.result is None
+    assert record.ended is None
     assert len(record.candidates) == summary.candidates == 3
     assert (summary.rollouts, summary.budget) == (30, 66)
     assert summary.baseline_mean == 0.0
@@ -144,13 +150,19 @@ def test_an_events_file_that_is_cut_anywhere_is_read_up_to_its_last_whole_line(
     [
         (b"no json\n", ":3:1:1: Expecting value"),
         (b"[1]\n", ":3: expected an object with `event`"),
-        (b'{"event": "candidate", "step": 1}\n', ":3: candidate: expected an integer, found no"),
-        (b'{"event": "scored", "candidate": 9}\n', ":3: candidate: expected one that was told of"),
-        (b'{"event": "rejected", "n": 2, "step": true}\n', ":3: step: expected an integer, found"),
-        (b'{"event": "waiting", "time": "now"}\n', ":3: time: expected an ISO 8601 time, found"),
+        (b'{"event": "candidate", "step": 1}\n', ":3: object missing required field `"),
+        (
+            b'{"event":"scored","step":1,"candidate":9,"mean":1,"best":0,"scores":[],"objectives":{}}\n',
+            ":3: candidate: expected one of the 0 candidates so far, found 9",
+        ),
+        (
+            b'{"event": "rejected", "n": 2, "step": true}\n',
+            ":3: step: expected `int`",
+        ),
+        (b'{"event": "waiting", "time": "now"}\n', ":3: time: invalid RFC3339 encoded datetime"),
         (
             b'{"event": "waiting", "time": "2026-01-01T00:00:00"}\n',
-            ":3: time: expected an ISO 8601 time with its zone, found",
+            ":3: time: expected `datetime` with a timezone component",
         ),
     ],
 )
@@ -169,10 +181,10 @@ def test_a_damaged_line_is_named_with_its_number(
     [
         ({"candidate": 7}, "candidate: expected 1, found 7"),
         ({"candidate": 0}, "candidate: expected 1, found 0"),
-        ({"parents": [1]}, "parents: expected one that was told of before, found 1"),
-        ({"parents": [-1]}, "parents: expected one that was told of before, found -1"),
+        ({"parents": [1]}, "parents: expected one of the 1 candidates so far, found 1"),
+        ({"parents": [-1]}, "parents: expected one of the 1 candidates so far, found -1"),
         ({"scores": [1.0]}, "scores: expected 6 or none, found 1"),
-        ({"cost": "Infinity"}, "cost: expected a decimal number as text, found 'Infinity'"),
+        ({"cost": "Infinity"}, "cost: expected a finite number, found Infinity"),
     ],
 )
 def test_a_candidate_that_cannot_be_is_no_figure_of_the_run(
@@ -187,20 +199,24 @@ def test_a_candidate_that_cannot_be_is_no_figure_of_the_run(
     assert str(fault.value).startswith(f"{folder.events}:{at + 1}: {says}")
 
 
-@pytest.mark.parametrize("best", [-1, 99])
-def test_a_winner_that_the_run_does_not_have_is_damage(folder: RunFolder, best: int) -> None:
-    result = json.loads(folder.result.read_text())
-    folder.result.write_text(json.dumps({**result, "best": best}))
-    with pytest.raises(DataFormatError, match=f"found {best}; `promptgraft resume` writes"):
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"best": -1}, "best: expected one of the 5 candidates so far, found -1"),
+        ({"best": 99}, "best: expected one of the 5 candidates so far, found 99"),
+        ({"means": [0.5]}, "means: expected 5, found 1"),
+    ],
+)
+def test_an_end_of_candidates_that_the_run_does_not_have_is_damage(
+    folder: RunFolder, changes: dict[str, object], says: str
+) -> None:
+    *before, end = folder.events.read_text("ascii").splitlines()
+    changed = json.dumps({**json.loads(end), **changes})
+    folder.events.write_text("\n".join([*before, changed]) + "\n")
+    with pytest.raises(DataFormatError) as fault:
         read_run(folder)
-
-
-def test_means_of_other_candidates_are_damage(folder: RunFolder) -> None:
-    result = json.loads(folder.result.read_text())
-    wrong = result["means"][1:]
-    folder.result.write_text(json.dumps({**result, "means": wrong}))
-    with pytest.raises(DataFormatError, match=rf"means: expected {len(wrong) + 1}, found "):
-        read_run(folder)
+    said = f"{folder.events}:{len(before) + 1}: {says}; `promptgraft resume` writes the file again"
+    assert str(fault.value) == said
 
 
 def test_a_directory_of_another_version_is_refused_with_the_mend(folder: RunFolder) -> None:
@@ -293,7 +309,7 @@ def test_every_rollout_of_a_run_can_be_looked_up_by_candidate_and_case(
     for candidate in record.candidates:
         scores = {
             one.case: one.record.score
-            for one in transcripts(whole, candidates={candidate.n})
+            for one in transcripts(whole, candidates={candidate.candidate})
             if one.phase in ("baseline", "pareto")
         }
         assert tuple(scores[case] for case in record.pareto_ids) == candidate.scores
@@ -325,7 +341,7 @@ def test_every_rollout_of_races_is_found_with_the_candidate_that_gave_it(
     for candidate in record.candidates:
         scores = {
             one.case: one.record.score
-            for one in transcripts(folder, candidates={candidate.n})
+            for one in transcripts(folder, candidates={candidate.candidate})
             if one.phase in ("baseline", "pareto", "merge", "final")
         }
         assert tuple(scores.get(case) for case in record.pareto_ids) == candidate.scores
@@ -337,7 +353,7 @@ def test_rollouts_of_several_proposals_belong_to_their_parent_and_to_no_candidat
     job = make_job(pareto_set_size=5, rollout_budget=120, proposals_per_step=2, steps_at_once=2)
     folder = kept_run(tmp_path, job)
     record = read_run(folder)
-    parents = {one.step: one.parents for one in record.candidates if one.n}
+    parents = {one.step: one.parents for one in record.candidates if one.candidate}
     found = [one for one in transcripts(folder) if one.phase in ("parent", "child")]
     assert {one.candidate for one in found if one.phase == "child"} == {None}
     assert len(parents) > 1
@@ -373,9 +389,8 @@ def test_a_follower_sees_every_line_once_until_the_run_is_left(tmp_path: Path) -
             carried += _some(lines, text[: start + 700].count(b"\n") - len(carried))
     carried += list(lines)
 
-    assert [json.dumps(line) for line in carried] == [
-        json.dumps(json.loads(line)) for line in text.splitlines()
-    ]
+    assert [line for line, _ in carried] == text.decode("ascii").splitlines()
+    assert [event for _, event in carried] == [event for _, event in read_lines(made.events)]
     assert set(waits) <= {0.5}
 
 
@@ -396,9 +411,9 @@ def test_a_follower_goes_on_when_a_resumed_run_cuts_the_file(folder: RunFolder) 
             held.close()
 
     held = _Held(folder)
-    told = [line["event"] for line in follow(folder, wait=change)]
-    assert told[0] == "started"
-    assert set(told[text.count(b"\n") :]) == {"another end"}
+    told = list(follow(folder, wait=change))
+    assert isinstance(told[0][1], RunStarted)
+    assert set(told[text.count(b"\n") :]) == {(other.decode("ascii").strip(), Unknown(number=1))}
 
 
 class _Held:

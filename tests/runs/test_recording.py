@@ -158,7 +158,7 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     estimates = [one for one in record.candidates if is_estimate(one.mean, one.scores)]
     assert estimates
     for one in estimates:
-        page = folder.candidate(one.n).read_text("utf-8")
+        page = folder.candidate(one.candidate).read_text("utf-8")
         tried = sum(value is not None for value in one.scores)
         assert f"- mean on D_pareto: {one.mean:.3f} estimated from {tried} of 20 examples" in page
         assert page.count("| no score |") >= 20 - tried
@@ -169,7 +169,7 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     assert "not tried on the case" in shown
     assert all(f">~{one.mean:.2f}<" in shown for one in estimates)
     # In the tree, and beside what the candidate changes.
-    assert all(f">#{one.n} ~{one.mean:.3f}<" in shown for one in estimates)
+    assert all(f">#{one.candidate} ~{one.mean:.3f}<" in shown for one in estimates)
     assert all(f'class="figs">~{one.mean:.3f} ' in shown for one in estimates)
     assert {case for number, case in data.answers if number == data.winner} == {*record.pareto_ids}
 
@@ -242,7 +242,7 @@ def test_events_are_numbered_in_order_and_end_with_the_end(whole: RunFolder) -> 
         "accepted",
     ]
     assert numbered[-1]["event"] == "ended"
-    assert numbered[-1]["held_out"]["winner_mean"] > 0
+    assert sum(numbered[-1]["held_out"]["winner_scores"]) > 0
     assert [event["event"] for event in events if "n" not in event] == ["plan"]
 
 
@@ -318,7 +318,7 @@ def test_a_smaller_budget_leaves_no_pages_of_candidates_that_are_not_there(
 
     assert len(list(folder.candidates.iterdir())) == len(result.candidates) < pages
     assert len(list(folder.rejected.iterdir())) == result.steps
-    assert [one.n for one in read_run(folder).candidates] == list(range(len(result.candidates)))
+    assert len(read_run(folder).candidates) == len(result.candidates)
 
 
 @pytest.mark.parametrize("rest", [b"", b'{"n":7,"ti', b"\x00\xff\n", b"[]\n", b'{"n":99}\n'])

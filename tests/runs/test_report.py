@@ -16,19 +16,22 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from promptgraft.runs import read_run
 from promptgraft.runs.report import write_report
 from promptgraft.runs.report.allowance import Limits, cropped, size
 from promptgraft.runs.report.changes import candidate_views
 from promptgraft.runs.report.chart import HEIGHT, WIDTH, rollouts_chart, spending_chart
-from promptgraft.runs.report.data import CandidateData, HeldOutData, ReportData
+from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.frontier import frontier_rows
 from promptgraft.runs.report.heat import LEVELS, UNSCORED, heat_map
 from promptgraft.runs.report.held_out import measured
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.png import palette_png
 from promptgraft.runs.report.tree import MOST_NODES, family_tree
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.outcomes import HeldOut
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
 from runs.toy_runs import kept_run, make_job, sulky
@@ -94,7 +97,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:
-    run = small_run(held_out=HeldOutData(ids=("a",), why_not="nothing beat the baseline"))
+    run = small_run(held_out=HeldOut(ids=("a",), why_not="nothing beat the baseline"))
     told = section(render(run), "held-out")
     assert "Not measured. Nothing beat the baseline." in told
     assert "flatter the winner" in told
@@ -110,7 +113,7 @@ def test_without_the_library_there_is_a_gain_but_no_interval(
 
 
 def test_too_few_changed_cases_have_no_interval() -> None:
-    found = measured(HeldOutData(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1)))
+    found = measured(HeldOut(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1)))
     assert found is not None
     assert (found.before, found.after, found.low) == (0.5, 1.0, None)
     assert found.no_interval == "No interval: it takes 6 changed cases at 95%."
@@ -218,12 +221,12 @@ def test_the_frontier_says_on_how_many_cases_nobody_is_better_and_nobody_as_good
 def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
     run = small_run()
     better, other = (
-        attrs.evolve(run.candidates[number], texts={"section tone": f"Be {word}."})
+        replace(run.candidates[number], texts={"section tone": f"Be {word}."})
         for number, word in ((2, "kind"), (1, "brief"))
     )
-    merge = attrs.evolve(run.candidates[3], texts={"section tone": "Be brief."})
+    merge = replace(run.candidates[3], texts={"section tone": "Be brief."})
     run = attrs.evolve(run, candidates=(run.candidates[0], other, better, merge))
-    row = next(view for view in candidate_views(run, Limits()) if view.value.number == 3)
+    row = next(view for view in candidate_views(run, Limits()) if view.value.candidate == 3)
     assert [(change.part, change.origin) for change in row.changes] == [("section tone", 1)]
     assert "section tone taken from #1" in section(render(run), "changes")
 
@@ -395,10 +398,10 @@ def huge_run(candidates: int, cases: int) -> ReportData:
     name = "<" * 400
     run = small_run()
 
-    def one(number: int) -> CandidateData:
-        return attrs.evolve(
+    def one(number: int) -> CandidateAdded:
+        return replace(
             run.candidates[min(number, 1)],
-            number=number,
+            candidate=number,
             module=name,
             texts={name: f"{filling}{number}"},
             scores=(0.5,) * cases,
@@ -415,7 +418,7 @@ def huge_run(candidates: int, cases: int) -> ReportData:
         winner=candidates - 1,
         frontier=tuple(range(candidates)),
         rejections=tuple(
-            attrs.evolve(run.rejections[0], step=step, module=name, detail=filling, text=filling)
+            replace(run.rejections[0], step=step, module=name, detail=filling, text=filling)
             for step in range(candidates)
         ),
         merges=run.merges * candidates,
@@ -441,17 +444,17 @@ def test_a_kept_run_has_its_report_beside_it(tmp_path: Path) -> None:
     record = read_run(folder)
     page = folder.report.read_text("utf-8")
 
-    assert record.result is not None
+    assert record.ended is not None
     assert f"Run <code>{record.id}</code>" in page
     for one in record.candidates:
-        assert f'id="c{one.n}"' in page
+        assert f'id="c{one.candidate}"' in page
     assert "I would rather not." in section(page, "rejected")
     assert "on 3 cases that no part of the search has seen" in section(page, "held-out")
-    assert f"winner #{record.result['best']}" in section(page, "verdict")
+    assert f"winner #{record.ended.best}" in section(page, "verdict")
     answers = section(page, "answers")
     assert all(case in answers for case in record.pareto_ids)
     assert answers.count("Baseline: ") == len(record.pareto_ids)
-    assert answers.count(f"Winner, #{record.result['best']}: ") == len(record.pareto_ids)
+    assert answers.count(f"Winner, #{record.ended.best}: ") == len(record.pareto_ids)
     assert write_report(folder, tmp_path / "other.html").read_text("utf-8") == page
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -11,10 +10,11 @@ import pytest
 from optimizers.several_world import NAMES, Rendered, lacking, prompt_of, several, teach
 from optimizers.worlds import current_text, instruction
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
-from promptgraft.cli.run_state import RunState
 from promptgraft.cli.sentences import doing, sentence
-from promptgraft.runs import RunFolder, read_run
-from promptgraft.serde import Json
+from promptgraft.runs import RunFolder, RunHistory, read_run
+from promptgraft.runs.lines import read_lines
+from promptgraft.search.events import MutationAccepted
+from promptgraft.search.place import Place
 from runs.toy_runs import kept_run
 
 PARTS = NAMES[:3]
@@ -40,23 +40,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return kept_run(tmp_path_factory.mktemp("several"), job())
 
 
-def lines(folder: RunFolder, kind: str) -> list[dict[str, Json]]:
-    found = [json.loads(line) for line in folder.events.read_text("utf-8").splitlines()]
-    return [line for line in found if line["event"] == kind]
-
-
 def test_a_candidate_is_kept_with_all_that_was_changed(folder: RunFolder) -> None:
     record = read_run(folder)
     [one, *_] = [found for found in record.candidates if (found.module or "").count(",") == 2]
     assert one.module is not None
     assert sorted(one.module.split(", ")) == sorted(ALL)
-    page = folder.candidate(one.n).read_text("utf-8")
+    page = folder.candidate(one.candidate).read_text("utf-8")
     assert f"- changes: {one.module}\n" in page
     for name in ALL:
         assert f"+++ {name} (after)" in page
-    [line] = [line for line in lines(folder, "accepted") if line["candidate"] == one.n]
-    assert line["module"] == one.module
-    told = sentence(line, RunState(title="a run"))
+    accepted = [event for _, event in read_lines(folder.events)]
+    [line] = [
+        event
+        for event in accepted
+        if isinstance(event, MutationAccepted) and event.candidate == one.candidate
+    ]
+    assert line.module == one.module
+    told = sentence(line, record)
     assert told.startswith(f"step {one.step}: accepted {one.module} with ")
     assert one.module in (folder.path / "report.html").read_text("utf-8")
 
@@ -72,11 +72,7 @@ def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder:
         others = ", ".join(name for name in modules if name != module)
         assert f"- was to change: {module}\n" in page
         assert f"changed together with {others}\n" in page
-    told = [
-        sentence(one, RunState(title="a run"))
-        for one in lines(folder, "rejected")
-        if one["step"] == step
-    ]
+    told = [sentence(one, RunHistory()) for one in read_run(folder).rejections if one.step == step]
     assert told[:2] == ["", ""]
     assert told[2].startswith(f"step {step}: rejected {modules[2]}: not better; ")
     assert told[2].endswith(f"changed together with {modules[0]}, {modules[1]}")
@@ -86,7 +82,8 @@ def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder:
     ("attempt", "what"), [(0, "reflecting"), (1, "asking for a repair"), (2, "reflecting")]
 )
 def test_what_is_waited_for_is_told_for_every_part(attempt: int, what: str) -> None:
-    assert doing(RunState(title="a run", position=f"step/4/reflect/{attempt}")) == f"step 4: {what}"
+    place = Place.parse(f"step/4/reflect/{attempt}")
+    assert doing(RunHistory(place=place)) == f"step 4: {what}"
 
 
 def test_a_run_that_is_resumed_leaves_the_same_files(folder: RunFolder, tmp_path: Path) -> None:

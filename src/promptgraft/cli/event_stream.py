@@ -8,7 +8,8 @@ from typing import TextIO
 import click
 
 from promptgraft.clock import SystemClock
-from promptgraft.runs.event_lines import EventLines, Line, encoded
+from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.lines import encoded, encoded_json
 from promptgraft.serde import Json
 
 
@@ -29,7 +30,7 @@ class EventStream:
         """Write what an event tells."""
         with self._lock:
             for line in self._lines.of(event):
-                self._write(line)
+                self._write(encoded(line))
 
     def end(self, result: dict[str, Json]) -> None:
         """Write the last line, what came of the run.
@@ -37,13 +38,13 @@ class EventStream:
         Raises:
             OSError: it cannot be written.
         """
-        click.echo(encoded(result), file=self._stream)
+        click.echo(encoded_json(result), file=self._stream)
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: str) -> None:
         if self._broken:
             return
         try:
-            click.echo(encoded(line), file=self._stream)
+            click.echo(line, file=self._stream)
         except OSError:
             # Whoever read the lines has left; the run itself goes on.
             self._broken = True

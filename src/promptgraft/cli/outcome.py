@@ -102,10 +102,12 @@ class Outcome:
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
     document = result_document(
-        outcome.result,
+        outcome.result.ended,
         outcome.job.prompt,
+        outcome.result.best_override,
         seed=outcome.job.config.seed,
         budget=outcome.job.config.rollout_budget,
+        examples=len(outcome.result.pareto_ids),
     )
     return {
         **document,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -16,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from promptgraft.cli.progress import Progress
-from promptgraft.cli.run_state import RunState
 from promptgraft.cli.sentences import brief, doing, waiting, warnings
 from promptgraft.clock import Clock
-from promptgraft.runs.event_lines import Line
+from promptgraft.runs import RunHistory
+from promptgraft.search.notices import Event
 from promptgraft.text import (
     counted,
     difference,
@@ -44,7 +45,7 @@ class PanelProgress(Progress):
     It leaves nothing behind but the warnings of the run's plan.
 
     Args:
-        state: what is shown.
+        title: what is run.
         console: where it is drawn.
         clock: decides when to redraw, and the time that is shown.
         tick: seconds between two redraws while nothing happens, so that the time goes on; None
@@ -53,14 +54,15 @@ class PanelProgress(Progress):
 
     def __init__(
         self,
-        state: RunState,
+        title: str,
         *,
         console: Console | None = None,
         clock: Clock | None = None,
         tick: float | None = _SECONDS_BETWEEN_TICKS,
     ) -> None:
         super().__init__(clock, every=0)
-        self._state = state
+        self._title = title
+        self.run = RunHistory()
         self._console = console or Console(stderr=True, highlight=False, emoji=False)
         self._drawn = self._clock.monotonic()
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
@@ -89,10 +91,10 @@ class PanelProgress(Progress):
             self._ticker.join()
         self._write(self._live.stop)
 
-    def on_line(self, line: Line) -> None:
+    def on_line(self, line: Event) -> None:
         with self._lock:
-            self._state.fold(line)
-            if said := brief(line, self._state):
+            self.run.add(line)
+            if said := brief(line, self.run):
                 self._last.append(said)
             if told := warnings(line):
                 text = Text("\n".join(map(visible_line, told)))
@@ -130,13 +132,12 @@ class PanelProgress(Progress):
         rows = Table.grid(padding=(0, 2), expand=True)
         rows.add_column(style="dim", no_wrap=True)
         rows.add_column(ratio=1, no_wrap=True, overflow="crop")
-        state = self._state
-        rows.add_row("now", _text(doing(state), "bold"))
+        rows.add_row("now", _text(doing(self.run), "bold"))
         rows.add_row("D_pareto", self._scores())
         rows.add_row("rollouts", self._bar())
-        rows.add_row("used", _text(_used(state)))
+        rows.add_row("used", _text(_used(self.run)))
         rows.add_row("time", _text(self._time()))
-        rows.add_row("proposals", _text(_proposals(state)))
+        rows.add_row("proposals", _text(_proposals(self.run)))
         rows.add_row("waiting", self._waiting())
         room = self._console.height - _ROWS - _FRAME - 1
         last = list(self._last)[-max(1, min(room, _MOST_EVENTS)) :]
@@ -145,72 +146,70 @@ class PanelProgress(Progress):
         # Beside the panel the terminal writes `^C`; in a line of its own it would stay.
         width = min(_WIDEST, self._console.width - len("^C "))
         # Cut here, because rich lets a long title break the frame, which takes six columns.
-        title = _text(state.title[: max(0, width - 6)])
+        title = _text(self._title[: max(0, width - 6)])
         return Panel(rows, title=title, title_align="left", border_style="dim", width=width)
 
     def _bar(self) -> RenderableType:
-        state = self._state
+        budget, used = self.run.budget or 0, self.run.rollouts
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
         bar = ProgressBar(
-            total=max(1, state.budget),
-            completed=state.rollouts,
+            total=max(1, budget),
+            completed=used,
             complete_style="cyan",
             finished_style="cyan",
         )
-        grid.add_row(bar, _text(f"{state.rollouts:,}/{state.budget:,}"))
+        grid.add_row(bar, _text(f"{used:,}/{budget:,}"))
         return grid
 
     def _scores(self) -> Text:
-        state = self._state
-        if state.baseline is None:
+        run = self.run
+        (baseline, best), (before, after) = run.means, run.estimated
+        if baseline is None:
             return _text("not known yet", "dim")
-        before, after = state.estimated
-        text = _text(
-            f"{score(state.baseline, estimated=before)} -> {score(state.best, estimated=after)}"
-        )
-        if gained := difference(state.baseline, state.best, estimated=state.estimated):
-            better = state.best is not None and state.best > state.baseline
+        text = _text(f"{score(baseline, estimated=before)} -> {score(best, estimated=after)}")
+        if gained := difference(baseline, best, estimated=run.estimated):
+            better = best is not None and best > baseline
             text.append(f" ({gained})", "green" if better else "")
-        if any(state.estimated):
-            text.append(f"  ~ from {state.scored} of {state.examples} examples", "dim")
+        if any(run.estimated):
+            text.append(f"  ~ from {run.scored} of {len(run.pareto_ids)} examples", "dim")
         return text
 
     def _time(self) -> str:
         now = self._clock.now()
-        passed = self._state.elapsed(now)
-        limit = self._state.max_seconds
+        passed = self.run.elapsed(now)
+        limit = self.run.plan.max_seconds if self.run.plan else None
         told = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
-        left = self._state.left(now)
+        left = self.run.left(now)
         if left is None or (limit is not None and left > limit - passed):
             return told
         return f"{told}, at most about {_roughly(left)} left"
 
     def _waiting(self) -> Text:
-        wait, now = self._state.wait, self._clock.now()
-        if wait is None or not wait.lasts(now):
-            asking = self._state.position and not self._state.ended
+        wait, now = self.run.wait, self._clock.now()
+        if wait is None or not self.run.is_waiting(now):
+            asking = self.run.place and not self.run.ended
             return _text("for answers" if asking else "", "dim")
         seconds = wait.seconds
-        if seconds is not None:
-            seconds -= (now - wait.since).total_seconds()
+        if seconds is not None and isinstance(wait.time, datetime):
+            seconds -= (now - wait.time).total_seconds()
         told = waiting(wait.model, seconds, wait.reason).removeprefix("waiting ")
         return _text(told, "yellow")
 
 
-def _used(state: RunState) -> str:
-    money, tokens = dollars(state.cost), short_count(state.tokens)
-    if state.max_cost is not None:
-        money += f" of {dollars(state.max_cost)}"
-    if state.max_tokens is not None:
-        tokens += f" of {short_count(state.max_tokens)}"
+def _used(run: RunHistory) -> str:
+    money, tokens = dollars(run.cost), short_count(run.tokens)
+    if run.plan is not None and run.plan.max_cost is not None:
+        money += f" of {dollars(run.plan.max_cost)}"
+    if run.plan is not None and run.plan.max_tokens is not None:
+        tokens += f" of {short_count(run.plan.max_tokens)}"
     return f"{money}, {tokens} tokens"
 
 
-def _proposals(state: RunState) -> str:
-    merged = f", {counted(state.merged, 'merge')}" if state.merged else ""
-    return f"{state.accepted} accepted, {state.rejected} rejected{merged}"
+def _proposals(run: RunHistory) -> str:
+    merged = f", {counted(run.merged, 'merge')}" if run.merged else ""
+    return f"{run.accepted} accepted, {len(run.rejections)} rejected{merged}"
 
 
 def _roughly(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """How far a run is, shown while it goes: as a panel or as lines, on standard error.
 
-All of them are fed with the lines of :mod:`promptgraft.runs.event_lines`, so that a run of
-another process is shown like one of this one.
+All of them are fed with the lines of ``events.jsonl``, so that a run of another process is shown
+like one of this one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from promptgraft.cli.output import is_plain_terminal
-from promptgraft.cli.run_state import RunState, moment_of
 from promptgraft.cli.sentences import ESTIMATED, best, sentence, used, warnings
 from promptgraft.cli.text import echo
 from promptgraft.clock import Clock, SystemClock
-from promptgraft.runs.event_lines import EventLines, Line
+from promptgraft.runs import RunHistory
+from promptgraft.runs.event_lines import EventLines
+from promptgraft.search.notices import Event, RunProgress
 from promptgraft.text import dollars, visible_line
 
 _ROLLOUTS_PER_LINE = 250
@@ -53,7 +54,7 @@ class Progress(abc.ABC):
                 self.on_line(line)
 
     @abc.abstractmethod
-    def on_line(self, line: Line) -> None:
+    def on_line(self, line: Event) -> None:
         """Take account of a line of a run, of whichever process."""
 
     @abc.abstractmethod
@@ -67,7 +68,7 @@ class SilentProgress(Progress):
     def on_event(self, event: object) -> None:
         del event
 
-    def on_line(self, line: Line) -> None:
+    def on_line(self, line: Event) -> None:
         del line
 
     def say(self, what: str) -> None:
@@ -77,31 +78,32 @@ class SilentProgress(Progress):
 class PlainProgress(Progress):
     """Writes a line for each thing that matters; for pipes, logs and plain terminals."""
 
-    def __init__(self, state: RunState, clock: Clock | None = None) -> None:
+    def __init__(self, title: str, clock: Clock | None = None) -> None:
         super().__init__(clock)
-        self._state = state
+        self._title = title
+        self.run = RunHistory()
         self._told = 0
         self._told_at: datetime | None = None
         self._broken = False
         self._explained = False
 
     def __enter__(self) -> Self:
-        self.say(self._state.title)
+        self.say(self._title)
         return self
 
-    def on_line(self, line: Line) -> None:
+    def on_line(self, line: Event) -> None:
         with self._lock:
-            self._state.fold(line)
-            said = sentence(line, self._state) or self._now_and_then(line)
+            self.run.add(line)
+            said = sentence(line, self.run) or self._now_and_then(line)
             if said:
-                self._told, self._told_at = self._state.rollouts, moment_of(line)
+                self._told, self._told_at = self.run.rollouts, _moment(line)
             for text in (said, *warnings(line), *self._explanation()):
                 if text:
                     self.say(text)
 
     def _explanation(self) -> tuple[str, ...]:
         """Return what the mark of an estimate means, when it was seen for the first time."""
-        if self._explained or not any(self._state.estimated):
+        if self._explained or not any(self.run.estimated):
             return ()
         self._explained = True
         return (ESTIMATED,)
@@ -115,14 +117,19 @@ class PlainProgress(Progress):
             # Whoever read the progress has left; the run itself goes on.
             self._broken = True
 
-    def _now_and_then(self, line: Line) -> str:
-        state = self._state
-        if line.get("event") != "progress":
+    def _now_and_then(self, line: Event) -> str:
+        run, now = self.run, _moment(line)
+        if not isinstance(line, RunProgress):
             return ""
-        silent = self._told_at is not None and moment_of(line) - self._told_at >= _LONGEST_SILENCE
-        if not silent and state.rollouts - self._told < _ROLLOUTS_PER_LINE:
+        since = None if now is None or self._told_at is None else now - self._told_at
+        silent = since is not None and since >= _LONGEST_SILENCE
+        if not silent and run.rollouts - self._told < _ROLLOUTS_PER_LINE:
             return ""
-        return f"step {state.step}: best {best(state)}, {used(state)}, {dollars(state.cost)}"
+        return f"step {run.steps}: best {best(run)}, {used(run)}, {dollars(run.cost)}"
+
+
+def _moment(line: Event) -> datetime | None:
+    return line.time if isinstance(line.time, datetime) else None
 
 
 def progress_for(
@@ -142,9 +149,8 @@ def progress_for(
     """
     if quiet or (stream is not None and stream.isatty()):
         return SilentProgress()
-    state = RunState(title=title)
     if sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal(environment):
-        return PlainProgress(state)
+        return PlainProgress(title)
     from promptgraft.cli.panel import PanelProgress
 
-    return PanelProgress(state)
+    return PanelProgress(title)

@@ -1,11 +1,20 @@
-"""What the lines of a run say, in words: for logs, and for the last rows of the panel."""
+"""What the events of a run say, in words: for logs, and for the last rows of the panel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from promptgraft.cli.run_state import RunState, number, whole
-from promptgraft.serde import Json
+from promptgraft.runs import RunHistory
+from promptgraft.search.events import (
+    CandidateAdded,
+    MergeAccepted,
+    MergeRejected,
+    MutationAccepted,
+    MutationRejected,
+    RunEnded,
+)
+from promptgraft.search.notices import CallWaits, Event, RunPlanned, StopFileRemoved
+from promptgraft.search.place import Phase
 from promptgraft.text import change, counted, difference, score
 
 ESTIMATED = "~ is estimated, from some of the examples"
@@ -13,75 +22,73 @@ ESTIMATED = "~ is estimated, from some of the examples"
 
 _LONGEST_DETAIL = 160
 
-_DOING: Mapping[str, str] = {
-    "parent": "trying the parent",
-    "reflect": "reflecting",
-    "child": "trying the child",
-    "again": "trying both again",
-    "pareto": "validating",
-    "merge": "merging",
-    "idle": "trying the best on more",
+_DOING: Mapping[Phase, str] = {
+    Phase.BASELINE: "trying the baseline",
+    Phase.STEP: "starting",
+    Phase.PARENT: "trying the parent",
+    Phase.REFLECT: "reflecting",
+    Phase.CHILD: "trying the child",
+    Phase.PARETO: "validating",
+    Phase.MERGE: "merging",
+    Phase.IDLE: "trying the best on more",
+    Phase.FINAL: "trying the finalists",
+    Phase.CONFIRM: "confirming the winner",
+    Phase.HELD_OUT: "trying held-out examples",
 }
 
 
-def sentence(line: Mapping[str, Json], state: RunState) -> str:
-    """Return what a line says, empty when people need not know; ``state`` knows it already."""
-    match line.get("event"):
-        case "plan":
-            return str(line.get("line"))
-        case "candidate" if line.get("candidate") == 0:
-            return f"baseline {_mean(line)} on {_tried(state)}D_pareto, {used(state)}"
-        case "accepted":
+def sentence(event: Event, run: RunHistory) -> str:
+    """Return what an event says, empty when people need not know; ``run`` knows it already."""
+    match event:
+        case RunPlanned():
+            return event.line
+        case CandidateAdded() if event.candidate == 0:
+            return f"baseline {_mean(event)} on {_tried(run)}D_pareto, {used(run)}"
+        case MutationAccepted():
             return (
-                f"step {line.get('step')}: accepted {line.get('module')} with {_mean(line)}, "
-                f"best {best(state)}, {used(state)}"
+                f"step {event.step}: accepted {event.module} with {_mean_of(event, run)}, "
+                f"best {best(run)}, {used(run)}"
             )
-        case "rejected" if line.get("final"):
-            return f"step {line.get('step')}: rejected {line.get('module')}: {_why(line)}"
-        case "merge_accepted":
+        case MutationRejected() if event.final:
+            return f"step {event.step}: rejected {event.module}: {_why(event)}"
+        case MergeAccepted():
             return (
-                f"step {line.get('step')}: merged {_parents(line)} with {_mean(line)}, "
-                f"best {best(state)}, {used(state)}"
+                f"step {event.step}: merged {_parents(event)} with {_mean_of(event, run)}, "
+                f"best {best(run)}, {used(run)}"
             )
-        case "merge_rejected":
-            return f"step {line.get('step')}: rejected the merge of {_parents(line)}: {_why(line)}"
-        case "waiting":
-            return waiting(
-                str(line.get("model")), number(line.get("seconds")), str(line.get("reason"))
-            )
-        case "stop_file_removed":
-            return f"removed the stop file {line.get('path')} that an earlier run has left behind"
-        case "ended":
-            return _ended(line)
+        case MergeRejected():
+            return f"step {event.step}: rejected the merge of {_parents(event)}: {_why(event)}"
+        case CallWaits():
+            return waiting(event.model, event.seconds, event.reason)
+        case StopFileRemoved():
+            return f"removed the stop file {event.path} that an earlier run has left behind"
+        case RunEnded():
+            return _ended(event)
     return ""
 
 
-def brief(line: Mapping[str, Json], state: RunState) -> str:
+def brief(event: Event, run: RunHistory) -> str:
     """Return the same for the panel, which shows the figures: what comes last may be cut off."""
-    step = f"step {line.get('step')}:"
-    mean = _mean(line)
-    lead = ", best so far" if line.get("candidate") == state.leader else ""
-    match line.get("event"):
-        case "plan" | "waiting":
+    match event:
+        case RunPlanned() | CallWaits():
             return ""
-        case "candidate" if line.get("candidate") == 0:
-            return f"the baseline has {mean}"
-        case "accepted":
-            return f"{step} accepted {mean}{lead}, {line.get('module')}"
-        case "rejected" if line.get("final"):
-            return f"{step} rejected, {line.get('reason')}: {line.get('module')}"
-        case "merge_accepted":
-            return f"{step} merged {_parents(line)}, {mean}{lead}"
-        case "merge_rejected":
-            return f"{step} merge of {_parents(line)} rejected, {line.get('reason')}"
-    return sentence(line, state)
+        case CandidateAdded() if event.candidate == 0:
+            return f"the baseline has {_mean(event)}"
+        case MutationAccepted():
+            return f"step {event.step}: accepted {_lead(event, run)}, {event.module}"
+        case MutationRejected() if event.final:
+            return f"step {event.step}: rejected, {event.reason}: {event.module}"
+        case MergeAccepted():
+            return f"step {event.step}: merged {_parents(event)}, {_lead(event, run)}"
+        case MergeRejected():
+            return f"step {event.step}: merge of {_parents(event)} rejected, {event.reason}"
+    return sentence(event, run)
 
 
-def warnings(line: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return the warnings of a plan, a sentence each; nothing for other lines."""
-    plan = line.get("plan") if line.get("event") == "plan" else None
-    told = plan.get("warnings") if isinstance(plan, dict) else None
-    return tuple(f"warning: {warning}" for warning in told) if isinstance(told, list) else ()
+def warnings(event: Event) -> tuple[str, ...]:
+    """Return the warnings of a plan, a sentence each; nothing for other events."""
+    found = event.warnings if isinstance(event, RunPlanned) else ()
+    return tuple(f"warning: {warning}" for warning in found)
 
 
 def waiting(model: str, seconds: float | None, reason: str) -> str:
@@ -90,82 +97,79 @@ def waiting(model: str, seconds: float | None, reason: str) -> str:
     return f"waiting{length} for {model}: {reason}"
 
 
-def doing(state: RunState) -> str:
+def doing(run: RunHistory) -> str:
     """Return what the run does now."""
-    if state.ended:
+    if run.ended:
         return "ended"
-    progress = f", {state.done} of {state.total}" if state.total > 1 else ""
-    return f"{_phase(state.position)}{progress}"
+    progress = f", {run.done} of {run.total}" if run.total > 1 else ""
+    return f"{_phase(run)}{progress}"
 
 
-def _phase(position: str) -> str:
-    kind, *rest = position.split("/")
-    match kind, rest:
-        case "step", [number, proposal, *what] if proposal.isdigit():
-            of_step = _phase("/".join(("step", number, *what)))
-            return of_step.replace(":", f", proposal {proposal}:", 1)
-        case "baseline", _:
-            return "trying the baseline"
-        case "step", [number, "reflect", attempt] if attempt[-1:] in tuple("13579"):
-            return f"step {number}: asking for a repair"
-        case "step", [number, what, *_] if what in _DOING:
-            return f"step {number}: {_DOING[what]}"
-        case "final", _:
-            return "trying the finalists"
-        case "confirm", _:
-            return "confirming the winner"
-        case "held-out", _:
-            return "trying held-out examples"
-    return "starting"
+def _phase(run: RunHistory) -> str:
+    place = run.place
+    if place is None:
+        return "starting"
+    what = _DOING[place.phase]
+    if place.phase is Phase.REFLECT and place.count % 2:
+        what = "asking for a repair"
+    elif place.phase in (Phase.PARENT, Phase.CHILD) and place.count:
+        what = "trying both again"
+    if not place.step:
+        return what
+    proposal = f", proposal {place.proposal}" if place.proposal else ""
+    return f"step {place.step}{proposal}: {what}"
 
 
-def best(state: RunState) -> str:
+def best(run: RunHistory) -> str:
     """Return the best mean so far, and how far it is above the baseline."""
-    gained = difference(state.baseline, state.best, estimated=state.estimated)
-    told = score(state.best, estimated=state.estimated[1])
+    gained = difference(*run.means, estimated=run.estimated)
+    told = score(run.means[1], estimated=run.estimated[1])
     return f"{told} ({gained})" if gained else told
 
 
-def used(state: RunState) -> str:
+def used(run: RunHistory) -> str:
     """Return how many rollouts are used."""
-    if not state.budget:
-        return counted(state.rollouts, "rollout")
-    return f"{state.rollouts} of {state.budget} rollouts"
+    if not run.budget:
+        return counted(run.rollouts, "rollout")
+    return f"{run.rollouts} of {run.budget} rollouts"
 
 
-def _mean(line: Mapping[str, Json]) -> str:
-    return score(number(line.get("mean")), estimated=line.get("estimated") is True)
+def _mean(one: CandidateAdded) -> str:
+    return score(one.mean, estimated=one.estimated)
 
 
-def _tried(state: RunState) -> str:
+def _mean_of(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:
+    return _mean(run.candidates[event.candidate])
+
+
+def _lead(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:
+    lead = ", best so far" if event.candidate == run.best else ""
+    return f"{_mean_of(event, run)}{lead}"
+
+
+def _tried(run: RunHistory) -> str:
     """Return how many examples the baseline has a score for, where that is not all of them."""
-    return f"{state.scored} of the {state.examples} examples of " if state.estimated[0] else ""
+    return f"{run.scored} of the {len(run.pareto_ids)} examples of " if run.estimated[0] else ""
 
 
-def _parents(line: Mapping[str, Json]) -> str:
-    parents = line.get("parents")
-    return " and ".join(map(str, parents)) if isinstance(parents, list) else ""
+def _parents(event: MergeAccepted | MergeRejected) -> str:
+    return " and ".join(map(str, event.parents))
 
 
-def _why(line: Mapping[str, Json]) -> str:
-    detail = str(line.get("detail"))
+def _why(event: MutationRejected | MergeRejected) -> str:
+    detail = event.detail
     if len(detail) > _LONGEST_DETAIL:
         detail = f"{detail[:_LONGEST_DETAIL]}…"
-    return f"{line.get('reason')}; {detail}" if detail else str(line.get("reason"))
+    return f"{event.reason}; {detail}" if detail else str(event.reason)
 
 
-def _ended(line: Mapping[str, Json]) -> str:
-    verdict = "improved" if line.get("improved") else "not improved"
-    stop, held_out = line.get("stop"), line.get("held_out")
-    told = f"ended: {verdict}, {_change(line, 'best')} on D_pareto"
-    if isinstance(held_out, dict) and held_out.get("winner_mean") is not None:
-        told += f", {_change(held_out, 'winner')} on held-out examples"
-    rollouts = counted(whole(line.get("rollouts")), "rollout")
-    why = f"; stopped by {stop['reason']}: {stop['detail']}" if isinstance(stop, dict) else ""
-    return f"{told}, {rollouts}{why}"
-
-
-def _change(plain: Mapping[str, Json], side: str) -> str:
-    before, after = (number(plain.get(f"{name}_mean")) for name in ("baseline", side))
-    marks = (plain.get(f"{name}_estimated") is True for name in ("baseline", side))
-    return change(before, after, estimated=(next(marks), next(marks)))
+def _ended(event: RunEnded) -> str:
+    verdict = "improved" if event.improved else "not improved"
+    marks = event.baseline_estimated, event.best_estimated
+    means = change(event.baseline_mean, event.best_mean, estimated=marks)
+    told = f"ended: {verdict}, {means} on D_pareto"
+    found = event.held_out
+    if found is not None and found.winner_mean is not None:
+        told += f", {change(found.baseline_mean, found.winner_mean)} on held-out examples"
+    why = f"; stopped by {event.stop_reason}: {event.stop_detail}"
+    return f"{told}, {counted(event.rollouts, 'rollout')}{why}"

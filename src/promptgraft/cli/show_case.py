@@ -9,7 +9,6 @@ import attrs
 from promptgraft.cli.output import Screen
 from promptgraft.errors import ConfigError
 from promptgraft.runs import RunRecord, Transcript, transcripts
-from promptgraft.runs.fields import Fields
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import change, score
 
@@ -55,7 +54,7 @@ def case_of(record: RunRecord, case: str, *, candidate: int | None) -> ShownCase
         PromptgraftError: a file of the run is not what a run writes.
     """
     only = None if candidate is None else {candidate}
-    found = list(transcripts(record.folder, candidates=only, case=case))
+    found = list(transcripts(record, candidates=only, case=case))
     held_out = _held_out(record)
     shown = ShownCase(run=record.id, case=case, found=found, held_out=held_out.get(case))
     if found:
@@ -67,16 +66,12 @@ def case_of(record: RunRecord, case: str, *, candidate: int | None) -> ShownCase
 
 
 def _held_out(record: RunRecord) -> Mapping[str, HeldOutCase]:
-    if record.result is None:
+    found = record.ended.held_out if record.ended else None
+    if found is None:
         return {}
-    result = Fields(record.result, str(record.folder.result))
-    if result.is_null("held_out"):
-        return {}
-    found = result.inside("held_out")
-    ids, why_not = found.names("ids"), found.text("why_not")
-    if why_not:
-        return dict.fromkeys(ids, HeldOutCase(why_not=why_not))
-    pairs = zip(ids, found.scores("baseline_scores"), found.scores("winner_scores"), strict=False)
+    if found.why_not:
+        return dict.fromkeys(found.ids, HeldOutCase(why_not=found.why_not))
+    pairs = zip(found.ids, found.baseline_scores, found.winner_scores, strict=True)
     return {case: HeldOutCase(baseline=before, winner=after) for case, before, after in pairs}
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import attrs
-
 from promptgraft.cli.output import Screen
 from promptgraft.cli.run_choice import Runs, relative
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
-from promptgraft.runs import CandidateRecord, RejectionRecord, RunRecord
+from promptgraft.runs import RunRecord
 from promptgraft.runs.comparing import figures_of
-from promptgraft.search.ledger import money
-from promptgraft.serde import Json, unstructure
+from promptgraft.runs.files import read_document
+from promptgraft.runs.lines import encoded
+from promptgraft.search.events import CandidateAdded, MutationRejected
+from promptgraft.search.notices import Event
+from promptgraft.serde import Json, parse_json, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
@@ -60,14 +61,14 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
         screen.line("the baseline has not been evaluated yet")
         return
     baseline = record.candidates[0]
-    best = [one for one in record.ranked if one.n]
-    shown = [baseline, *sorted(best[:_MOST_CANDIDATES], key=lambda one: one.n)]
+    best = [one for one in record.ranked if one.candidate]
+    shown = [baseline, *sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)]
     screen.table(
         [
             ("candidate", "mean", "parents", "step", "changes"),
             *(
                 (
-                    str(one.n),
+                    str(one.candidate),
                     _mean(one),
                     ", ".join(map(str, one.parents)),
                     str(one.step),
@@ -79,40 +80,45 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     )
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
-    if any(one.is_estimated for one in shown):
+    if any(one.estimated for one in shown):
         screen.line(ESTIMATED)
 
 
-def _mean(one: CandidateRecord) -> str:
-    return score(one.mean, estimated=one.is_estimated)
+def _mean(one: CandidateAdded) -> str:
+    return score(one.mean, estimated=one.estimated)
 
 
 def overview_json(record: RunRecord) -> dict[str, Json]:
     """Return a run for machines, without texts and scores."""
     return {
-        **_plain(figures_of(record)),
+        **_figures(record),
         "run": record.id,
         "folder": str(record.folder.path.absolute()),
         "created": record.created.isoformat(),
         "config": dict(record.config),
         "candidates": [_candidate_row(one) for one in record.candidates],
-        "result": None if record.result is None else dict(record.result),
+        "result": None if record.ended is None else {**read_document(record.folder.result)},
     }
 
 
-def _candidate_row(one: CandidateRecord) -> Json:
+def _figures(record: RunRecord) -> dict[str, Json]:
+    plain = unstructure(figures_of(record))
+    return plain if isinstance(plain, dict) else {}
+
+
+def _candidate_row(one: CandidateAdded) -> Json:
     return {
-        "candidate": one.n,
+        "candidate": one.candidate,
         "step": one.step,
         "parents": list(one.parents),
         "module": one.module,
         "mean": one.mean,
-        "estimated": one.is_estimated,
+        "estimated": one.estimated,
         "rollouts": one.rollouts,
     }
 
 
-def candidate_of(record: RunRecord, number: int) -> CandidateRecord:
+def candidate_of(record: RunRecord, number: int) -> CandidateAdded:
     """Return a candidate by its number.
 
     Raises:
@@ -124,17 +130,17 @@ def candidate_of(record: RunRecord, number: int) -> CandidateRecord:
     raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
 
 
-def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> None:
+def show_candidate(screen: Screen, record: RunRecord, one: CandidateAdded) -> None:
     """Print where a candidate comes from, what it changes, and what it says."""
-    screen.line(f"candidate {one.n} of {record.id}", bold=True)
+    screen.line(f"candidate {one.candidate} of {record.id}", bold=True)
     parents = [record.candidates[position] for position in one.parents]
     screen.fields(
         [
-            ("parents", ", ".join(f"{p.n} ({_mean(p)})" for p in parents) or "none"),
-            ("changes", one.changed if one.n else "nothing: the baseline"),
+            ("parents", ", ".join(f"{p.candidate} ({_mean(p)})" for p in parents) or "none"),
+            ("changes", one.changed if one.candidate else "nothing: the baseline"),
             ("mean", _mean_of(one)),
             ("step", str(one.step)),
-            ("page", str(relative(record.folder.candidate(one.n)))),
+            ("page", str(relative(record.folder.candidate(one.candidate)))),
         ]
     )
     for parent in parents:
@@ -145,27 +151,27 @@ def show_candidate(screen: Screen, record: RunRecord, one: CandidateRecord) -> N
         screen.body(text)
 
 
-def _mean_of(one: CandidateRecord) -> str:
+def _mean_of(one: CandidateAdded) -> str:
     scored = sum(value is not None for value in one.scores)
-    if one.is_estimated:
+    if one.estimated:
         return f"{_mean(one)}, estimated from {scored} of {len(one.scores)} of D_pareto"
     return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
 
 
-def _print_changes(screen: Screen, parent: CandidateRecord, one: CandidateRecord) -> None:
+def _print_changes(screen: Screen, parent: CandidateAdded, one: CandidateAdded) -> None:
     for name, text in one.texts.items():
         before = parent.texts.get(name, "")
         if before != text:
             screen.line()
-            screen.line(f"{name}, against candidate {parent.n}", bold=True)
+            screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
             screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
 
 
-def candidate_json(record: RunRecord, one: CandidateRecord) -> dict[str, Json]:
+def candidate_json(record: RunRecord, one: CandidateAdded) -> dict[str, Json]:
     """Return a candidate for machines."""
     return {
         "run": record.id,
-        "page": str(record.folder.candidate(one.n).absolute()),
+        "page": str(record.folder.candidate(one.candidate).absolute()),
         "pareto_ids": list(record.pareto_ids),
         **_plain(one),
     }
@@ -196,12 +202,12 @@ def rejections_json(record: RunRecord) -> dict[str, Json]:
     return {"run": record.id, "rejected": [*rejected]}
 
 
-def _page_of(record: RunRecord, one: RejectionRecord) -> Path:
+def _page_of(record: RunRecord, one: MutationRejected) -> Path:
     return record.folder.rejection(one.step, one.attempt)
 
 
-def _plain(value: attrs.AttrsInstance) -> dict[str, Json]:
-    return {
-        name: money(field) if isinstance(field, Decimal) else unstructure(field)
-        for name, field in attrs.asdict(value, recurse=False).items()
-    }
+def _plain(event: Event) -> dict[str, Json]:
+    """Return the line of an event, without what only lines have."""
+    line = parse_json(encoded(event), where="the event")
+    plain = line if isinstance(line, dict) else {}
+    return {name: value for name, value in plain.items() if name not in ("event", "n")}

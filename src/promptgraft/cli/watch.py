@@ -19,15 +19,14 @@ from promptgraft.cli.options import (
 from promptgraft.cli.output import Screen
 from promptgraft.cli.progress import PlainProgress, Progress, progress_for
 from promptgraft.cli.run_choice import Runs, chosen_runs
-from promptgraft.cli.run_state import RunState
 from promptgraft.cli.running import exit_code_for
 from promptgraft.cli.runs import summary_json
 from promptgraft.cli.text import echo
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunFolder, RunSummary, State
-from promptgraft.runs.event_lines import encoded
 from promptgraft.runs.finding import summarize
 from promptgraft.runs.following import follow
+from promptgraft.runs.lines import encoded_json
 from promptgraft.text import change, visible_line
 
 
@@ -63,7 +62,7 @@ def command(
         _show(folder, quiet=quiet)
     summary = summarize(folder)
     if as_json:
-        echo(encoded({"event": "summary", **summary_json(summary)}))
+        echo(encoded_json({"event": "summary", **summary_json(summary)}))
     else:
         _print(Screen(), summary, chosen)
     if summary.improved is None:
@@ -79,21 +78,19 @@ class _Lines(PlainProgress):
 
 
 def _tell(folder: RunFolder) -> None:
-    for line in follow(folder, wait=SystemClock().sleep):
-        echo(encoded(line))
+    for text, _ in follow(folder, wait=SystemClock().sleep):
+        echo(text)
 
 
 def _show(folder: RunFolder, *, quiet: bool) -> None:
     with _progress(f"run {folder.id}", quiet=quiet) as progress:
-        for line in follow(folder, wait=SystemClock().sleep):
-            progress.on_line(line)
+        for _, event in follow(folder, wait=SystemClock().sleep):
+            progress.on_line(event)
 
 
 def _progress(title: str, *, quiet: bool) -> Progress:
     piped = sys.stdout is None or not sys.stdout.isatty()
-    return (
-        _Lines(RunState(title=title)) if piped and not quiet else progress_for(title, quiet=quiet)
-    )
+    return _Lines(title) if piped and not quiet else progress_for(title, quiet=quiet)
 
 
 def _print(screen: Screen, summary: RunSummary, runs: Runs) -> None:

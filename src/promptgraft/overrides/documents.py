@@ -27,7 +27,7 @@ def plain_entries(override: PromptOverride) -> dict[str, Json]:
     return {**lists}
 
 
-def read_entries(data: Json, address: PromptOverride, *, where: str) -> PromptOverride:
+def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
     """Return the override that ``data`` holds, for the prompt and tag of ``address``.
 
     Raises:

@@ -2,28 +2,22 @@
 
 from promptgraft.runs.finding import find_run, list_runs
 from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.history import RunHistory
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import (
-    CandidateRecord,
-    MergeRecord,
-    RejectionRecord,
     RunRecord,
     RunSummary,
     State,
-    WaitRecord,
 )
 from promptgraft.runs.transcripts import Transcript, transcripts
 
 __all__ = [
-    "CandidateRecord",
-    "MergeRecord",
-    "RejectionRecord",
     "RunFolder",
+    "RunHistory",
     "RunRecord",
     "RunSummary",
     "State",
     "Transcript",
-    "WaitRecord",
     "find_run",
     "list_runs",
     "read_run",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from promptgraft.notebook import Card, LongText, first_rows
-from promptgraft.runs.records import CandidateRecord, RunRecord
+from promptgraft.runs.records import RunRecord
+from promptgraft.search.events import CandidateAdded
 from promptgraft.text import change, counted, dollars, moment, score
 
 
@@ -18,13 +19,12 @@ def run_line(run: RunRecord) -> str:
 def run_card(run: RunRecord) -> Card:
     """Return what a run shows: where it stands, its pool, and the texts of the best candidate."""
     used = f"{run.rollouts}" if run.budget is None else f"{run.rollouts} of {run.budget}"
-    last = run.candidates[-1] if run.candidates else None
-    best = run.candidates[run.leader] if run.candidates else None
+    best = run.sides[1] if run.sides else None
     texts = (
         ()
         if best is None
         else (
-            LongText(title=f"{name} of candidate {best.n}", text=text)
+            LongText(title=f"{name} of candidate {best.candidate}", text=text)
             for name, text in best.texts.items()
         )
     )
@@ -33,7 +33,7 @@ def run_card(run: RunRecord) -> Card:
         lead=f"{run.state}, {run.prompt}" if run.prompt else str(run.state),
         fields=(
             ("D_pareto", f"{_means(run)} on {counted(len(run.pareto_ids), 'example')}"),
-            ("used", f"{used} rollouts, {dollars(last.cost if last else None)}"),
+            ("used", f"{used} rollouts, {dollars(run.cost if best else None)}"),
             ("steps", f"{run.steps}"),
             ("rejected", counted(len(run.rejections), "proposal")),
             ("created", moment(run.created)),
@@ -49,16 +49,11 @@ def run_card(run: RunRecord) -> Card:
     )
 
 
-def _row(candidate: CandidateRecord) -> tuple[str, ...]:
+def _row(candidate: CandidateAdded) -> tuple[str, ...]:
     parents = " + ".join(map(str, candidate.parents))
-    mean = score(candidate.mean, estimated=candidate.is_estimated)
-    return f"{candidate.n}", mean, parents, f"{candidate.step}", candidate.changed
+    mean = score(candidate.mean, estimated=candidate.estimated)
+    return f"{candidate.candidate}", mean, parents, f"{candidate.step}", candidate.changed
 
 
 def _means(run: RunRecord) -> str:
-    if not run.candidates:
-        return "nothing known"
-    sides = run.candidates[0], run.candidates[run.leader]
-    return change(
-        *(side.mean for side in sides), estimated=(sides[0].is_estimated, sides[1].is_estimated)
-    )
+    return change(*run.means, estimated=run.estimated) if run.candidates else "nothing known"

@@ -8,7 +8,6 @@ import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.journal.records import decode_header
-from promptgraft.runs.fields import Fields
 from promptgraft.runs.records import RunRecord
 from promptgraft.serde import Json, shown
 
@@ -45,7 +44,6 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
 
     Raises:
         OSError: a file cannot be read.
-        DataFormatError: ``result.json`` is not what a run writes.
     """
     one, other = _fingerprint(first), _fingerprint(second)
     judged = tuple(_judged_differently(first, second, one, other))
@@ -103,7 +101,5 @@ def _other_cases(where: str, first: Sequence[str], second: Sequence[str]) -> Ite
 
 
 def _held_out_ids(record: RunRecord) -> Sequence[str]:
-    if record.result is None:
-        return ()
-    result = Fields(record.result, str(record.folder.result))
-    return () if result.is_null("held_out") else result.inside("held_out").names("ids")
+    found = record.ended.held_out if record.ended else None
+    return () if found is None else found.ids

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.runs.fields import Fields
-from promptgraft.runs.records import CandidateRecord, RunRecord
+from promptgraft.runs.records import RunRecord
 from promptgraft.search.ledger import money
 
 Ancestry = tuple[tuple[int, str, float | None, bool], ...]
@@ -58,65 +57,43 @@ class RunFigures:
 
 
 def figures_of(record: RunRecord) -> RunFigures:
-    """Return what a run is compared in.
-
-    Raises:
-        DataFormatError: ``result.json`` is not what a run writes.
-    """
-    pool, result = record.candidates, record.result
-    fields = None if result is None else Fields(result, str(record.folder.result))
-    best = record.leader if fields is None else fields.integer("best")
-    stop = None if fields is None else fields.inside("stop")
-    last = pool[-1] if pool else None
-    path = _path(pool, best)
+    """Return what a run is compared in."""
+    ended, path = record.ended, _path(record)
     return RunFigures(
         run=record.id,
         state=str(record.state),
         prompt=record.prompt,
         seed=record.seed,
-        baseline=pool[0].mean if pool else None,
-        baseline_estimated=path[0][3] if path else False,
-        best=pool[best].mean if best < len(pool) else None,
-        best_estimated=path[-1][3] if path else False,
+        baseline=record.means[0],
+        baseline_estimated=record.estimated[0],
+        best=record.means[1],
+        best_estimated=record.estimated[1],
         held_out=held_out_means(record),
-        improved=None if fields is None else fields.flag("improved"),
-        stop_reason="" if stop is None else stop.text("reason"),
-        stop_detail="" if stop is None else stop.text("detail"),
+        improved=None if ended is None else ended.improved,
+        stop_reason="" if ended is None else ended.stop_reason,
+        stop_detail="" if ended is None else ended.stop_detail,
         steps=record.steps,
-        candidates=len(pool),
+        candidates=len(record.candidates),
         rejected=len(record.rejections),
         rollouts=record.rollouts,
-        cost=_cost(fields, last),
+        cost=money(record.cost) if record.candidates else None,
         path=path,
     )
 
 
-def _cost(fields: Fields | None, last: CandidateRecord | None) -> str | None:
-    if fields is not None:
-        return money(fields.money("cost"))
-    return None if last is None else money(last.cost)
-
-
 def held_out_means(record: RunRecord) -> tuple[float | None, float | None] | None:
-    """Return the means of baseline and winner on the held-out examples; None without them.
-
-    Raises:
-        DataFormatError: ``result.json`` is not what a run writes.
-    """
-    if record.result is None:
+    """Return the means of baseline and winner on the held-out examples; None without them."""
+    found = record.ended.held_out if record.ended else None
+    if found is None or found.why_not:
         return None
-    scores = Fields(record.result, str(record.folder.result)).inside("scores")
-    if scores.is_null("held_out"):
-        return None
-    unseen = scores.inside("held_out")
-    return unseen.number("baseline"), unseen.number("best")
+    return found.baseline_mean, found.winner_mean
 
 
-def _path(pool: tuple[CandidateRecord, ...], best: int) -> Ancestry:
+def _path(record: RunRecord) -> Ancestry:
     line = []
-    position: int | None = best if best < len(pool) else None
+    position: int | None = record.best if record.candidates else None
     while position is not None:
-        found = pool[position]
-        line.append((found.n, found.changed, found.mean, found.is_estimated))
+        found = record.candidates[position]
+        line.append((position, found.changed, found.mean, found.estimated))
         position = found.parents[0] if found.parents else None
     return tuple(reversed(line))

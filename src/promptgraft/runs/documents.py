@@ -4,111 +4,117 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.algorithms.gepa.types import GepaResult
+import attrs
+
 from promptgraft.overrides.diff import diff_override, parts_json
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.parts.descriptors import PromptLike
+from promptgraft.overrides.types import PromptLike, PromptOverride
+from promptgraft.runs.history import RunHistory
+from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import Score
-from promptgraft.serde import Json
+from promptgraft.serde import Json, unstructure
 
 
 def result_document(
-    result: GepaResult, prompt: PromptLike, *, seed: int, budget: int
+    ended: RunEnded,
+    prompt: PromptLike,
+    winner: PromptOverride,
+    *,
+    seed: int,
+    budget: int,
+    examples: int,
 ) -> dict[str, Json]:
     """Return what came of a run; a function of what the run is a function of, but for seconds.
 
     Args:
-        result: the result.
-        prompt: the source that it is compared with.
+        ended: how it ended.
+        prompt: the source that the winner is compared with.
+        winner: the overrides of the best candidate.
         seed: that of the run.
         budget: rollouts that it might have used.
+        examples: size of the validation set.
     """
     descriptor = prompt.descriptor
     return {
         "prompt": f"{descriptor.ns}/{descriptor.key}",
         "seed": seed,
-        **figures_json(result, budget),
-        "best": result.best_index,
+        **figures_json(ended, budget),
+        "best": ended.best,
         "scores": {
-            "pareto": pareto_means_json(result),
-            "held_out": _held_out_means(result),
+            "pareto": pareto_means_json(ended, examples),
+            "held_out": _held_out_means(ended),
         },
-        "candidates": len(result.candidates),
-        "means": list(result.means),
-        "merges": result.accepted_merges,
-        "gains": dict(result.gains),
-        "confirmation": _confirmation(result),
-        "held_out": _held_out(result),
-        "cost": money(result.total_cost),
-        "ledger": ledger_rows(result.ledger),
+        "candidates": ended.candidates,
+        "means": list(ended.means),
+        "merges": ended.merges,
+        "gains": dict(ended.gains),
+        "confirmation": _plain(ended.confirmation),
+        "held_out": _plain(ended.held_out),
+        "cost": money(ended.cost),
+        "ledger": ledger_rows(ended.ledger),
         "winner": {
-            "candidate": result.best_index,
-            "tag": result.best_override.tag,
-            "entries": {**plain_entries(result.best_override)},
+            "candidate": ended.best,
+            "tag": winner.tag,
+            "entries": {**plain_entries(winner)},
         },
-        "parts": parts_json(diff_override(prompt, result.best_override), checked=True),
+        "parts": parts_json(diff_override(prompt, winner), checked=True),
     }
 
 
-def figures_json(result: GepaResult, budget: int) -> dict[str, Json]:
+def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
     """Return what a run used, why it stopped, and what became of its proposals."""
     return {
-        "run_id": result.run_id,
-        "improved": result.improved,
-        "stop": {"reason": str(result.stop_reason), "detail": result.stop_detail},
-        "rollouts": {
-            "used": result.total_rollouts,
-            "budget": budget,
-            "unscored": result.unscored_rollouts,
-        },
-        "reflections": result.total_reflections,
-        "steps": result.steps,
-        "mutations": {
-            "accepted": result.accepted_mutations,
-            "rejected": {**result.rejected_by_reason},
-        },
+        "run_id": ended.run_id,
+        "improved": ended.improved,
+        "stop": {"reason": ended.stop_reason, "detail": ended.stop_detail},
+        "rollouts": {"used": ended.rollouts, "budget": budget, "unscored": ended.unscored},
+        "reflections": ended.reflections,
+        "steps": ended.steps,
+        "mutations": {"accepted": ended.accepted, "rejected": {**ended.rejected}},
     }
 
 
-def frontier_document(result: GepaResult) -> dict[str, Json]:
+def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
     """Return the candidates that lead somewhere and that nobody dominates."""
-    heights = [_highest(column) for column in zip(*result.scores_matrix, strict=True)]
+    columns = zip(*(one.scores for one in history.candidates), strict=True)
+    heights = [_highest(column) for column in columns]
+    leaders = [history.candidates[position] for position in ended.frontier]
     return {
-        "pareto_ids": list(result.pareto_ids),
-        "best": result.best_index,
+        "pareto_ids": list(history.pareto_ids),
+        "best": ended.best,
         "frontier": [
             {
-                "candidate": position,
-                "mean": result.means[position],
-                "estimated": result.is_estimated(position),
-                "objectives": dict(result.objectives[position]),
+                "candidate": one.candidate,
+                "mean": one.mean,
+                "estimated": one.estimated,
+                "objectives": dict(one.objectives),
                 "leads_on": [
                     name
                     for name, score, height in zip(
-                        result.pareto_ids, result.scores_matrix[position], heights, strict=True
+                        history.pareto_ids, one.scores, heights, strict=True
                     )
                     if score is not None and score == height
                 ],
             }
-            for position in result.frontier
+            for one in leaders
         ],
     }
 
 
-def ledger_document(result: GepaResult) -> dict[str, Json]:
+def ledger_document(ended: RunEnded) -> dict[str, Json]:
     """Return calls, tokens, money and time by role and model, and the sums."""
-    entries = result.ledger
+    entries = ended.ledger
     return {
-        "rollouts": result.total_rollouts,
-        "reflections": result.total_reflections,
+        "rollouts": ended.rollouts,
+        "reflections": ended.reflections,
         "entries": ledger_rows(entries),
         "total": {
             "calls": sum(entry.calls for entry in entries),
             "tokens": sum(
                 entry.usage.input_tokens + entry.usage.output_tokens for entry in entries
             ),
-            "cost": money(result.total_cost),
+            "cost": money(ended.cost),
         },
     }
 
@@ -132,13 +138,12 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[Json]:
     ]
 
 
-def pareto_means_json(result: GepaResult) -> dict[str, Json]:
-    """Return the means of baseline and winner on D_pareto, and which are estimates."""
-    means = result.baseline_pareto_mean, result.best_pareto_mean
+def pareto_means_json(ended: RunEnded, examples: int) -> dict[str, Json]:
+    """Return the means of baseline and winner on the validation set, and which are estimates."""
     return {
-        **means_json(*means, len(result.pareto_ids)),
-        "baseline_estimated": result.is_estimated(0),
-        "best_estimated": result.is_estimated(result.best_index),
+        **means_json(ended.baseline_mean, ended.best_mean, examples),
+        "baseline_estimated": ended.baseline_estimated,
+        "best_estimated": ended.best_estimated,
     }
 
 
@@ -148,36 +153,15 @@ def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:
     return {"baseline": before, "best": after, "gain": gain, "examples": examples}
 
 
-def _held_out_means(result: GepaResult) -> Json:
-    found = result.held_out
+def _held_out_means(ended: RunEnded) -> Json:
+    found = ended.held_out
     if found is None or found.why_not:
         return None
     return means_json(found.baseline_mean, found.winner_mean, len(found.ids))
 
 
-def _held_out(result: GepaResult) -> Json:
-    found = result.held_out
-    if found is None:
-        return None
-    return {
-        "ids": list(found.ids),
-        "baseline_scores": list(found.baseline_scores),
-        "winner_scores": list(found.winner_scores),
-        "why_not": found.why_not,
-    }
-
-
-def _confirmation(result: GepaResult) -> Json:
-    found = result.confirmation
-    if found is None:
-        return None
-    return {
-        "candidate": found.candidate,
-        "baseline_mean": found.baseline_mean,
-        "winner_mean": found.winner_mean,
-        "p_value": found.p_value,
-        "confirmed": found.confirmed,
-    }
+def _plain(found: attrs.AttrsInstance | None) -> Json:
+    return None if found is None else unstructure(found)
 
 
 def _highest(scores: Sequence[Score]) -> Score:

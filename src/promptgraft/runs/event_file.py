@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import UnsetType
+from msgspec.structs import replace
+
 from promptgraft.errors import DataFormatError
 from promptgraft.files import write_all
-from promptgraft.runs.event_lines import Line, encoded
-from promptgraft.runs.lines import parse_line
+from promptgraft.runs.lines import decoded, encoded
+from promptgraft.search.notices import Event, RunPlanned
 
 
 class EventFile:
@@ -28,40 +31,40 @@ class EventFile:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         self._old: BinaryIO | None = path.open("rb")
-        self._plan_there: Line | None = None
-        self._plan: Line | None = None
-        self._expected: Line | None = None
+        self._plan_there: Event | None = None
+        self._plan: Event | None = None
+        self._expected: Event | None = None
         self._start = self._end = 0
         self._advance()
 
-    def holds(self, line: Line) -> bool:
+    def holds(self, line: Event) -> bool:
         """Tell whether the next line that a replay tells is there already; cut what differs.
 
         Raises:
             OSError: the file cannot be read or cut.
         """
-        if line["event"] == "plan":
+        if isinstance(line, RunPlanned):
             self._plan = line
-            if self._plan_there is not None and _content(line) == _content(self._plan_there):
+            if _same(line, self._plan_there):
                 return True
         if self._old is None:
             return False
-        if "n" not in line:
+        if isinstance(line.number, UnsetType):
             return True
-        if self._expected is None or _content(self._expected) != _content(line):
+        if not _same(line, self._expected):
             self._settle(self._start)
             return False
         self._advance()
         return True
 
-    def append(self, line: Line) -> None:
+    def append(self, line: Event) -> None:
         """Add a line that is not there.
 
         Raises:
             OSError: the system refuses.
         """
         write_all(self._descriptor, f"{encoded(line)}\n".encode("ascii"))
-        if line["event"] == "plan":
+        if isinstance(line, RunPlanned):
             self._plan_there = line
 
     def close(self) -> None:
@@ -82,9 +85,9 @@ class EventFile:
             if line is None:
                 break
             self._end = end
-            if line["event"] == "plan":
+            if isinstance(line, RunPlanned):
                 self._plan_there = line
-            if "n" in line:
+            if not isinstance(line.number, UnsetType):
                 self._expected = line
                 return
         self._settle(self._end)
@@ -97,17 +100,18 @@ class EventFile:
         if os.fstat(self._descriptor).st_size != end:
             os.ftruncate(self._descriptor, end)
         plan, there = self._plan, self._plan_there
-        if plan is not None and (there is None or _content(plan) != _content(there)):
+        if plan is not None and not _same(plan, there):
             self.append(plan)
 
 
-def _line(text: bytes) -> Line | None:
+def _line(text: bytes) -> Event | None:
     """Return a line; None when its writing was interrupted, or when it is damaged."""
     try:
-        return parse_line(text, "") if text.endswith(b"\n") else None
+        return decoded(text, "") if text.endswith(b"\n") else None
     except DataFormatError:
         return None
 
 
-def _content(line: Line) -> Line:
-    return {key: value for key, value in line.items() if key != "time"}
+def _same(line: Event, there: Event | None) -> bool:
+    """Tell whether two lines say the same, all but when."""
+    return there is not None and line == replace(there, time=line.time)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+
+import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.files import read_document
 from promptgraft.runs.folder import RUN_ID, RunFolder
-from promptgraft.runs.lines import has_ended, tail_of
+from promptgraft.runs.lines import tail_of
 from promptgraft.runs.records import RunSummary, State
-from promptgraft.serde import Json, did_you_mean
+from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
+from promptgraft.search.notices import Event, RunPlanned, RunProgress
+from promptgraft.serde import did_you_mean
 
 LATEST = "latest"
 _SHOWN_RUNS = 5
@@ -64,33 +67,15 @@ def summarize(folder: RunFolder) -> RunSummary:
         DataFormatError: a file of the run is not what a run writes.
     """
     config = Fields(read_document(folder.config), str(folder.config))
-    locked = folder.is_locked
-    lines = tail_of(folder.events)
-    known: dict[str, Json] = {}
-    for line in lines:
-        known.update(_facts(line))
-    facts = Fields(known, str(folder.events))
-    ended = has_ended(lines)
-    return RunSummary(
+    summary = RunSummary(
         folder=folder,
-        state=state_of(locked=locked, ended=ended),
+        state=state_of(locked=folder.is_locked, ended=False),
         created=config.moment("created"),
         prompt=config.text("prompt"),
-        steps=facts.integer("steps") if "steps" in known else 0,
-        candidates=facts.integer("candidates") if "candidates" in known else 0,
-        rollouts=facts.integer("rollouts") if "rollouts" in known else 0,
-        budget=facts.integer("budget") if "budget" in known else None,
-        baseline_mean=facts.number("baseline_mean"),
-        best_mean=facts.number("best_mean"),
-        estimated=(
-            known.get("baseline_estimated") is True,
-            known.get("best_estimated") is True,
-        ),
-        held_out=_held_out(facts) if ended and known.get("held_out") else None,
-        improved=facts.flag("improved") if ended else None,
-        stop_reason=facts.inside("stop").text("reason") if ended else "",
-        cost=facts.money("cost"),
     )
+    for event in tail_of(folder.events):
+        summary = _after(summary, event)
+    return summary
 
 
 def state_of(*, locked: bool, ended: bool) -> State:
@@ -108,40 +93,65 @@ def _folders(root: Path) -> list[RunFolder]:
     return [RunFolder(path) for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
 
-def _facts(line: Mapping[str, Json]) -> Iterable[tuple[str, Json]]:
-    """Return what a line says of where the run stands, under the names of ``ended``."""
-    match line["event"]:
-        case "ended":
-            yield from line.items()
-        case "progress":
-            yield from line.items()
-            yield "steps", line.get("step")
-        case "plan":
-            yield "budget", line.get("budget")
-        case "candidate":
-            yield from (("rollouts", line.get("rollouts")), ("cost", line.get("cost")))
-            yield "steps", line.get("step")
-            number = line.get("candidate")
-            if isinstance(number, int):
-                yield "candidates", number + 1
-            yield from _means(line)
-        case "scored":
-            yield from _means(line)
-        case _:
-            pass
+def _after(known: RunSummary, event: Event) -> RunSummary:
+    """Return what is known after an event near the end of a run."""
+    match event:
+        case RunEnded():
+            return _ended(known, event)
+        case RunProgress():
+            return attrs.evolve(
+                known,
+                steps=event.step,
+                candidates=event.candidates,
+                rollouts=event.rollouts,
+                budget=event.budget,
+                cost=event.cost,
+                baseline_mean=event.baseline_mean,
+                best_mean=event.best_mean,
+                estimated=(event.baseline_estimated, event.best_estimated),
+            )
+        case RunPlanned():
+            return attrs.evolve(known, budget=event.budget)
+        case CandidateAdded():
+            joined = attrs.evolve(
+                known,
+                steps=event.step,
+                candidates=event.candidate + 1,
+                rollouts=event.rollouts,
+                cost=event.cost,
+            )
+            return _scored(joined, event)
+        case CandidateScored():
+            return _scored(known, event)
+    return known
 
 
-def _means(line: Mapping[str, Json]) -> Iterable[tuple[str, Json]]:
-    number = line.get("candidate")
-    for name, position in (("baseline", 0), ("best", line.get("best"))):
-        if number == position:
-            yield f"{name}_mean", line.get("mean")
-            yield f"{name}_estimated", line.get("estimated")
+def _ended(known: RunSummary, event: RunEnded) -> RunSummary:
+    found = event.held_out
+    return attrs.evolve(
+        known,
+        state=State.ENDED,
+        steps=event.steps,
+        candidates=event.candidates,
+        rollouts=event.rollouts,
+        cost=event.cost,
+        baseline_mean=event.baseline_mean,
+        best_mean=event.best_mean,
+        estimated=(event.baseline_estimated, event.best_estimated),
+        held_out=(found.baseline_mean, found.winner_mean) if found is not None else None,
+        improved=event.improved,
+        stop_reason=event.stop_reason,
+    )
 
 
-def _held_out(facts: Fields) -> tuple[float | None, float | None]:
-    unseen = facts.inside("held_out")
-    return unseen.number("baseline_mean"), unseen.number("winner_mean")
+def _scored(known: RunSummary, event: CandidateAdded | CandidateScored) -> RunSummary:
+    baseline, best = known.estimated
+    if event.candidate == 0:
+        known = attrs.evolve(known, baseline_mean=event.mean, estimated=(event.estimated, best))
+        baseline = event.estimated
+    if event.candidate == event.best:
+        known = attrs.evolve(known, best_mean=event.mean, estimated=(baseline, event.estimated))
+    return known
 
 
 def _listed(folder: RunFolder) -> RunSummary:

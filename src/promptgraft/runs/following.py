@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from promptgraft.runs.event_lines import Line
 from promptgraft.runs.folder import RunFolder
-from promptgraft.runs.lines import parse_line
+from promptgraft.runs.lines import decoded
+from promptgraft.search.notices import Event
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[Line]:
-    """Yield every line of a run, those that are there and those that come, until it is left.
+def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tuple[str, Event]]:
+    """Yield the lines of a run with their events, those there and those to come, until it is left.
 
     A run is left when nobody holds its lock: it has ended, was interrupted, or was never begun.
     When a resumed run cuts its file, what comes then is yielded, and the rest is not told again.
@@ -38,7 +38,7 @@ def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[Line
             wait(SECONDS_BETWEEN_LOOKS)
 
 
-def _new_lines(folder: RunFolder, start: int) -> tuple[list[Line], int]:
+def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], int]:
     """Return the whole lines behind ``start``, and where they end."""
     try:
         file = folder.events.open("rb")
@@ -50,7 +50,8 @@ def _new_lines(folder: RunFolder, start: int) -> tuple[list[Line], int]:
         file.seek(start)
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
-    lines = [parse_line(text, str(folder.events)) for text in whole.splitlines()]
+    where, texts = str(folder.events), whole.split(b"\n")[:-1]
+    lines = [(text.decode("ascii", "replace"), decoded(text, where)) for text in texts]
     return lines, start + len(whole)
 
 

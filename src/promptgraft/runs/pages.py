@@ -6,36 +6,31 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from promptgraft.algorithms.gepa.events import (
-    GepaCandidateAdded,
-    GepaMutationRejected,
-    GepaOptimizationStarted,
-)
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.prompt.fences import fenced
-from promptgraft.search.scores import Score, is_estimate
+from promptgraft.search.events import CandidateAdded, MutationRejected, RunStarted
+from promptgraft.search.scores import Score
 from promptgraft.text import counted, dollars, score, visible, visible_line
 
 
-def waiting_baseline(started: GepaOptimizationStarted) -> str:
+def waiting_baseline(started: RunStarted) -> str:
     """Return the page of the baseline before it was evaluated."""
-    prompt = f"{started.descriptor.ns}/{started.descriptor.key}"
-    facts = [("prompt", prompt), ("mean on D_pareto", "not known yet")]
+    facts = [("prompt", started.prompt), ("mean on D_pareto", "not known yet")]
     return _page("Candidate 0: the baseline", facts, _texts(started.texts))
 
 
 def candidate_page(
-    started: GepaOptimizationStarted,
-    added: GepaCandidateAdded,
-    parents: tuple[GepaCandidateAdded, ...],
+    started: RunStarted,
+    added: CandidateAdded,
+    parents: Sequence[CandidateAdded],
 ) -> str:
     """Return the page of a candidate: where it comes from, what it changes, says and scores."""
     number = added.candidate
     made = f", step {added.step}" if number else ": the baseline"
-    facts = [("prompt", f"{started.descriptor.ns}/{started.descriptor.key}")]
+    facts = [("prompt", started.prompt)]
     facts += [("parent", f"candidate {one.candidate}") for one in parents]
-    if added.value.modules:
-        facts.append(("changes", added.value.changed))
+    if added.module:
+        facts.append(("changes", added.module))
     if len(parents) > 1:
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts += [
@@ -51,7 +46,7 @@ def candidate_page(
     return _page(f"Candidate {number}{made}", facts, blocks)
 
 
-def rejection_page(rejected: GepaMutationRejected, attempt: int) -> str:
+def rejection_page(rejected: MutationRejected) -> str:
     """Return the page of a rejected proposal: what it was to replace, and why it did not."""
     facts = [
         ("was to change", rejected.module),
@@ -66,7 +61,7 @@ def rejection_page(rejected: GepaMutationRejected, attempt: int) -> str:
         blocks += ["## What it was to replace", _quoted(rejected.before)]
     if rejected.before and rejected.text:
         blocks += _difference("## The difference", rejected.module, rejected.before, rejected.text)
-    return _page(f"Step {rejected.step}, attempt {attempt}: rejected", facts, blocks)
+    return _page(f"Step {rejected.step}, attempt {rejected.attempt}: rejected", facts, blocks)
 
 
 def fenced_diff(text: str) -> str:
@@ -104,23 +99,23 @@ def _page(title: str, facts: Iterable[tuple[str, str]], blocks: Iterable[str]) -
     return "\n\n".join([f"# {title}", "\n".join(lines), *blocks]) + "\n"
 
 
-def _mean(added: GepaCandidateAdded, parents: tuple[GepaCandidateAdded, ...]) -> str:
+def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     before = "".join(f"; candidate {one.candidate} has {score(one.mean)}" for one in parents)
     scored, total = sum(value is not None for value in added.scores), len(added.scores)
     over = f"over {counted(scored, 'scored example')}"
-    if is_estimate(added.mean, added.scores):
+    if added.estimated:
         over = f"estimated from {scored} of {counted(total, 'example')}"
     return f"{score(added.mean)} {over}{before}"
 
 
-def _used(added: GepaCandidateAdded) -> str:
+def _used(added: CandidateAdded) -> str:
     return (
         f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection')}, "
         f"{added.tokens:,} tokens, {dollars(added.cost)}"
     )
 
 
-def _changes(parent: GepaCandidateAdded, added: GepaCandidateAdded) -> Iterator[str]:
+def _changes(parent: CandidateAdded, added: CandidateAdded) -> Iterator[str]:
     title = f"## What changes against candidate {parent.candidate}"
     for name, text in added.texts.items():
         before = parent.texts.get(name, "")
@@ -139,9 +134,9 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 
 def _scores(
-    started: GepaOptimizationStarted,
-    added: GepaCandidateAdded,
-    parents: tuple[GepaCandidateAdded, ...],
+    started: RunStarted,
+    added: CandidateAdded,
+    parents: Sequence[CandidateAdded],
 ) -> str:
     columns: list[Sequence[Score]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]

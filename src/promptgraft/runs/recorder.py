@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.events import (
-    GepaCandidateAdded,
-    GepaCandidateScored,
-    GepaMutationRejected,
-    GepaOptimizationCompleted,
-    GepaOptimizationStarted,
-)
-from promptgraft.algorithms.gepa.job import OptimizationJob
-from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
-from promptgraft.parts.descriptors import PromptLike
+from promptgraft.overrides.diff import diff_override
+from promptgraft.overrides.documents import read_entries
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.types import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines
 from promptgraft.runs.files import write_document, write_text
 from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.job import Job
 from promptgraft.runs.pages import candidate_page, rejection_page, waiting_baseline
 from promptgraft.runs.summary import summary_page
 from promptgraft.runtime.events import EventBus
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    MutationRejected,
+    RunEnded,
+    RunStarted,
+)
+from promptgraft.search.notices import Event
+from promptgraft.search.scores import Score
+
+JobT = TypeVar("JobT", bound=Job)
 
 
 class Recorder:
@@ -56,10 +62,8 @@ class Recorder:
         self._prompt = prompt
         self._file = EventFile(folder.events)
         self._lines = EventLines(clock)
+        self._history = self._lines.history
         self._lock = threading.Lock()
-        self._started: GepaOptimizationStarted | None = None
-        self._pool: list[GepaCandidateAdded] = []
-        self._attempt = (0, 0)
         self._pages: set[Path] = set()
         self._anew: set[Path] = set()
         self.failure = ""
@@ -92,56 +96,39 @@ class Recorder:
                 self.failure = f"the report of run {self._folder.id} is not written: {error}"
 
     def _record(self, event: object) -> None:
-        if isinstance(event, GepaOptimizationStarted):
-            self._started = event
-            self._write_page(self._folder.candidate(0), lambda: waiting_baseline(event), known=True)
+        told = [one.mean for one in self._history.candidates] if _ends(event) else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
             # Whoever reads a line finds what it tells of.
-            self._write(event, known=known)
+            self._write(line, known=known)
+            if isinstance(line, RunEnded):
+                self._write_means(told)
+                self._remove_pages_of_others()
             if not known:
                 self._file.append(line)
-        if isinstance(event, GepaOptimizationCompleted):
+        if _ends(event):
             from promptgraft.runs.report import write_report
 
             write_report(self._folder)
 
-    def _write(self, event: object, *, known: bool) -> None:
-        if isinstance(event, GepaCandidateAdded) and self._started is not None:
-            self._write_candidate(self._started, event, known=known)
-        elif isinstance(event, GepaCandidateScored) and self._started is not None:
-            self._write_scores(self._started, event, known=known)
-        elif isinstance(event, GepaMutationRejected):
-            step, attempt = self._attempt
-            attempt = attempt + 1 if step == event.step else 1
-            self._attempt = (event.step, attempt)
-            path = self._folder.rejection(event.step, attempt)
-            self._write_page(path, lambda: rejection_page(event, attempt), known=known)
-        elif isinstance(event, GepaOptimizationCompleted):
-            self._write_documents(event.result)
+    def _write(self, line: Event, *, known: bool) -> None:
+        match line:
+            case RunStarted():
+                page = self._folder.candidate(0)
+                self._write_page(page, lambda: waiting_baseline(line), known=True)
+            case CandidateAdded() | CandidateScored():
+                page = self._folder.candidate(line.candidate)
+                self._write_page(page, lambda: self._page_of(line.candidate), known=known)
+            case MutationRejected():
+                page = self._folder.rejection(line.step, line.attempt)
+                self._write_page(page, lambda: rejection_page(line), known=known)
+            case RunEnded():
+                self._write_documents(line)
 
-    def _write_candidate(
-        self, started: GepaOptimizationStarted, event: GepaCandidateAdded, *, known: bool
-    ) -> None:
-        self._pool.append(event)
-        path = self._folder.candidate(event.candidate)
-        self._write_page(path, lambda: self._page_of(started, event.candidate), known=known)
-
-    def _write_scores(
-        self, started: GepaOptimizationStarted, event: GepaCandidateScored, *, known: bool
-    ) -> None:
-        self._pool[event.candidate] = attrs.evolve(
-            self._pool[event.candidate],
-            scores=event.scores,
-            objectives=event.objectives,
-            mean=event.mean,
-        )
-        path = self._folder.candidate(event.candidate)
-        self._write_page(path, lambda: self._page_of(started, event.candidate), known=known)
-
-    def _page_of(self, started: GepaOptimizationStarted, position: int) -> str:
-        added = self._pool[position]
-        return candidate_page(started, added, tuple(self._pool[at] for at in added.value.parents))
+    def _page_of(self, position: int) -> str:
+        pool, started = self._history.candidates, self._history.started
+        assert started is not None  # noqa: S101 - a run tells of its start first
+        return candidate_page(started, pool[position], [pool[at] for at in pool[position].parents])
 
     def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
         """Write a page; one that is there already is left when its event is ``known``.
@@ -153,29 +140,31 @@ class Recorder:
             self._anew.add(path)
             write_text(path, text())
 
-    def _write_documents(self, result: GepaResult) -> None:
-        started, folder = self._started, self._folder
-        if started is None:
-            return
-        budget = started.rollout_budget
-        document = result_document(result, self._prompt, seed=started.seed, budget=budget)
+    def _write_documents(self, ended: RunEnded) -> None:
+        folder, history, prompt = self._folder, self._history, self._prompt
+        address = OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, ended.tag)
+        entries = history.candidates[ended.best].entries
+        winner = read_entries(entries, address.empty(), where="the entries of the winner")
+        document = result_document(
+            ended,
+            prompt,
+            winner,
+            seed=history.seed or 0,
+            budget=history.budget or 0,
+            examples=len(history.pareto_ids),
+        )
         write_document(folder.result, document)
-        write_document(folder.frontier, frontier_document(result))
-        write_document(folder.ledger, ledger_document(result))
-        write_text(folder.summary, summary_page(folder, result, self._prompt, budget))
-        self._write_means(started, result)
-        self._remove_pages_of_others()
+        write_document(folder.frontier, frontier_document(history, ended))
+        write_document(folder.ledger, ledger_document(ended))
+        changes = diff_override(prompt, winner)
+        write_text(folder.summary, summary_page(folder, history, ended, changes))
 
-    def _write_means(self, started: GepaOptimizationStarted, result: GepaResult) -> None:
+    def _write_means(self, told: Sequence[Score]) -> None:
         """Write the pages again of those whose estimates have changed with the baseline's mean."""
-        told = [one.mean for one in self._pool]
-        self._pool = [
-            attrs.evolve(one, mean=mean) for one, mean in zip(self._pool, result.means, strict=True)
-        ]
-        for position, mean in enumerate(result.means):
-            if mean != told[position]:
-                path = self._folder.candidate(position)
-                write_text(path, self._page_of(started, position))
+        for one, mean in zip(self._history.candidates, told, strict=True):
+            if one.mean != mean:
+                page = self._page_of(one.candidate)
+                write_text(self._folder.candidate(one.candidate), page)
 
     def _remove_pages_of_others(self) -> None:
         """Remove what a run with a larger budget has left behind."""
@@ -185,10 +174,14 @@ class Recorder:
                     path.unlink()
 
 
+def _ends(event: object) -> bool:
+    return isinstance(event, RunEnded)
+
+
 @contextlib.contextmanager
 def recorded(
-    folder: RunFolder, job: OptimizationJob, *, clock: Clock | None = None
-) -> Iterator[tuple[OptimizationJob, Recorder]]:
+    folder: RunFolder, job: JobT, *, clock: Clock | None = None
+) -> Iterator[tuple[JobT, Recorder]]:
     """Give ``job`` as a run that is kept in ``folder``, with what keeps it.
 
     The folder is locked, its journal takes the place of the job's, and the events of the run
@@ -208,4 +201,4 @@ def recorded(
     ):
         subscribed.callback(bus.subscribe(object, recorder.on_event))
         context = attrs.evolve(job.context, event_bus=bus, journal=journal)
-        yield attrs.evolve(job, context=context), recorder
+        yield job.within(context), recorder

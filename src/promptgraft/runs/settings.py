@@ -8,16 +8,16 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft import __version__
-from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.runs.job import Job
 from promptgraft.serde import Json, unstructure
 
 _EXAMPLES = ("training_examples", "held_out_examples")
 
 
 def run_config(
-    job: OptimizationJob,
+    job: Job,
     *,
     origin: Mapping[str, Json],
     settings: Mapping[str, Json],
@@ -43,7 +43,7 @@ def run_config(
     }
 
 
-def described_job(job: OptimizationJob) -> dict[str, Json]:
+def described_job(job: Job) -> dict[str, Json]:
     """Return what can be said of a job safely: no example, no value of an unknown kind.
 
     Functions and objects of others are named, data is counted.

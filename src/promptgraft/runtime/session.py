@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from promptgraft.frozenmap import FrozenMap
@@ -112,3 +112,29 @@ class Session:
             return next(
                 (event for event in reversed(self._events) if isinstance(event, kind)), None
             )
+
+
+def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
+    """Return a function that tells an event to ``session`` and to ``bus``.
+
+    A session may publish to the same bus itself; its subscribers are not told again then.
+    """
+
+    def tell(event: object) -> None:
+        told = _dispatch(session, bus, event) if session is not None else False
+        if bus is not None and not told:
+            bus.publish(event)
+
+    return tell
+
+
+def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:
+    """Append ``event``, and tell whether ``bus`` has published it on the way."""
+    heard: list[object] = []
+    stop_listening = bus.subscribe(type(event), heard.append) if bus is not None else None
+    try:
+        session.dispatch(event)
+    finally:
+        if stop_listening is not None:
+            stop_listening()
+    return any(told is event for told in heard)

@@ -4,34 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.objectives import Scorer
+from promptgraft.search.outcomes import Confirmation
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.types import GepaExample, RolloutRecord
-
-
-@attrs.frozen(kw_only=True)
-class Confirmation:
-    """What baseline and winner did on fresh answers to D_pareto.
-
-    Attributes:
-        candidate: the winner's position.
-        baseline_mean: the baseline's mean; None when nothing was scored.
-        winner_mean: the winner's.
-        p_value: how often chance alone would do as well or better, 0 to 1.
-        confirmed: whether that is at most the policy's level.
-    """
-
-    candidate: int
-    baseline_mean: float | None
-    winner_mean: float | None
-    p_value: float
-    confirmed: bool
 
 
 def confirm(

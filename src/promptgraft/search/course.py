@@ -10,9 +10,10 @@ from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp
 from promptgraft.search.budget import RolloutBudget
-from promptgraft.search.confirmation import Confirmation, confirm
-from promptgraft.search.held_out import HeldOut, measure
+from promptgraft.search.confirmation import confirm
+from promptgraft.search.held_out import measure
 from promptgraft.search.objectives import Scorer
+from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.targets.types import GepaExample
 

@@ -1,30 +1,60 @@
-"""What a run tells while it goes. Positions are those of the candidates in the pool."""
+"""Everything that a run tells, declared once: on the bus, in ``events.jsonl``, with ``--json``.
+
+An event is the line that it is written as: the names of its fields are the keys, but where ``name``
+says another. Candidates are named by their positions; the baseline is 0.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 
-import attrs
+import msgspec
 
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.notices import (
+    CallWaits,
+    Event,
+    RunPlanned,
+    RunProgress,
+    StopFileRemoved,
+    Working,
+)
+from promptgraft.search.outcomes import Confirmation, HeldOut
+from promptgraft.search.scores import Score, Scores, is_estimate
 from promptgraft.parts.descriptors import SectionPath
-from promptgraft.runtime.events import EventBus
-from promptgraft.runtime.session import SessionProtocol
-from promptgraft.search.scores import Score
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.types import Candidate, RolloutRecord
+from promptgraft.targets.types import RolloutRecord
 
 Emit = Callable[[object], None]
 """Takes an event of a run."""
 
 
-@attrs.frozen(kw_only=True)
-class RolloutCompleted:
-    """A rollout was used.
+class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
+    """A run begins, or begins again on its journal.
 
     Attributes:
-        position: where in the run: ``step/12/child/3``.
+        run_id: identity of the run; equal for equal configuration, data and prompt.
+        prompt: the prompt, ``namespace/key``.
+        seed: what decides every random choice.
+        modules: names of what may be mutated.
+        texts: the baseline's text of each module; those that write new examples have none.
+        pareto_ids: ids of the validation set, in the order of every list of scores.
+    """
+
+    run_id: str
+    prompt: str
+    seed: int
+    modules: tuple[str, ...]
+    texts: Mapping[str, str]
+    pareto_ids: tuple[str, ...]
+
+
+class RolloutCompleted(Event, frozen=True, kw_only=True, tag="rollout"):
+    """A rollout was used. No line: the journal has it.
+
+    Attributes:
+        position: where in the run, as text: a place, and the place of the example behind it.
         record: what came of it.
         total_rollouts: how many were used so far, this one included.
     """
@@ -34,99 +64,71 @@ class RolloutCompleted:
     total_rollouts: int
 
 
-@attrs.frozen(kw_only=True)
-class GepaStopFileRemoved:
-    """A stop file was there when the run began, left behind by an earlier one.
-
-    Attributes:
-        path: where it was.
-    """
-
-    path: Path
-
-
-@attrs.frozen(kw_only=True)
-class GepaWorking:
-    """A notice: what the run does now, and what it has used so far.
-
-    It is no event: only the bus is told, and how often depends on the machine. What a journal
-    answers is not told.
-
-    Attributes:
-        position: where in the run: ``baseline``, ``step/12/child``, ``step/12/reflect/0``.
-        done: answers that are there.
-        total: answers that are wanted.
-        rollouts: how many the run has used.
-        reflections: how many the run has used.
-        tokens: how many the run has used.
-        cost: US dollars that the run has used; None when a price is not known.
-    """
-
-    position: str
-    done: int
-    total: int
-    rollouts: int
-    reflections: int
-    tokens: int
-    cost: Decimal | None
-
-
-@attrs.frozen(kw_only=True)
-class GepaCandidateAdded:
-    """The baseline, an accepted child or a merge is in the pool; told before its acceptance.
-
-    Attributes:
-        step: number of the step; 0 for the baseline.
-        candidate: its position.
-        value: the candidate.
-        texts: its text of each module, as ``GepaOptimizationStarted.texts``.
-        scores: its scores on D_pareto; None for unscored or not tried.
-        objectives: its mean in each objective.
-        mean: its mean over the scored examples; None when nothing was scored.
-        best: position of the best candidate so far.
-        rollouts: how many the run has used so far.
-        reflections: how many the run has used so far.
-        tokens: how many the run has used so far.
-        cost: US dollars that the run has used so far; None when a price is not known.
-    """
-
-    step: int
-    candidate: int
-    value: Candidate
-    texts: Mapping[str, str]
-    scores: Sequence[Score]
-    objectives: Mapping[str, float]
-    mean: Score
-    best: int
-    rollouts: int
-    reflections: int
-    tokens: int
-    cost: Decimal | None
-
-
-@attrs.frozen(kw_only=True)
-class GepaCandidateScored:
-    """A member of the pool was tried on more of D_pareto.
+class _Scored(Event, frozen=True, kw_only=True):
+    """The scores of a candidate.
 
     Attributes:
         step: number of the step.
         candidate: its position.
-        scores: all its scores on D_pareto; None for unscored or not tried.
-        objectives: its mean in each objective.
         mean: its mean over the scored examples; None when nothing was scored.
         best: position of the best candidate so far.
+        scores: all its scores on the validation set; None for unscored or not tried. Empty when
+            the run was stopped while it was evaluated.
+        objectives: its mean in each objective.
+        estimated: whether the mean is an estimate, because some examples have no score.
     """
 
     step: int
     candidate: int
-    scores: Sequence[Score]
-    objectives: Mapping[str, float]
     mean: Score
     best: int
+    scores: Sequence[Score]
+    objectives: Mapping[str, float]
+    estimated: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scores, Scores):
+            # In 8 bytes each: a large run has millions of them.
+            msgspec.structs.force_setattr(self, "scores", Scores(self.scores))
+        msgspec.structs.force_setattr(self, "estimated", is_estimate(self.mean, self.scores))
 
 
-@attrs.frozen(kw_only=True)
-class GepaMutationProposed:
+class CandidateScored(_Scored, frozen=True, kw_only=True, tag="scored"):
+    """A member of the pool was tried on more of the validation set."""
+
+
+class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
+    """The baseline (step 0), an accepted child or a merge is in the pool.
+
+    Told before the acceptance.
+
+    Attributes:
+        parents: positions of its parents; two for a merge, the better one first.
+        module: names of what was mutated; None for the baseline and for merges.
+        rollouts: how many the run has used so far.
+        reflections: how many the run has used so far.
+        tokens: how many the run has used so far.
+        cost: US dollars that the run has used so far; None when a price is not known.
+        texts: its text of each module, as ``RunStarted.texts``.
+        entries: its overrides as :func:`~promptgraft.overrides.documents.plain_entries` has them.
+    """
+
+    parents: tuple[int, ...]
+    module: str | None
+    rollouts: int
+    reflections: int
+    tokens: int
+    cost: Decimal | None
+    texts: Mapping[str, str]
+    entries: Mapping[str, object]
+
+    @property
+    def changed(self) -> str:
+        """What was changed: names of modules, ``merge`` or ``baseline``."""
+        return self.module or ("merge" if self.parents else "baseline")
+
+
+class MutationProposed(Event, frozen=True, kw_only=True, tag="proposed"):
     """A usable proposal is about to be tried.
 
     Attributes:
@@ -144,18 +146,17 @@ class GepaMutationProposed:
     after: str
 
 
-@attrs.frozen(kw_only=True)
-class GepaMutationAccepted:
-    """A candidate joined the pool.
+class MutationAccepted(Event, frozen=True, kw_only=True, tag="accepted"):
+    """A proposal is in the pool, alone or with others of its step.
 
     Attributes:
         step: number of the step.
-        candidate: its position.
+        candidate: position of the candidate that it is in.
         parent: position of its parent.
-        module: what was changed; several names where a step has changed several.
+        module: what was changed; several names where a proposal has changed several.
         parent_score: mean of the parent on the minibatch.
         child_score: mean of the child on the minibatch.
-        pareto_mean: mean of the child on D_pareto; None when nothing was scored.
+        pareto_mean: mean of the candidate on the validation set; None when nothing was scored.
         best_pareto_mean: mean of the best candidate so far.
     """
 
@@ -165,12 +166,11 @@ class GepaMutationAccepted:
     module: str
     parent_score: Score
     child_score: Score
-    pareto_mean: float | None
-    best_pareto_mean: float | None
+    pareto_mean: Score
+    best_pareto_mean: Score
 
 
-@attrs.frozen(kw_only=True)
-class GepaMutationRejected:
+class MutationRejected(Event, frozen=True, kw_only=True, tag="rejected"):
     """A proposal was rejected.
 
     Attributes:
@@ -179,12 +179,13 @@ class GepaMutationRejected:
         module: what was to be changed.
         reason: the kind of reason.
         detail: one line for people.
-        text: what was proposed; empty when there was nothing to read.
         before: the parent's text of the module.
+        text: what was proposed; empty when there was nothing to read.
         parent_score: mean of the parent on the minibatch; None when the child was not tried.
         child_score: mean of the child on the minibatch.
         final: whether the step ends here; otherwise the reflector is asked to mend it, or the
-            step goes on with other modules of the same child.
+            step continues with other modules of the same child.
+        attempt: of a line, which rejection of its step it is, from 1.
     """
 
     step: int
@@ -192,15 +193,15 @@ class GepaMutationRejected:
     module: str
     reason: RejectionReason
     detail: str
-    text: str = ""
     before: str = ""
+    text: str = ""
     parent_score: Score = None
     child_score: Score = None
     final: bool = True
+    attempt: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class GepaExampleGenerated:
+class ExampleGenerated(Event, frozen=True, kw_only=True, tag="example_generated"):
     """A candidate with a new task example joined the pool.
 
     Attributes:
@@ -218,8 +219,7 @@ class GepaExampleGenerated:
     objective: str
 
 
-@attrs.frozen(kw_only=True)
-class GepaMergeAttempted:
+class MergeAttempted(Event, frozen=True, kw_only=True, tag="merge_attempted"):
     """Two candidates are about to be merged.
 
     Attributes:
@@ -235,27 +235,25 @@ class GepaMergeAttempted:
     other: int
 
 
-@attrs.frozen(kw_only=True)
-class GepaMergeAccepted:
+class MergeAccepted(Event, frozen=True, kw_only=True, tag="merge_accepted"):
     """A merge joined the pool.
 
     Attributes:
         step: number of the step.
         candidate: its position.
         parents: positions of its parents, the better one first.
-        pareto_mean: its mean on D_pareto.
+        pareto_mean: its mean on the validation set.
         best_pareto_mean: mean of the best candidate so far.
     """
 
     step: int
     candidate: int
     parents: tuple[int, int]
-    pareto_mean: float | None
-    best_pareto_mean: float | None
+    pareto_mean: Score
+    best_pareto_mean: Score
 
 
-@attrs.frozen(kw_only=True)
-class GepaMergeRejected:
+class MergeRejected(Event, frozen=True, kw_only=True, tag="merge_rejected"):
     """A merge was tried and not kept.
 
     Attributes:
@@ -271,27 +269,81 @@ class GepaMergeRejected:
     detail: str
 
 
-def teller(session: SessionProtocol | None, bus: EventBus | None) -> Callable[[object], None]:
-    """Return a function that tells an event to ``session`` and to ``bus``.
+class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
+    """A run ended; when the store refused the winner, too.
 
-    A session may publish to the same bus itself; its subscribers are not told again then.
+    Attributes:
+        run_id: identity of the run.
+        stop_reason: why it ended.
+        stop_detail: the same in words.
+        improved: whether the best candidate beats the baseline.
+        best: position of the candidate that the run ends with.
+        baseline_mean: mean of the baseline on the validation set.
+        best_mean: mean of the best candidate.
+        baseline_estimated: whether the baseline's mean is an estimate.
+        best_estimated: the same of the best candidate's.
+        means: of every candidate, as the end has them: what was an estimate may be another now.
+        frontier: positions of the candidates that lead somewhere and that nobody dominates.
+        gains: what each kind of change along the winner's line did to the mean.
+        confirmation: what baseline and best candidate did on fresh answers; None without.
+        held_out: what both did on the held-out examples; None without.
+        tag: the tag that the overrides of the run are kept under.
+        accepted: accepted mutations.
+        merges: accepted merges.
+        rejected: rejected proposals by reason, the most frequent first.
+        candidates: candidates in the pool.
+        steps: steps begun.
+        rollouts: rollouts used, unscored ones included.
+        unscored: rollouts that the provider failed.
+        reflections: reflections used.
+        ledger: calls, tokens, money and time by role and model.
+        cost: US dollars; None when a price is not known.
     """
 
-    def tell(event: object) -> None:
-        told = _dispatch(session, bus, event) if session is not None else False
-        if bus is not None and not told:
-            bus.publish(event)
+    run_id: str
+    stop_reason: str
+    stop_detail: str
+    improved: bool
+    best: int
+    baseline_mean: Score
+    best_mean: Score
+    baseline_estimated: bool
+    best_estimated: bool
+    means: tuple[Score, ...]
+    frontier: tuple[int, ...]
+    gains: Mapping[str, float]
+    confirmation: Confirmation | None
+    held_out: HeldOut | None
+    tag: str
+    accepted: int
+    merges: int
+    rejected: Mapping[str, int]
+    candidates: int
+    steps: int
+    rollouts: int
+    unscored: int
+    reflections: int
+    ledger: tuple[LedgerEntry, ...]
+    cost: Decimal | None
 
-    return tell
 
-
-def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> bool:
-    """Append ``event``, and tell whether ``bus`` has published it on the way."""
-    heard: list[object] = []
-    stop_listening = bus.subscribe(type(event), heard.append) if bus is not None else None
-    try:
-        session.dispatch(event)
-    finally:
-        if stop_listening is not None:
-            stop_listening()
-    return any(told is event for told in heard)
+RunEvent = (
+    RunStarted
+    | RunPlanned
+    | StopFileRemoved
+    | Working
+    | RolloutCompleted
+    | CandidateAdded
+    | CandidateScored
+    | MutationProposed
+    | MutationAccepted
+    | MutationRejected
+    | ExampleGenerated
+    | MergeAttempted
+    | MergeAccepted
+    | MergeRejected
+    | CallWaits
+    | RunProgress
+    | RunEnded
+)
+"""Every kind of event."""

@@ -4,41 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.objectives import Scorer
+from promptgraft.search.outcomes import HeldOut
 from promptgraft.search.pool import Pool
-from promptgraft.search.scores import Score, paired_means
 from promptgraft.targets.types import GepaExample
-
-
-@attrs.frozen(kw_only=True)
-class HeldOut:
-    """Baseline and winner on the held-out examples.
-
-    Attributes:
-        ids: the examples.
-        baseline_scores: the baseline's scores, by example; None for unscored. Empty when
-            nothing was measured.
-        winner_scores: the winner's.
-        why_not: why nothing was measured; empty when it was.
-    """
-
-    ids: tuple[str, ...]
-    baseline_scores: tuple[Score, ...] = ()
-    winner_scores: tuple[Score, ...] = ()
-    why_not: str = ""
-
-    @property
-    def baseline_mean(self) -> float | None:
-        """The baseline's mean over the examples that both have a score for."""
-        return paired_means(self.baseline_scores, self.winner_scores)[0]
-
-    @property
-    def winner_mean(self) -> float | None:
-        """The winner's mean over the same."""
-        return paired_means(self.baseline_scores, self.winner_scores)[1]
 
 
 def measure(

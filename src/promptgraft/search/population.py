@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.documents import plain_entries
 from promptgraft.search.comparison import critical_loss
-from promptgraft.search.events import Emit, GepaCandidateAdded, GepaCandidateScored
+from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.frontier import Objectives
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.objectives import Scorer, pick
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, beats
 from promptgraft.targets.base import Target
+from promptgraft.targets.modules import names_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 
@@ -147,7 +149,7 @@ class Population:
     def _tell_scored(self, step: int, position: int) -> None:
         pool = self.pool
         self._emit(
-            GepaCandidateScored(
+            CandidateScored(
                 step=step,
                 candidate=position,
                 scores=pool.scores_of(position),
@@ -161,10 +163,12 @@ class Population:
         pool, ledger = self.pool, self._ledger
         candidate = pool.candidate(position)
         self._emit(
-            GepaCandidateAdded(
+            CandidateAdded(
                 step=step,
                 candidate=position,
-                value=candidate,
+                parents=candidate.parents,
+                module=names_of(candidate.modules) or None,
+                entries=plain_entries(candidate.override),
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores_of(position),
                 objectives=pool.objectives_of(position),

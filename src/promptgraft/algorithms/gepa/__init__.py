@@ -24,9 +24,8 @@ from promptgraft.algorithms.gepa.plan import RolePlan, RunPlan
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
 from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.confirmation import Confirmation
 from promptgraft.search.frontier import FrontierPruning, FrontierType
-from promptgraft.search.held_out import HeldOut
+from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.types import (
     Candidate,

@@ -68,6 +68,10 @@ class OptimizationJob:
             ),
         )
 
+    def within(self, context: OptimizationContext) -> OptimizationJob:
+        """Return the same job in other surroundings."""
+        return attrs.evolve(self, context=context)
+
     def plan(self) -> RunPlan:
         """Say what the run can use; see :meth:`GepaOptimizer.plan`."""
         return GepaOptimizer(self.context, self.config).plan(self.prompt)

@@ -11,9 +11,9 @@ from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import (
     Emit,
-    GepaMergeAccepted,
-    GepaMergeAttempted,
-    GepaMergeRejected,
+    MergeAccepted,
+    MergeAttempted,
+    MergeRejected,
 )
 from promptgraft.search.pool import Pool
 from promptgraft.search.population import Population
@@ -90,9 +90,7 @@ class Merger:
         self._attempts += 1
         self._seen_candidates.add(merged.digest)
         better, other = merged.parents
-        self._emit(
-            GepaMergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other)
-        )
+        self._emit(MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other))
         yield from self._try(pool, merged, step)
 
     def _next(self, pool: Pool) -> tuple[Triple, Candidate] | None:
@@ -142,7 +140,7 @@ class Merger:
             f"step/{step}/merge/race", merged, records, step=step, entry=entry
         )
         self._emit(
-            GepaMergeAccepted(
+            MergeAccepted(
                 step=step,
                 candidate=position,
                 parents=(better, other),
@@ -190,7 +188,7 @@ class Merger:
     def _reject(self, merged: Candidate, step: int, detail: str) -> None:
         better, other = merged.parents
         self._emit(
-            GepaMergeRejected(
+            MergeRejected(
                 step=step,
                 parents=(better, other),
                 reason=RejectionReason.NOT_BETTER,

@@ -8,12 +8,6 @@ import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.events import (
-    GepaOptimizationCompleted,
-    GepaOptimizationStarted,
-    GepaStopFileRemoved,
-    GepaWorking,
-)
 from promptgraft.algorithms.gepa.fingerprint import example_digest, fingerprint_of
 from promptgraft.algorithms.gepa.plan import RunPlan, plan_run
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
@@ -34,7 +28,7 @@ from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import SessionProtocol, teller
 from promptgraft.runtime.stop_file import remove_left_over
 from promptgraft.runtime.watch import Watch
 from promptgraft.search.algorithm import Kit
@@ -49,8 +43,9 @@ from promptgraft.search.context import (
 )
 from promptgraft.search.course import Course
 from promptgraft.search.driver import Driver
-from promptgraft.search.events import teller
+from promptgraft.search.events import RunStarted
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.notices import RunPlanned, StopFileRemoved, Working
 from promptgraft.search.objectives import Scorer
 from promptgraft.search.pool import Pool
 from promptgraft.search.population import Population, texts_of
@@ -157,20 +152,19 @@ class _Run:
         """Run the loop and keep the winner."""
         left_over = remove_left_over(self._config.stop_files)
         self._emit(
-            GepaOptimizationStarted(
+            RunStarted(
                 run_id=self._run_id,
-                descriptor=self._prompt.descriptor,
-                rollout_budget=self._config.rollout_budget,
+                prompt=f"{self._prompt.descriptor.ns}/{self._prompt.descriptor.key}",
                 pareto_ids=tuple(example.id for example in self._pareto),
                 modules=tuple(module.name for module in self._target.modules),
                 texts=texts_of(self._target, self._target.baseline()),
                 seed=self._config.seed,
-                plan=self.plan,
             )
         )
+        self._emit(self._planned())
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
-            self._emit(GepaStopFileRemoved(path=path))
+            self._emit(StopFileRemoved(path=str(path)))
         search, course, driver = self._prepared()
         stopped = driver.run(course.run())
         result = build_result(
@@ -184,14 +178,25 @@ class _Run:
         try:
             result = self._keep(result)
         finally:
-            self._emit(GepaOptimizationCompleted(result))
+            self._emit(result.ended)
         return result
+
+    def _planned(self) -> RunPlanned:
+        plan = self.plan
+        return RunPlanned(
+            budget=self._config.rollout_budget,
+            line=plan.line,
+            warnings=plan.warnings,
+            max_cost=plan.max_cost,
+            max_tokens=plan.max_tokens,
+            max_seconds=plan.max_seconds,
+        )
 
     def _working(self, position: str, done: int, total: int) -> None:
         """Tell the bus what the run does now."""
         if self._context.event_bus is not None:
             self._context.event_bus.publish(
-                GepaWorking(
+                Working(
                     position=position,
                     done=done,
                     total=total,

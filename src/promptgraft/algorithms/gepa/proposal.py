@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 import attrs
+from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.history import Remembered
@@ -22,7 +23,7 @@ from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.search.asks import Asking, Reply, Together
 from promptgraft.search.comparison import Compared, Comparer
-from promptgraft.search.events import Emit, GepaMutationProposed, GepaMutationRejected
+from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.objectives import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
@@ -184,7 +185,7 @@ class Proposal:
             return 0.0
         return compared.after - compared.before
 
-    def refuse(self, reason: RejectionReason, detail: str) -> list[GepaMutationRejected]:
+    def refuse(self, reason: RejectionReason, detail: str) -> list[MutationRejected]:
         """Refuse a child that is better than its parent all the same; return the rejections."""
         if self.compared is None or not self.accepted:
             return []
@@ -313,7 +314,7 @@ class Proposal:
                 self.rejections.add(module, description, error, text=chosen.text, final=False)
                 return
         self.rules.emit(
-            GepaMutationProposed(
+            MutationProposed(
                 step=self.step,
                 parent=self.known.lesson.parent,
                 module=module.name,
@@ -341,6 +342,6 @@ class Proposal:
 
 def named_with(parent: int, event: object) -> object:
     """Return an event of a proposal with the position that its parent has got meanwhile."""
-    if isinstance(event, (GepaMutationProposed, GepaMutationRejected)):
-        return attrs.evolve(event, parent=parent)
+    if isinstance(event, (MutationProposed, MutationRejected)):
+        return replace(event, parent=parent)
     return event

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import attrs
+from msgspec.structs import replace
 
 from promptgraft.search.comparison import Compared
-from promptgraft.search.events import Emit, GepaMutationRejected
+from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.types import ModuleDescription
@@ -33,7 +33,7 @@ class Rejections:
         self._step = step
         self._parent = parent
         self._emit = emit
-        self.all: list[GepaMutationRejected] = []
+        self.all: list[MutationRejected] = []
 
     def add(
         self,
@@ -46,7 +46,7 @@ class Rejections:
         final: bool = True,
     ) -> None:
         """Keep a rejection; it is not ``final`` when more of the same proposal follows."""
-        rejection = GepaMutationRejected(
+        rejection = MutationRejected(
             step=self._step,
             parent=self._parent,
             module=module.name,
@@ -68,7 +68,7 @@ class Rejections:
         detail: str,
         *,
         compared: Compared,
-    ) -> list[GepaMutationRejected]:
+    ) -> list[MutationRejected]:
         """Keep the rejection of a child, with every change that it was made by."""
         for change in changes:
             others = names_of(one.module for one in changes if one is not change)
@@ -86,4 +86,4 @@ class Rejections:
     def name_parent(self, position: int) -> None:
         """Name the parent by the position that it has got after the step had begun."""
         self._parent = position
-        self.all[:] = [attrs.evolve(one, parent=position) for one in self.all]
+        self.all[:] = [replace(one, parent=position) for one in self.all]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from promptgraft.algorithms.gepa.combining import Combined
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.events import GepaExampleGenerated, GepaMutationAccepted
+from promptgraft.search.events import ExampleGenerated, MutationAccepted
 
 
 def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
@@ -16,7 +16,7 @@ def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
     for path, objective in target.additions(combined.candidate).items():
         if path not in known:
             kit.emit(
-                GepaExampleGenerated(
+                ExampleGenerated(
                     step=step.number,
                     candidate=position,
                     container_path=path[:-1],
@@ -28,7 +28,7 @@ def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
         if proposal.compared is None:
             continue
         kit.emit(
-            GepaMutationAccepted(
+            MutationAccepted(
                 step=step.number,
                 candidate=position,
                 parent=step.parent,

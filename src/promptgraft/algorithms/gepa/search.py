@@ -23,7 +23,7 @@ from promptgraft.errors import BudgetExhaustedError, PromptgraftError
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
 from promptgraft.search.comparison import Compared
-from promptgraft.search.events import GepaMutationRejected
+from promptgraft.search.events import MutationRejected
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.search.validation import placed
 from promptgraft.serde import HexDigest
@@ -63,7 +63,7 @@ class GepaSearch:
         self.racer: Combined | None = None
         self.steps = 0
         self.accepted: list[tuple[Module, ...]] = []
-        self.rejections: list[GepaMutationRejected] = []
+        self.rejections: list[MutationRejected] = []
         self._proposals = 0
         self._is_broken = False
         self._positions: dict[HexDigest, int] = {}

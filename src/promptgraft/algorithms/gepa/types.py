@@ -9,19 +9,18 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.algorithms.gepa.config_fields import as_weights
-from promptgraft.algorithms.gepa.events import GepaMutationRejected
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
-from promptgraft.search.confirmation import Confirmation
-from promptgraft.search.held_out import HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.objectives import pick
+from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.scores import Score, is_estimate
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
@@ -122,7 +121,7 @@ class GepaResult(Shown):
     accepted_mutations: int
     accepted_example_mutations: int
     accepted_merges: int
-    rejections: tuple[GepaMutationRejected, ...]
+    rejections: tuple[MutationRejected, ...]
     total_rollouts: int
     unscored_rollouts: int
     total_reflections: int
@@ -166,6 +165,37 @@ class GepaResult(Shown):
         if any(entry.unpriced_calls for entry in self.ledger):
             return None
         return sum((entry.cost for entry in self.ledger), Decimal(0))
+
+    @property
+    def ended(self) -> RunEnded:
+        """The event that a run ends with."""
+        return RunEnded(
+            run_id=self.run_id,
+            stop_reason=str(self.stop_reason),
+            stop_detail=self.stop_detail,
+            improved=self.improved,
+            best=self.best_index,
+            baseline_mean=self.baseline_pareto_mean,
+            best_mean=self.best_pareto_mean,
+            baseline_estimated=self.is_estimated(0),
+            best_estimated=self.is_estimated(self.best_index),
+            means=self.means,
+            frontier=self.frontier,
+            gains=self.gains,
+            confirmation=self.confirmation,
+            held_out=self.held_out,
+            tag=self.best_override.tag,
+            accepted=self.accepted_mutations,
+            merges=self.accepted_merges,
+            rejected=self.rejected_by_reason,
+            candidates=len(self.candidates),
+            steps=self.steps,
+            rollouts=self.total_rollouts,
+            unscored=self.unscored_rollouts,
+            reflections=self.total_reflections,
+            ledger=self.ledger,
+            cost=self.total_cost,
+        )
 
     def __repr__(self) -> str:
         from promptgraft.algorithms.gepa.cards import result_line

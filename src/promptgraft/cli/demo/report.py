@@ -94,9 +94,9 @@ def report_json(outcome: DemoOutcome) -> object:
         "model_identity": outcome.identity,
         "prompt": _prompt(outcome),
         "seed": outcome.settings.seed,
-        **figures_json(result, outcome.config.rollout_budget),
+        **figures_json(result.ended, outcome.config.rollout_budget),
         "scores": {
-            "pareto": pareto_means_json(result),
+            "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
             "held_out": means_json(*_held_out(outcome), len(outcome.example.held_out)),
         },
         "winner": [entry_json(shown) for shown in _winner(outcome)],

@@ -12,9 +12,9 @@ from promptgraft.journal.records import decode_record, record_key
 from promptgraft.overrides import OverrideAddress, PromptOverride, Provenance
 from promptgraft.overrides.documents import read_entries
 from promptgraft.project.applying.winner import Winner
-from promptgraft.runs import CandidateRecord, RunFolder, RunRecord, State
+from promptgraft.runs import RunFolder, RunRecord, State
 from promptgraft.runs.comparing import held_out_means
-from promptgraft.runs.fields import Fields
+from promptgraft.search.events import CandidateAdded
 
 _BASE = "base"
 
@@ -42,13 +42,11 @@ def choose(run: RunRecord, candidate: int | None) -> Chosen:
         raise ConfigError("--candidate: 0 is the baseline, there is nothing to apply; name another")
     if candidate is not None:
         return Chosen(candidate=_checked(run, candidate))
-    if run.result is None:
+    if run.ended is None:
         raise ConfigError(f"run {run.id} has no winner yet: {_unfinished(run)}")
-    result = Fields(run.result, str(run.folder.result))
-    if result.flag("improved"):
-        return Chosen(candidate=_checked(run, result.integer("best")))
-    stop = result.inside("stop").text("detail")
-    return Chosen(candidate=None, why_not=f"nothing beat the baseline ({stop})")
+    if run.ended.improved:
+        return Chosen(candidate=_checked(run, run.ended.best))
+    return Chosen(candidate=None, why_not=f"nothing beat the baseline ({run.ended.stop_detail})")
 
 
 def _unfinished(run: RunRecord) -> str:
@@ -96,7 +94,7 @@ def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winne
         run=run.id,
         candidate=candidate,
         base=_base(run.folder, empty),
-        changes=read_entries({**chosen.entries}, empty, where=where),
+        changes=read_entries(chosen.entries, empty, where=where),
         provenance=Provenance(run_id=run.id, note=_note(run, chosen), scores=_scores(run, chosen)),
     )
 
@@ -112,28 +110,23 @@ def _base(folder: RunFolder, empty: PromptOverride) -> PromptOverride:
     raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
 
 
-def _note(run: RunRecord, chosen: CandidateRecord) -> str:
-    return f"GEPA, candidate {chosen.n}, {run.rollouts} rollouts, seed {run.seed}"
+def _note(run: RunRecord, chosen: CandidateAdded) -> str:
+    return f"GEPA, candidate {chosen.candidate}, {run.rollouts} rollouts, seed {run.seed}"
 
 
-def _scores(run: RunRecord, chosen: CandidateRecord) -> FrozenMap[str, float]:
+def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:
     found = {"baseline": run.candidates[0].mean, "best": chosen.mean, **_held_out(run, chosen)}
     return FrozenMap((name, mean) for name, mean in found.items() if mean is not None)
 
 
-def _held_out(run: RunRecord, chosen: CandidateRecord) -> Mapping[str, float | None]:
+def _held_out(run: RunRecord, chosen: CandidateAdded) -> Mapping[str, float | None]:
     """Return the means on the held-out examples: they are known of the winner only."""
-    if run.result is None:
-        return {}
     means = held_out_means(run)
-    best = Fields(run.result, str(run.folder.result)).integer("best")
-    if means is None or best != chosen.n:
+    if means is None or run.best != chosen.candidate:
         return {}
     return {"held_out_baseline": means[0], "held_out_best": means[1]}
 
 
 def tag_of(run: RunRecord) -> str | None:
-    """Return the tag that an ended run began with; None when its result does not say."""
-    if run.result is None:
-        return None
-    return Fields(run.result, str(run.folder.result)).inside("winner").text("tag")
+    """Return the tag that an ended run began with; None of another."""
+    return run.ended.tag if run.ended else None

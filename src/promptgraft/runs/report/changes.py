@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
+from msgspec.structs import replace
 
 from promptgraft.runs.report.allowance import (
     Allowance,
@@ -13,8 +14,10 @@ from promptgraft.runs.report.allowance import (
     short_name,
     size,
 )
-from promptgraft.runs.report.data import CandidateData, RejectionData, ReportData, Score
+from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
+from promptgraft.search.events import CandidateAdded, MutationRejected
+from promptgraft.search.scores import Score
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400
@@ -60,7 +63,7 @@ class CandidateView:
         is_cut: whether the changes did not fit into the page.
     """
 
-    value: CandidateData
+    value: CandidateAdded
     gain: Score
     step_gain: Score
     is_winner: bool
@@ -74,8 +77,8 @@ class CandidateView:
     def marks(self) -> tuple[str, ...]:
         """What it is besides a candidate, in words."""
         found = {
-            "winner": self.is_winner and self.value.number > 0,
-            "winner's line": self.is_on_line and not self.is_winner and self.value.number > 0,
+            "winner": self.is_winner and self.value.candidate > 0,
+            "winner's line": self.is_on_line and not self.is_winner and self.value.candidate > 0,
             "frontier": self.is_leading,
         }
         return tuple(mark for mark, holds in found.items() if holds)
@@ -83,9 +86,7 @@ class CandidateView:
     @property
     def what(self) -> str:
         """What kind of candidate it is, or which part it changed."""
-        if not self.value.parents:
-            return "baseline"
-        return short_name(self.value.module) or "merge"
+        return short_name(self.value.changed)
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +99,7 @@ class RejectionView:
         is_cut: whether it did not fit into the page.
     """
 
-    value: RejectionData
+    value: MutationRejected
     pieces: tuple[Piece, ...]
     is_cut: bool
 
@@ -121,19 +122,23 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
     line, leading = set(data.line_of(data.winner) if data.candidates else ()), set(data.frontier)
     ranked = sorted(
         data.candidates,
-        key=lambda one: (one.number not in line, one.number not in leading, -(one.mean or 0.0)),
+        key=lambda one: (
+            one.candidate not in line,
+            one.candidate not in leading,
+            -(one.mean or 0.0),
+        ),
     )
     allowance = Allowance(limits.diffs)
     views = [
         attrs.evolve(
             _view(data, one, allowance),
-            is_on_line=one.number in line,
-            is_leading=one.number in leading,
+            is_on_line=one.candidate in line,
+            is_leading=one.candidate in leading,
             is_near=rank < _NEAR,
         )
         for rank, one in enumerate(ranked[: limits.listed])
     ]
-    return tuple(sorted(views, key=lambda view: view.value.number))
+    return tuple(sorted(views, key=lambda view: view.value.candidate))
 
 
 def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ...]:
@@ -142,7 +147,7 @@ def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ..
     return tuple(_rejection(found, allowance) for found in data.rejections[: limits.listed])
 
 
-def _view(data: ReportData, one: CandidateData, left: Allowance) -> CandidateView:
+def _view(data: ReportData, one: CandidateAdded, left: Allowance) -> CandidateView:
     parents = [data.candidates[parent] for parent in one.parents]
     changes = tuple(_with_origins(one, parents)) if parents and left.is_worth_it else ()
     fits = not parents or (left.is_worth_it and left.takes(sum(change.size for change in changes)))
@@ -150,16 +155,16 @@ def _view(data: ReportData, one: CandidateData, left: Allowance) -> CandidateVie
         value=one,
         gain=_difference(data.candidates[0].mean, one.mean),
         step_gain=_difference(parents[0].mean, one.mean) if parents else None,
-        is_winner=one.number == data.winner,
+        is_winner=one.candidate == data.winner,
         changes=changes if fits else (),
         is_cut=not fits,
     )
 
 
-def _with_origins(one: CandidateData, parents: Sequence[CandidateData]) -> Iterator[PartChange]:
+def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
     for change in _changes(parents[0].texts, one.texts):
         text = one.texts.get(change.part)
-        same = [parent.number for parent in parents[1:] if parent.texts.get(change.part) == text]
+        same = [parent.candidate for parent in parents[1:] if parent.texts.get(change.part) == text]
         yield attrs.evolve(change, origin=same[0]) if same else change
 
 
@@ -177,14 +182,14 @@ def _compared(before: str, after: str, around: int) -> tuple[Piece, ...]:
     return tuple(Piece(piece.kind, cropped(piece.text)) for piece in pieces)
 
 
-def _rejection(found: RejectionData, left: Allowance) -> RejectionView:
+def _rejection(found: MutationRejected, left: Allowance) -> RejectionView:
     detail = cropped(found.detail, _DETAIL_BYTES)
     is_compared = bool(found.text) and left.is_worth_it
     pieces = _compared(found.before, found.text, _AROUND) if is_compared else ()
     needed = sum(size(piece.text) + _PIECE_BYTES for piece in pieces) + size(detail)
     fits = left.is_worth_it and left.takes(needed)
     return RejectionView(
-        value=attrs.evolve(
+        value=replace(
             found,
             detail=detail if fits else short_name(found.detail),
             module=short_name(found.module),
@@ -195,7 +200,7 @@ def _rejection(found: RejectionData, left: Allowance) -> RejectionView:
     )
 
 
-def reasons(rejections: Iterable[RejectionData]) -> tuple[tuple[str, int], ...]:
+def reasons(rejections: Iterable[MutationRejected]) -> tuple[tuple[str, int], ...]:
     """Return how many proposals were rejected for each reason, the commonest first."""
     counts: dict[str, int] = {}
     for found in rejections:

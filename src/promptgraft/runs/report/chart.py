@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.runs.report.data import CandidateData, ReportData
+from promptgraft.runs.report.data import ReportData
+from promptgraft.search.events import CandidateAdded
 
 WIDTH, HEIGHT = 480, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 30, 18, 50
@@ -113,7 +114,7 @@ def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
     return None, f"{why}, so there is no drawing against money."
 
 
-def steps_of(candidates: Sequence[CandidateData], winner: int) -> Iterator[CandidateData]:
+def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[CandidateAdded]:
     """Yield the candidates that were the best when they came, up to the winner.
 
     What seems to be better than the winner was not tried on all cases: in a race, means may be
@@ -130,7 +131,7 @@ def _chart(
     data: ReportData,
     what: str,
     *,
-    measure: Callable[[CandidateData], float],
+    measure: Callable[[CandidateAdded], float],
     total: float,
     label: Callable[[float, float], str],
 ) -> Chart | None:
@@ -160,7 +161,7 @@ def _chart(
         ),
         baseline=None if first.mean is None else y.at(first.mean),
         winner=won,
-        winner_label=f"#{last.number}  {last.mean:.3f}" if won and last.mean is not None else "",
+        winner_label=f"#{last.candidate}  {last.mean:.3f}" if won and last.mean is not None else "",
         label_left=won is not None and won[0] > WIDTH * 0.7,
         is_dense=len(scored) > _MANY,
     )

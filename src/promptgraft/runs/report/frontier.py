@@ -9,8 +9,8 @@ from operator import eq
 import attrs
 
 from promptgraft.runs.report.allowance import short_name
-from promptgraft.runs.report.data import ReportData, Score
-from promptgraft.search.scores import UNSCORED, packed
+from promptgraft.runs.report.data import ReportData, shown_mean
+from promptgraft.search.scores import UNSCORED, Score, packed
 
 MOST_ROWS = 100
 
@@ -78,9 +78,9 @@ def _row(
     ]
     return FrontierRow(
         number=number,
-        what=short_name(one.module) or ("merge" if one.parents else "baseline"),
+        what=short_name(one.changed),
         mean=one.mean,
-        shown_mean=one.shown_mean,
+        shown_mean=shown_mean(one),
         leads=len(led),
         alone=sum(holders == 1 for holders in led),
         objectives=tuple(one.objectives.get(name) for name in objectives),

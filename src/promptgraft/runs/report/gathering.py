@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from decimal import Decimal
+from collections.abc import Iterator, Mapping
 
-from promptgraft.errors import DataFormatError
+from msgspec.structs import replace
+
 from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.runs.fields import Fields
-from promptgraft.runs.files import read_document
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.reading import read_run
-from promptgraft.runs.records import CandidateRecord, RejectionRecord, RunRecord
-from promptgraft.runs.report.data import (
-    AnswerData,
-    CandidateData,
-    HeldOutData,
-    LedgerRow,
-    MergeData,
-    RejectionData,
-    ReportData,
-)
+from promptgraft.runs.records import RunRecord
+from promptgraft.runs.report.data import AnswerData, ReportData
 from promptgraft.runs.transcripts import Transcript, transcripts
+from promptgraft.search.events import CandidateAdded, MergeRejected, RunEnded
 from promptgraft.search.frontier import Frontier
+from promptgraft.search.outcomes import HeldOut
 from promptgraft.serde import Json
 from promptgraft.text import moment, score
 
@@ -40,101 +31,53 @@ def gather(folder: RunFolder) -> ReportData:
         DataFormatError, JournalCorruptError: a file is not what a run writes.
     """
     record = read_run(folder)
-    result = _Result(record)
+    ended = record.ended
+    winner = ended.best if ended and ended.improved else 0
     return ReportData(
         run_id=record.id,
         prompt=record.prompt,
         state=str(record.state),
         facts=tuple(_facts(record)),
-        held_out=result.held_out(),
-        improved=result.improved,
-        stop_reason=result.stop("reason"),
-        stop_detail=result.stop("detail"),
-        confirmation=result.confirmation(),
-        gains=result.gains(),
+        held_out=_held_out(ended),
+        improved=ended.improved if ended else None,
+        stop_reason=ended.stop_reason if ended else "",
+        stop_detail=ended.stop_detail if ended else "",
+        confirmation=_confirmation(ended),
+        gains=ended.gains if ended else {},
         case_ids=record.pareto_ids,
         candidates=tuple(_candidate(one, record) for one in record.candidates),
-        winner=result.winner,
-        frontier=_frontier(record),
-        rejections=tuple(map(_rejection, record.rejections)),
-        merges=tuple(
-            MergeData(step=one.step, parents=one.parents, reason=one.reason, detail=one.detail)
-            for one in record.merges
-            if one.candidate is None
-        ),
-        ledger=result.ledger(),
+        winner=winner,
+        frontier=ended.frontier if ended else _frontier(record),
+        rejections=tuple(record.rejections),
+        merges=tuple(one for one in record.merges if isinstance(one, MergeRejected)),
+        ledger=ended.ledger if ended else (),
         rollouts=record.rollouts,
         rollout_budget=record.budget,
-        reflections=result.reflections,
-        answers=_answers(folder, result.winner, record.pareto_ids),
+        reflections=record.reflections,
+        answers=_answers(record, winner),
     )
 
 
-class _Result:
-    """What ``result.json`` says; of a run without one, that it has not ended."""
+def _held_out(ended: RunEnded | None) -> HeldOut:
+    if ended is None:
+        return HeldOut(ids=(), why_not="the run has not ended")
+    return ended.held_out or HeldOut(ids=(), why_not="the job has no held-out cases")
 
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-        plain = record.result
-        self._fields = None if plain is None else Fields(plain, str(record.folder.result))
 
-    @property
-    def winner(self) -> int:
-        """Position of the winner; 0 when nothing beat the baseline, or the run has not ended."""
-        return self._fields.integer("best") if self._fields and self.improved else 0
-
-    @property
-    def improved(self) -> bool | None:
-        return self._fields.flag("improved") if self._fields else None
-
-    @property
-    def reflections(self) -> int:
-        if self._fields:
-            return self._fields.integer("reflections")
-        return self._record.candidates[-1].reflections if self._record.candidates else 0
-
-    def stop(self, name: str) -> str:
-        return self._fields.inside("stop").text(name) if self._fields else ""
-
-    def held_out(self) -> HeldOutData:
-        if self._fields is None:
-            return HeldOutData(why_not="the run has not ended")
-        if self._fields.is_null("held_out"):
-            return HeldOutData(why_not="the job has no held-out cases")
-        found = self._fields.inside("held_out")
-        return HeldOutData(
-            ids=found.names("ids"),
-            baseline_scores=found.scores("baseline_scores"),
-            winner_scores=found.scores("winner_scores"),
-            why_not=found.text("why_not"),
-        )
-
-    def confirmation(self) -> str:
-        if self._fields is None or self._fields.is_null("confirmation"):
-            return ""
-        found = self._fields.inside("confirmation")
-        outcome = "confirmed" if found.flag("confirmed") else "did not confirm"
-        return (
-            f"A second round of answers {outcome} candidate #{found.integer('candidate')}: "
-            f"baseline {score(found.number('baseline_mean'))}, winner "
-            f"{score(found.number('winner_mean'))}, p = {score(found.number('p_value'))}."
-        )
-
-    def gains(self) -> Mapping[str, float]:
-        return self._fields.numbers("gains") if self._fields else {}
-
-    def ledger(self) -> tuple[LedgerRow, ...]:
-        rows = self._record.result.get("ledger") if self._record.result else None
-        where = f"{self._record.folder.result}: ledger"
-        return tuple(
-            _ledger_row(Fields(row, where))
-            for row in (rows if isinstance(rows, list) else ())
-            if isinstance(row, dict)
-        )
+def _confirmation(ended: RunEnded | None) -> str:
+    found = ended.confirmation if ended else None
+    if found is None:
+        return ""
+    outcome = "confirmed" if found.confirmed else "did not confirm"
+    return (
+        f"A second round of answers {outcome} candidate #{found.candidate}: "
+        f"baseline {score(found.baseline_mean)}, winner {score(found.winner_mean)}, "
+        f"p = {score(found.p_value)}."
+    )
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
-    yield "Started", moment(record.started or record.created)
+    yield "Started", moment(record.began or record.created)
     if record.seed is not None:
         yield "Seed", str(record.seed)
     if record.budget is not None:
@@ -158,59 +101,19 @@ def _inside(plain: Mapping[str, Json], *names: str) -> Json:
     return value
 
 
-def _candidate(one: CandidateRecord, record: RunRecord) -> CandidateData:
-    return CandidateData(
-        number=one.n,
-        step=one.step,
-        parents=one.parents,
-        module=one.module or "",
-        texts={**one.texts, **_added(one.entries, record.prompt)},
-        scores=one.scores,
-        objectives=one.objectives,
-        mean=one.mean,
-        rollouts=one.rollouts,
-        tokens=one.tokens,
-        cost=one.cost,
-    )
-
-
-def _added(entries: Mapping[str, Json], prompt: str) -> Mapping[str, str]:
-    """Return the task examples that a candidate adds: no text of the source stands for them."""
-    if _ADDED not in entries:
-        return {}
-    ns, _, key = prompt.rpartition("/")
+def _candidate(one: CandidateAdded, record: RunRecord) -> CandidateAdded:
+    """Return a candidate with the texts of the task examples that it adds, too."""
+    if _ADDED not in one.entries:
+        return one
+    ns, _, key = record.prompt.rpartition("/")
     address = PromptOverride(ns=ns, prompt_key=key, tag="latest")
-    found = read_entries({_ADDED: entries[_ADDED]}, address, where="entries")
-    return {entry.part: entry.show() for entry in found.entries()}
-
-
-def _rejection(one: RejectionRecord) -> RejectionData:
-    return RejectionData(
-        step=one.step,
-        attempt=one.attempt,
-        parent=one.parent,
-        module=one.module,
-        reason=one.reason,
-        detail=one.detail,
-        before=one.before,
-        text=one.text,
-        parent_score=one.parent_score,
-        child_score=one.child_score,
-    )
+    found = read_entries({_ADDED: one.entries[_ADDED]}, address, where="entries")
+    added = {entry.part: show_entry(entry) for entry in found.entries()}
+    return replace(one, texts={**one.texts, **added})
 
 
 def _frontier(record: RunRecord) -> tuple[int, ...]:
-    """Return the frontier as the run left it; of one that goes on, that of the cases."""
-    if record.result is not None:
-        with suppress(FileNotFoundError):
-            rows = read_document(record.folder.frontier).get("frontier")
-            where = str(record.folder.frontier)
-            kept = (
-                Fields(row, where).integer("candidate")
-                for row in (rows if isinstance(rows, list) else ())
-                if isinstance(row, dict)
-            )
-            return tuple(_member(number, record, where) for number in kept)
+    """Return the frontier of the cases, of a run that has not left its own."""
     if not record.candidates:
         return ()
     frontier = Frontier()
@@ -219,38 +122,12 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
     return tuple(frontier.members())
 
 
-def _member(number: int, record: RunRecord, where: str) -> int:
-    if 0 <= number < len(record.candidates):
-        return number
-    raise DataFormatError(
-        f"{where}: candidate: expected one of the run's {len(record.candidates)}, found {number}; "
-        "`promptgraft resume` writes it again"
-    )
-
-
-def _ledger_row(fields: Fields) -> LedgerRow:
-    return LedgerRow(
-        role=fields.text("role"),
-        model=fields.text("model"),
-        calls=fields.integer("calls"),
-        retries=fields.integer("retries"),
-        input_tokens=fields.integer("input_tokens"),
-        cached_tokens=fields.integer("cached_tokens"),
-        output_tokens=fields.integer("output_tokens"),
-        cost=fields.money("cost") or Decimal(0),
-        unpriced_calls=fields.integer("unpriced_calls"),
-        seconds=fields.number("seconds") or 0.0,
-    )
-
-
-def _answers(
-    folder: RunFolder, winner: int, cases: Iterable[str]
-) -> Mapping[tuple[int, str], AnswerData]:
+def _answers(record: RunRecord, winner: int) -> Mapping[tuple[int, str], AnswerData]:
     """Return the answers of baseline and winner on D_pareto."""
-    wanted = set(cases)
+    wanted = set(record.pareto_ids)
     return {
         (found.candidate, found.case): _answer(found)
-        for found in transcripts(folder, candidates={0, winner})
+        for found in transcripts(record, candidates={0, winner})
         if found.candidate is not None and found.phase in _ON_PARETO and found.case in wanted
     }
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptgraft.runs.report.allowance import Limits, short_name
-from promptgraft.runs.report.data import CandidateData, ReportData, Score
+from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.png import Color, data_url, palette_png
-from promptgraft.search.scores import is_estimate, packed
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.scores import Score, packed
 
 MOST_COLUMNS = 60
 MOST_CELLS = 6_000
@@ -164,10 +165,10 @@ def _table(data: ReportData, columns: Sequence[int], cases: int, scale: _Scale) 
     )
 
 
-def _mean(one: CandidateData) -> str:
+def _mean(one: CandidateAdded) -> str:
     if one.mean is None:
         return "–"
-    return f"{'~' if is_estimate(one.mean, one.scores) else ''}{one.mean:.2f}"
+    return f"{'~' if one.estimated else ''}{one.mean:.2f}"
 
 
 def _picture(scores: Sequence[Sequence[Score]], cases: int, scale: _Scale) -> HeatPicture:

@@ -6,7 +6,8 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import differences, interval, least_changed
-from promptgraft.runs.report.data import HeldOutData, Score
+from promptgraft.search.outcomes import HeldOut
+from promptgraft.search.scores import Score
 
 LEVEL = 0.95
 
@@ -56,7 +57,7 @@ class HeldOutView:
         return "The interval holds zero: chance alone can explain this difference."
 
 
-def measured(data: HeldOutData) -> HeldOutView | None:
+def measured(data: HeldOut) -> HeldOutView | None:
     """Return the held-out result; None when nothing was measured on both sides."""
     pairs = [
         (before, after)

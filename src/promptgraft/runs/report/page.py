@@ -19,7 +19,7 @@ from promptgraft.runs.report.changes import (
     winner_changes,
 )
 from promptgraft.runs.report.chart import rollouts_chart, spending_chart, steps_of
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import ReportData, shown_mean
 from promptgraft.runs.report.frontier import frontier_rows
 from promptgraft.runs.report.heat import heat_map
 from promptgraft.runs.report.held_out import interval_plot, measured
@@ -166,6 +166,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "score": score,
+        "mean": shown_mean,
         "signed": lambda value: f"{value:+.3f}",
         "counted": lambda number, noun: counted(number, noun).replace(
             str(number), f"{number:,}", 1

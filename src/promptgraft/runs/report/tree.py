@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from promptgraft.runs.report.data import CandidateData, ReportData
+from promptgraft.runs.report.data import ReportData, shown_mean
+from promptgraft.search.events import CandidateAdded
 
 MOST_NODES = 120
 _COLUMN, _ROW = 132, 30
@@ -95,7 +96,7 @@ def family_tree(data: ReportData) -> Tree | None:
 def _shown(data: ReportData) -> tuple[int, ...]:
     """Return what is drawn: all, or lines of ancestors until there are enough."""
     if len(data.candidates) <= MOST_NODES:
-        return tuple(one.number for one in data.candidates)
+        return tuple(one.candidate for one in data.candidates)
     found = set(data.line_of(data.winner))
     by_mean = sorted(
         data.frontier, key=lambda number: (-(data.candidates[number].mean or 0.0), number)
@@ -107,7 +108,7 @@ def _shown(data: ReportData) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _ancestry(candidates: Sequence[CandidateData], number: int) -> set[int]:
+def _ancestry(candidates: Sequence[CandidateAdded], number: int) -> set[int]:
     found, waiting = {number}, [number]
     while waiting:
         for parent in candidates[waiting.pop()].parents:
@@ -118,7 +119,7 @@ def _ancestry(candidates: Sequence[CandidateData], number: int) -> set[int]:
 
 
 def _places(
-    candidates: Sequence[CandidateData], shown: Sequence[int]
+    candidates: Sequence[CandidateAdded], shown: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
     """Return column and row, in units of a half row: leaves below each other, parents between."""
     children: dict[int, list[int]] = {number: [] for number in shown}
@@ -158,7 +159,7 @@ def _node(data: ReportData, number: int, place: tuple[int, int], line: set[int])
     one = data.candidates[number]
     return Node(
         number=number,
-        mean=one.shown_mean,
+        mean=shown_mean(one),
         x=place[0],
         y=place[1],
         is_winner=number == data.winner and number > 0,
@@ -169,7 +170,7 @@ def _node(data: ReportData, number: int, place: tuple[int, int], line: set[int])
 
 
 def _edges(
-    candidates: Sequence[CandidateData], places: dict[int, tuple[int, int]], line: set[int]
+    candidates: Sequence[CandidateAdded], places: dict[int, tuple[int, int]], line: set[int]
 ) -> Iterator[Edge]:
     for number, (x, y) in places.items():
         for at, parent in enumerate(candidates[number].parents):

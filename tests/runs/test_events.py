@@ -1,0 +1,302 @@
+"""Every event is its line, and a run is the same whether it is told or read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_args
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from optimizers.worlds import twins
+from promptgraft.adapters.base import Usage
+from promptgraft.clock import FakeClock
+from promptgraft.errors import DataFormatError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.runs import RunHistory, read_run
+from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.lines import decoded, encoded
+from promptgraft.runtime import EventBus
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    ExampleGenerated,
+    MergeAccepted,
+    MergeAttempted,
+    MergeRejected,
+    MutationAccepted,
+    MutationProposed,
+    MutationRejected,
+    RolloutCompleted,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+)
+from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.notices import (
+    CallWaits,
+    Event,
+    RunPlanned,
+    RunProgress,
+    StopFileRemoved,
+    Unknown,
+    Working,
+)
+from promptgraft.search.outcomes import Confirmation, HeldOut
+from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.spending import Role, Spending
+from promptgraft.targets.types import RolloutFeedback, RolloutRecord
+from runs.toy_runs import carry_out, make_job, new_folder, sulky
+
+# Half characters, too: models and data sets have them.
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=6)
+NAMES = st.lists(TEXTS, max_size=3, unique=True).map(tuple)
+COUNTS = st.integers(0, 2**53)
+POSITIONS = st.integers(0, 9)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+SCORES = st.none() | NUMBERS
+ROWS = st.lists(SCORES, max_size=4).map(tuple)
+MONEY = st.none() | st.decimals(0, 10**6, allow_nan=False, allow_infinity=False)
+MAPS = st.dictionaries(TEXTS, NUMBERS, max_size=3).map(FrozenMap)
+BY_NAME = st.dictionaries(TEXTS, TEXTS, max_size=3).map(FrozenMap)
+REASONS = st.sampled_from(RejectionReason)
+PARENTS = st.tuples(POSITIONS, POSITIONS)
+USED = {"rollouts": COUNTS, "reflections": COUNTS, "tokens": COUNTS, "cost": MONEY}
+AT_WORK = {"position": TEXTS, "done": COUNTS, "total": COUNTS, **USED}
+SCORED = {
+    "step": COUNTS,
+    "candidate": POSITIONS,
+    "mean": SCORES,
+    "best": POSITIONS,
+    "scores": ROWS,
+    "objectives": MAPS,
+}
+MEANS = {
+    "baseline_mean": SCORES,
+    "best_mean": SCORES,
+    "baseline_estimated": st.booleans(),
+    "best_estimated": st.booleans(),
+}
+RECORDS = st.builds(
+    RolloutRecord,
+    example_id=st.text(max_size=3),
+    inputs_repr=st.text(max_size=3),
+    output_repr=st.text(max_size=3),
+    tool_trace_repr=st.just(""),
+    feedback=st.none() | st.builds(RolloutFeedback, score=NUMBERS, feedback=st.text(max_size=3)),
+    spent=st.just((Spending(role=Role.TASK, model="m", cost=Decimal("0.1")),)),
+)
+LEDGER = st.builds(
+    LedgerEntry,
+    role=st.sampled_from(Role),
+    model=TEXTS,
+    calls=COUNTS,
+    retries=COUNTS,
+    usage=st.builds(Usage, input_tokens=COUNTS, output_tokens=COUNTS),
+    cost=MONEY.filter(lambda found: found is not None),
+    unpriced_calls=COUNTS,
+    seconds=NUMBERS,
+)
+CHILD = {"step": COUNTS, "parent": POSITIONS, "module": TEXTS}
+JOINED = {"step": COUNTS, "candidate": POSITIONS, "pareto_mean": SCORES}
+FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
+    RunStarted: {
+        "run_id": TEXTS,
+        "prompt": TEXTS,
+        "seed": st.integers(),
+        "modules": NAMES,
+        "texts": BY_NAME,
+        "pareto_ids": NAMES,
+    },
+    RunPlanned: {
+        "budget": COUNTS,
+        "line": TEXTS,
+        "warnings": NAMES,
+        "max_cost": MONEY,
+        "max_tokens": st.none() | COUNTS,
+        "max_seconds": SCORES,
+    },
+    StopFileRemoved: {"path": TEXTS},
+    Working: AT_WORK,
+    RolloutCompleted: {"position": TEXTS, "record": RECORDS, "total_rollouts": COUNTS},
+    CandidateAdded: {
+        **SCORED,
+        **USED,
+        "parents": st.just(()) | PARENTS,
+        "module": st.none() | TEXTS,
+        "texts": BY_NAME,
+        "entries": st.just({"sections": [{"path": ["a"], "body": "b"}]}),
+    },
+    CandidateScored: SCORED,
+    MutationProposed: {**CHILD, "before": TEXTS, "after": TEXTS},
+    MutationAccepted: {
+        **CHILD,
+        **JOINED,
+        "parent_score": SCORES,
+        "child_score": SCORES,
+        "best_pareto_mean": SCORES,
+    },
+    MutationRejected: {
+        **CHILD,
+        "reason": REASONS,
+        "detail": TEXTS,
+        "before": TEXTS,
+        "text": TEXTS,
+        "parent_score": SCORES,
+        "child_score": SCORES,
+        "final": st.booleans(),
+    },
+    ExampleGenerated: {
+        "step": COUNTS,
+        "candidate": POSITIONS,
+        "container_path": NAMES,
+        "key": TEXTS,
+        "objective": TEXTS,
+    },
+    MergeAttempted: dict.fromkeys(("step", "ancestor", "better", "other"), POSITIONS),
+    MergeAccepted: {**JOINED, "parents": PARENTS, "best_pareto_mean": SCORES},
+    MergeRejected: {"step": COUNTS, "parents": PARENTS, "reason": REASONS, "detail": TEXTS},
+    CallWaits: {"model": TEXTS, "seconds": SCORES, "reason": TEXTS},
+    RunProgress: {
+        **AT_WORK,
+        **MEANS,
+        **dict.fromkeys(
+            ("step", "budget", "candidates", "accepted", "rejected", "best"), POSITIONS
+        ),
+    },
+    RunEnded: {
+        **MEANS,
+        **dict.fromkeys(("run_id", "stop_reason", "stop_detail", "tag"), TEXTS),
+        **dict.fromkeys(
+            ("best", "accepted", "merges", "candidates", "steps", "rollouts", "unscored"),
+            POSITIONS,
+        ),
+        "reflections": COUNTS,
+        "improved": st.booleans(),
+        "means": ROWS,
+        "frontier": PARENTS,
+        "gains": MAPS,
+        "confirmation": st.none()
+        | st.builds(
+            Confirmation,
+            candidate=POSITIONS,
+            baseline_mean=SCORES,
+            winner_mean=SCORES,
+            p_value=NUMBERS,
+            confirmed=st.booleans(),
+        ),
+        "held_out": st.none()
+        | st.builds(HeldOut, ids=NAMES, baseline_scores=ROWS, winner_scores=ROWS, why_not=TEXTS),
+        "rejected": st.dictionaries(TEXTS, COUNTS, max_size=2),
+        "ledger": st.lists(LEDGER, max_size=2).map(tuple),
+        "cost": MONEY,
+    },
+}
+TIMES = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)).map(  # noqa: DTZ001 - made UTC
+    lambda time: time.replace(tzinfo=UTC)
+)
+
+
+def built(kind: Callable[..., Event]) -> st.SearchStrategy[Event]:
+    assert isinstance(kind, type)
+    told = st.builds(kind, **FIELDS[kind])
+    return told | st.builds(
+        lambda event, number, time: replace(event, number=number, time=time), told, COUNTS, TIMES
+    )
+
+
+def test_every_kind_of_event_is_tried_here() -> None:
+    assert {*get_args(RunEvent)} == {*FIELDS}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_every_event_is_read_from_its_line_as_it_was_told(kind: type[Event]) -> None:
+    @given(built(kind))
+    def check(event: Event) -> None:
+        line = encoded(event)
+        assert line.isascii()
+        assert "\n" not in line
+        assert decoded(line.encode("ascii"), "here") == event
+
+    check()
+
+
+def test_a_line_of_a_kind_that_is_not_known_is_unknown_and_keeps_its_number() -> None:
+    line = b'{"event":"greeting","n":7,"text":"\\ud800"}'
+    assert decoded(line, "here") == Unknown(number=7)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"event":"accepted","step":"one"}', "here: step: expected `int`, found `str`"),
+        (b'{"event":"accepted","step":1}', "here: object missing required field"),
+        (b'{"event":"waiting","n":true}', "here: n: expected `int`, found `bool`"),
+        (b'{"event":"waiting","model":"\\ud800","seconds":"1"}', "here: seconds: expected `float"),
+        (b'{"event":7}', "here: expected an object with `event`"),
+        (b"{", "here:1:2: Expecting property name"),
+    ],
+)
+def test_a_line_that_is_no_event_is_refused_with_the_field(line: bytes, says: str) -> None:
+    with pytest.raises(DataFormatError) as fault:
+        decoded(line, "here")
+    assert str(fault.value).startswith(says)
+    assert str(fault.value).endswith("; `promptgraft resume` writes the file again")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"enable_merge": True},
+        {"preset": "lean", "training_examples": twins(20), "pareto_set_size": 20},
+        {"proposals_per_step": 2, "steps_at_once": 2},
+    ],
+)
+def test_a_run_is_the_same_whether_it_is_told_or_read(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    bus, raw, clock = EventBus(), RunHistory(), FakeClock()
+    told, lines = RunHistory(), EventLines(clock, every=0)
+
+    def hear(event: object) -> None:
+        if isinstance(event, Event):
+            raw.add(event)
+        for line in lines.of(event):
+            told.add(line)
+
+    bus.subscribe(object, hear)
+    job = make_job(reflection=sulky, rollout_budget=150, **changes)
+    job = job.within(attrs.evolve(job.context, event_bus=bus))
+    folder = new_folder(tmp_path, job)
+    carry_out(folder, job, clock)
+
+    read = read_run(folder)
+    for live in (raw, told, lines.history):
+        assert known(live) == known(read)
+    assert json.loads(encoded(told.progress()))["candidates"] == len(read.candidates)
+
+
+def known(run: RunHistory) -> dict[str, object]:
+    """Return what does not depend on when a process looked, without times and numbers."""
+    transient = {"place", "done", "total", "wait", "waits", "plan", "folder"}
+    found: dict[str, object] = {}
+    for field in attrs.fields(RunHistory):
+        if field.name not in transient and not field.name.startswith("_"):
+            value = getattr(run, field.name)
+            found[field.name] = [*map(bare, value)] if isinstance(value, list) else bare(value)
+    return found
+
+
+def bare(value: object) -> object:
+    blank = Unknown()
+    return (
+        replace(value, number=blank.number, time=blank.time) if isinstance(value, Event) else value
+    )
