@@ -79,7 +79,7 @@ PAGES = (
         "optimizing.md",
         "Optimizing",
         "How a prompt is improved.",
-        homes=("promptgraft.search",),
+        homes=("promptgraft.search", "promptgraft.algorithms", "promptgraft.targets"),
     ),
     Page(
         "running.md",

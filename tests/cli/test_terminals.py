@@ -23,9 +23,9 @@ from promptgraft.cli.text import spell_for_encoding
 from promptgraft.runs.lines import decoded
 
 def candidate(number, mean):
-    return {"event": "candidate", "step": number, "candidate": number, "parents": [], "best": number,
-            "module": None, "mean": mean, "scores": [], "objectives": {}, "rollouts": 10,
-            "reflections": 0, "tokens": 0, "cost": "0", "texts": {}, "entries": {}}
+    return {"event": "candidate", "step": number, "candidate": number, "best": number,
+            "parents": [], "module": None, "mean": mean, "scores": [], "objectives": {},
+            "rollouts": 10, "reflections": 0, "tokens": 0, "cost": "0", "texts": {}, "entries": {}}
 
 LINES = [
     {"event": "started", "run_id": "r", "prompt": "a/b", "seed": 0, "modules": [], "texts": {},
