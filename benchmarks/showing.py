@@ -34,7 +34,6 @@ from promptgraft.cli.main import run as promptgraft
 from promptgraft.clock import FakeClock
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.entries import SectionOverride
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile
@@ -44,8 +43,6 @@ from promptgraft.runs.report import write_report
 from promptgraft.search.scores import Scores
 from promptgraft.serde import digest_text
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.parts.section import SectionModule
-from promptgraft.targets.types import Candidate
 
 TITLE = "Show and report: 10,000 candidates, 2,000 validation examples"
 CANDIDATES = 10_000

@@ -8,7 +8,8 @@ import attrs
 
 from promptgraft.overrides.diff import diff_override, parts_json
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.types import PromptLike, PromptOverride
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money

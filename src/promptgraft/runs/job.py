@@ -6,7 +6,7 @@ from typing import Protocol, Self
 
 import attrs
 
-from promptgraft.overrides.types import PromptLike
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.search.context import OptimizationContext
 from promptgraft.serde import Json
 

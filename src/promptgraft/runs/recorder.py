@@ -17,7 +17,7 @@ from promptgraft.journal import FileJournal
 from promptgraft.overrides.diff import diff_override
 from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptLike
+from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import msgspec
 
+from promptgraft.parts.descriptors import SectionPath
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -22,7 +23,6 @@ from promptgraft.search.notices import (
 )
 from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.scores import Score, Scores, is_estimate
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 

@@ -12,12 +12,12 @@ from promptgraft.algorithms.gepa.config_fields import as_weights
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.objectives import pick
 from promptgraft.search.outcomes import Confirmation, HeldOut

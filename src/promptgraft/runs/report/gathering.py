@@ -108,7 +108,7 @@ def _candidate(one: CandidateAdded, record: RunRecord) -> CandidateAdded:
     ns, _, key = record.prompt.rpartition("/")
     address = PromptOverride(ns=ns, prompt_key=key, tag="latest")
     found = read_entries({_ADDED: one.entries[_ADDED]}, address, where="entries")
-    added = {entry.part: show_entry(entry) for entry in found.entries()}
+    added = {entry.part: entry.show() for entry in found.entries()}
     return replace(one, texts={**one.texts, **added})
 
 
