@@ -30,6 +30,7 @@ class Pending:
         futures: all its calls.
         failures: what calls have failed with, by their place in the batch.
         is_left_behind: whether nothing waits for it any more.
+        is_complete: whether every call has been made.
     """
 
     owner: object
@@ -38,6 +39,7 @@ class Pending:
     futures: list[Future[object]] = attrs.field(factory=list)
     failures: dict[int, BaseException] = attrs.field(factory=dict)
     is_left_behind: bool = False
+    is_complete: bool = True
 
     @property
     def is_over(self) -> bool:
@@ -154,7 +156,7 @@ class Calls:
         """
         if pending.failures:
             raise pending.failures[min(pending.failures)]
-        if pending.left:
+        if pending.left or not pending.is_complete:
             self._check_time()
 
     def _check_time(self) -> None:
@@ -207,6 +209,7 @@ class Calls:
         for pending, number, future in ended:
             pending.left -= 1
             if future.cancelled():
+                pending.is_complete = False
                 continue
             try:
                 entry = pending.batch.take(number, future.result)
