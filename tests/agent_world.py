@@ -9,6 +9,7 @@ from typing import Annotated
 
 import attrs
 
+from json_replies import json_reply
 from promptgraft import (
     GepaConfig,
     GepaExample,
@@ -117,24 +118,28 @@ EXAMPLES = tuple(
     for number in range(12)
 )
 
+_STEP = {
+    "tool": "search_code",
+    "description": "Look.",
+    "input": {"query": WORD},
+    "output": "b.py:2",
+}
 REPLIES = {
     "reflect-section": f"```instruction\nBe exact: {WORD}.\n```",
-    "reflect-tool": f"```tool\ndescription: Search for {WORD}.\n```",
-    "reflect-tool-example": (
-        f'```tool_example\ndescription: Find {WORD}.\ninput: {{"query": "{WORD}"}}\n'
-        "output: b.py:2\n```"
+    "reflect-tool": json_reply(description=f"Search for {WORD}."),
+    "reflect-tool-example": json_reply(
+        description=f"Find {WORD}.", input={"query": WORD}, output="b.py:2"
     ),
-    "reflect-task-example": (
-        f"```task_example\nobjective: Find {WORD}.\nsteps:\n  - tool: search_code\n"
-        f'    description: Look.\n    input: {{"query": "{WORD}"}}\n    output: b.py:2\n'
-        'outcome: {"severity": "high"}\n```'
+    "reflect-task-example": json_reply(
+        objective=f"Find {WORD}.", steps=[_STEP], outcome={"severity": "high"}
     ),
-    "generate-task-example": (
-        f"```new_task_example\nkey: The {WORD}!\nobjective: Another {WORD}.\nsteps:\n"
-        f'  - tool: search_code\n    description: Look.\n    input: {{"query": "{WORD}"}}\n'
-        '    output: b.py:2\noutcome: {"severity": "high"}\n```'
+    "generate-task-example": json_reply(
+        key=f"The {WORD}!",
+        objective=f"Another {WORD}.",
+        steps=[_STEP],
+        outcome={"severity": "high"},
     ),
-    "reflect-output-field": f"```output_field\ndescription: The {WORD}.\naliases: {WORD}\n```",
+    "reflect-output-field": json_reply(description=f"The {WORD}.", aliases=[WORD]),
 }
 
 

@@ -26,7 +26,7 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa.events import GepaCandidateAdded
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
-from promptgraft.targets.example_text import read_said, write_said
+from promptgraft.targets.replies import read_said, write_said
 from search.curves import Curve, Recorder
 from search.interfaces import ReflectionModel, World
 from search.worlds import Item
@@ -128,7 +128,7 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
         feedback = _SAID.findall(bound["examples"])
         if kind == "tool":
             text = reflector.improve(module, _described(current), feedback)
-            return f"```tool\n{write_said({_DESCRIPTION: text})}\n```"
+            return f"```json\n{write_said({_DESCRIPTION: text})}\n```"
         return f"```instruction\n{reflector.improve(module, current, feedback)}\n```"
 
     return reflect

@@ -36,7 +36,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, TaskExample
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
-from promptgraft.targets.example_text import read_said, read_task_example, read_tool_example
+from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import (
     MetaPrompt,
     ModuleDescription,
@@ -215,19 +215,19 @@ def failures() -> list[RolloutRecord]:
 
 CURRENT = {
     MetaPrompt.SECTION: ("section rules", "- sweet: good\n- sour: bad"),
-    MetaPrompt.TOOL: ("tool look", "description: Looks.\nparam label: "),
+    MetaPrompt.TOOL: ("tool look", '{"description": "Looks.", "param label": ""}'),
     MetaPrompt.TOOL_EXAMPLE: (
         "tool example look/0",
-        'description: x\ninput: {"label": "a"}\noutput: {"bed": "b", "height": 1, "note": ""}',
+        '{"description": "x", "input": {"label": "a"}, "output": {"bed": "b", "height": 1}}',
     ),
     MetaPrompt.TASK_EXAMPLE: (
         "task example done/good",
-        'objective: x\nsteps: []\noutcome: {"taste": "sweet", "bed": "b", "height": 1}',
+        '{"objective": "x", "steps": [], "outcome": {"taste": "sweet", "bed": "b", "height": 1}}',
     ),
     MetaPrompt.GENERATION: ("new task example in done", ""),
     MetaPrompt.OUTPUT_FIELD: (
         "output field Card.taste",
-        "description: How it tastes.\naliases: \nvalue sour: \nvalue sweet: good",
+        '{"description": "How it tastes.", "aliases": [], "value sour": "", "value sweet": "good"}',
     ),
 }
 

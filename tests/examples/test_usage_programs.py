@@ -173,15 +173,15 @@ TEMPLATE = PromptTemplate[Answer](
         MarkdownSection(title="Query", key="query", template="$query", overridable=False),
     ),
 )
-WORKED = f'objective: {WORD} %d.\nsteps: []\noutcome: {{"text": "done"}}'
+WORKED = f'"objective": "{WORD} %d.", "steps": [], "outcome": {{"text": "done"}}'
 PROPOSALS = {
     "reflect-section": ("instruction", f"Always {WORD}, %d."),
     "reflect-tool-example": (
-        "tool_example",
-        f'description: {WORD} it.\ninput: {{"query": "%d"}}\noutput: {{"text": "x"}}',
+        "json",
+        f'{{"description": "{WORD} it.", "input": {{"query": "%d"}}, "output": {{"text": "x"}}}}',
     ),
-    "reflect-task-example": ("task_example", WORKED),
-    "generate-task-example": ("new_task_example", f"key: gap\n{WORKED}"),
+    "reflect-task-example": ("json", f"{{{WORKED}}}"),
+    "generate-task-example": ("json", f'{{"key": "gap", {WORKED}}}'),
 }
 
 

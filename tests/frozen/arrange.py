@@ -74,7 +74,7 @@ _QUESTIONS = {
     "generate-task-example": "new_task_example",
     "reflect-output-field": "output_field",
 }
-"""The word that the block of a reply opens with, by the question."""
+"""The kind of part that is asked about, by the question."""
 
 
 # Settings

@@ -9,6 +9,7 @@ how it is phrased, so that no order of calls and no wording of a meta-prompt cha
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -272,17 +273,23 @@ _REPLIES = {
     "strange": _strange,
 }
 
-_FORMS = {
-    "tool": "description: Look up {words} .",
-    "tool_example": 'description: Words {words} .\ninput: {{"word": "x"}}\noutput: y',
-    "task_example": (
-        "objective: Know {words} .\nsteps:\n  - tool: look_up\n    description: Look.\n"
-        '    input: {{"word": "x"}}\n    output: y\noutcome: {{"verdict": "known"}}'
-    ),
-    "new_task_example": (
-        'key: {key}\nobjective: Know {words} .\nsteps: []\noutcome: {{"verdict": "known"}}'
-    ),
-    "output_field": "description: Known are {words} .",
+_CALL = {"input": {"word": "x"}, "output": "y"}
+_KNOWN = {"verdict": "known"}
+_FORMS: Mapping[str, Mapping[str, object]] = {
+    "tool": {"description": "Look up WORDS ."},
+    "tool_example": {"description": "Words WORDS .", **_CALL},
+    "task_example": {
+        "objective": "Know WORDS .",
+        "steps": [{"tool": "look_up", "description": "Look.", **_CALL}],
+        "outcome": _KNOWN,
+    },
+    "new_task_example": {
+        "key": "KEY",
+        "objective": "Know WORDS .",
+        "steps": [],
+        "outcome": _KNOWN,
+    },
+    "output_field": {"description": "Known are WORDS ."},
 }
 
 
@@ -291,10 +298,9 @@ def reply(
 ) -> str:
     """Write a reply that adds words to the present text, or is a ``fresh`` one."""
     if asked.kind in _FORMS:
-        words = " ".join([*held, *new])
-        text = _FORMS[asked.kind].format(words=words, key="-".join(["about", *new]))
-    elif fresh:
-        text = " ".join(new)
-    else:
-        text = before.join([asked.current, *new]) if new else asked.current
+        form = json.dumps(_FORMS[asked.kind], indent=2)
+        words = form.replace("WORDS", " ".join([*held, *new]))
+        return f"```json\n{words.replace('KEY', '-'.join(['about', *new]))}\n```"
+    added = before.join([asked.current, *new]) if new else asked.current
+    text = " ".join(new) if fresh else added
     return f"```{asked.kind}\n{text}\n```"

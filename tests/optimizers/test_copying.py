@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import unicodedata
 from collections.abc import Callable
 
@@ -269,6 +270,16 @@ def test_instructions_may_not_carry_answers_and_examples_may(module: Module, ref
         return
     with pytest.raises(InvalidProposalError):
         guard(ANSWER).check(module, describe(RULE), ANSWER)
+
+
+def test_an_answer_is_found_however_json_spells_it() -> None:
+    lines = ANSWER.replace(" ", "\n").replace("e", "\u00e9")
+    said = json.dumps({"description": f"{RULE} {lines}"})
+    assert "\\n" in said
+    for reply in (said, f"```json\n{said}\n```", said.replace('"', "'")):
+        with pytest.raises(InvalidProposalError):
+            guard(lines).check(ToolModule("search"), describe("{}"), reply)
+    guard(lines).check(ToolModule("search"), describe(json.dumps({"description": lines})), said)
 
 
 def test_the_guard_can_be_turned_off_and_does_without_examples() -> None:

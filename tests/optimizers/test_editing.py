@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_prompts import SOURCE, SQLI
 from optimizers.worlds import refusal_of, target_of
@@ -49,6 +46,14 @@ def child(module: Module, text: str, *more: tuple[Module, str]) -> Candidate:
     return found
 
 
+def reply(**fields: object) -> str:
+    return json.dumps(fields)
+
+
+def worked(outcome: object, *, objective: str = "New.", **key: str) -> str:
+    return reply(**key, objective=objective, steps=[], outcome=outcome)
+
+
 def schema_in(description: ModuleDescription) -> dict[str, Any]:
     schema = json.loads(description.output.partition("schema: ")[2])
     found: dict[str, Any] = schema["properties"]
@@ -63,7 +68,14 @@ def schema_in(description: ModuleDescription) -> dict[str, Any]:
 )
 def test_the_reflector_sees_the_answer_as_the_parent_describes_it(module: Module) -> None:
     parent = child(
-        SEVERITY, "description: How grave it is.\naliases: grade, rank\nvalue low: Can wait."
+        SEVERITY,
+        reply(
+            **{
+                "description": "How grave it is.",
+                "aliases": ["grade", "rank"],
+                "value low": "Can wait.",
+            }
+        ),
     )
     shown = schema_in(target().describe(module, parent))
     assert list(shown) == ["grade", "note"]
@@ -84,7 +96,9 @@ def test_the_reflector_sees_what_the_parent_says_of_a_choice() -> None:
     where = target(prompt)
     rules = SectionModule(("rules",))
     assert where.describe(rules, where.baseline()).output == "One of: high, low"
-    parent = grafted(where, where.baseline(), OutputFieldModule("Severity"), "value low: It waits.")
+    parent = grafted(
+        where, where.baseline(), OutputFieldModule("Severity"), reply(**{"value low": "It waits."})
+    )
     assert where.describe(rules, parent).output == (
         'One of: high, low\nDescribed as: "- low: It waits."'
     )
@@ -94,7 +108,7 @@ def test_the_reflector_sees_what_the_parent_says_of_a_choice() -> None:
     "module", [ToolModule("search"), ToolExampleModule("search", 0), TaskExampleModule(SQLI)]
 )
 def test_the_reflector_sees_the_parameters_as_the_parent_describes_them(module: Module) -> None:
-    parent = child(ToolModule("search"), "param query: A word of the code.")
+    parent = child(ToolModule("search"), reply(**{"param query": "A word of the code."}))
     shown = target().describe(module, parent).schema
     assert '"description":"A word of the code."' in shown
     assert "What to look for." not in shown
@@ -107,12 +121,11 @@ def test_the_reflector_sees_the_parameters_as_the_parent_describes_them(module: 
 def test_an_example_is_shown_under_the_names_of_the_parents_schema() -> None:
     where, module = target(), TaskExampleModule(SQLI)
     shown = where.describe(module, where.baseline())
-    assert shown.text.endswith(
-        'outcome: {"level": "high", "note": "One query is built from input."}'
-    )
-    parent = child(SEVERITY, "aliases: grade")
+    outcome = {"level": "high", "note": "One query is built from input."}
+    assert json.loads(shown.text)["outcome"] == outcome
+    parent = child(SEVERITY, reply(aliases=["grade"]))
     shown = where.describe(module, parent)
-    assert 'outcome: {"grade": "high"' in shown.text
+    assert json.loads(shown.text)["outcome"] == {"grade": "high", "note": outcome["note"]}
     assert all('"grade"' in sibling for sibling in shown.siblings)
     others = [text for name, text in shown.neighbours if name.startswith("task example")]
     assert others
@@ -122,12 +135,11 @@ def test_an_example_is_shown_under_the_names_of_the_parents_schema() -> None:
 
 @pytest.mark.parametrize("name", ["severity", "grade", "Grade"])
 def test_a_reflector_may_use_any_name_and_the_own_one_is_kept(name: str) -> None:
-    reply = f'objective: New.\nsteps: []\noutcome: {{"{name}": "low"}}'
-    first = (SEVERITY, "aliases: grade")
-    changed = child(*first, (TaskExampleModule(SQLI), reply))
+    first = (SEVERITY, reply(aliases=["grade"]))
+    changed = child(*first, (TaskExampleModule(SQLI), worked({name: "low"})))
     kept = '{"severity": "low", "note": ""}'
     assert changed.override.task_example_overrides[SQLI].outcome_json == kept
-    added = child(*first, (SECURITY, f"key: new\n{reply}"))
+    added = child(*first, (SECURITY, worked({name: "low"}, key="new")))
     [new] = added.override.added_task_examples.values()
     assert new.outcome_json == kept
 
@@ -135,14 +147,13 @@ def test_a_reflector_may_use_any_name_and_the_own_one_is_kept(name: str) -> None
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        ('{"level": "low", "severity": "low"}', "`level` and `severity` name one field"),
-        ('{"level": "low", "colour": "red"}', "colour"),
-        ('{"level": "urgent"}', "urgent"),
+        ({"level": "low", "severity": "low"}, "`level` and `severity` name one field"),
+        ({"level": "low", "colour": "red"}, "colour"),
+        ({"level": "urgent"}, "urgent"),
     ],
 )
-def test_an_outcome_that_says_too_much_is_refused(outcome: str, said: str) -> None:
-    reply = f"objective: New.\nsteps: []\noutcome: {outcome}"
-    refused = refusal_of(lambda: child(TaskExampleModule(SQLI), reply))
+def test_an_outcome_that_says_too_much_is_refused(outcome: dict[str, str], said: str) -> None:
+    refused = refusal_of(lambda: child(TaskExampleModule(SQLI), worked(outcome)))
     assert refused is not None
     assert refused.reason is RejectionReason.DOES_NOT_FIT
     assert said in refused.detail
@@ -151,8 +162,8 @@ def test_an_outcome_that_says_too_much_is_refused(outcome: str, said: str) -> No
 def test_an_example_that_a_candidate_rewrote_outlives_other_aliases() -> None:
     store = InMemoryPromptOverridesStore()
     prompt = attrs.evolve(SOURCE.prompt(), overrides_store=store)
-    reply = 'objective: New.\nsteps: []\noutcome: {"level": "low"}'
-    store.upsert(prompt.descriptor, child(TaskExampleModule(SQLI), reply).override)
+    changed = child(TaskExampleModule(SQLI), worked({"level": "low"}))
+    store.upsert(prompt.descriptor, changed.override)
     store.set_output_field_override(prompt, field="Review.severity", aliases=("rank",))
     rendered = prompt.render()
     assert not rendered.skipped
@@ -161,21 +172,24 @@ def test_an_example_that_a_candidate_rewrote_outlives_other_aliases() -> None:
 
 # New examples
 
-NEW = 'objective: Find leaked keys.\nsteps: []\noutcome: {"severity": "high", "note": "One key."}'
+
+def new(key: str, *, name: str = "severity", note: str = "One key.") -> str:
+    outcome = {name: "high", "note": note}
+    return worked(outcome, key=key, objective="Find leaked keys.")
 
 
 def test_a_new_example_that_is_there_already_is_refused_under_any_key() -> None:
     where = target()
     xss = next(
-        text for text in where.describe(SECURITY, where.baseline()).siblings if "key: xss" in text
+        text for text in where.describe(SECURITY, where.baseline()).siblings if '"xss"' in text
     )
-    parent = grafted(where, where.baseline(), SECURITY, f"key: leaks\n{NEW}")
+    parent = grafted(where, where.baseline(), SECURITY, new("leaks"))
     style = GenerationModule(("guide", "style"))
     for module, text, there in (
-        (SECURITY, xss.replace("key: xss", "key: other"), "guide/security/xss"),
-        (style, xss.replace("key: xss", "key: other"), "guide/security/xss"),
-        (SECURITY, f"key: again\n{NEW}", "guide/security/leaks"),
-        (SECURITY, f"key: again\n{NEW.replace('severity', 'level')}", "guide/security/leaks"),
+        (SECURITY, xss.replace('"xss"', '"other"'), "guide/security/xss"),
+        (style, xss.replace('"xss"', '"other"'), "guide/security/xss"),
+        (SECURITY, new("again"), "guide/security/leaks"),
+        (SECURITY, new("again", name="level"), "guide/security/leaks"),
     ):
         refused = refusal_of(functools.partial(grafted, where, parent, module, text))
         assert refused is not None
@@ -183,14 +197,14 @@ def test_a_new_example_that_is_there_already_is_refused_under_any_key() -> None:
         assert refused.detail == (
             f"the same example is there already, as `{there}`; write one that shows something else"
         )
-    another = grafted(where, parent, SECURITY, f"key: leaks\n{NEW.replace('One key', 'Two keys')}")
+    another = grafted(where, parent, SECURITY, new("leaks", note="Two keys."))
     assert len(another.override.added_task_examples) == 2
 
 
 @pytest.mark.parametrize("module", [SECURITY, TaskExampleModule(SQLI)])
 def test_the_examples_that_are_there_are_shown_once(module: Module) -> None:
     where = target()
-    parent = grafted(where, where.baseline(), SECURITY, f"key: leaks\n{NEW}")
+    parent = grafted(where, where.baseline(), SECURITY, new("leaks"))
     shown = where.describe(module, parent)
     beside = "\n".join(text for _, text in shown.neighbours)
     assert any("Find leaked keys." in sibling for sibling in shown.siblings)
@@ -202,65 +216,26 @@ def test_the_examples_that_are_there_are_shown_once(module: Module) -> None:
 # Aliases
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("level, grade", ["level", "grade"]),
-        ('"level, or so", grade', ["level, or so", "grade"]),
-        ('"level, or so"', ["level, or so"]),
-        ("'a, b', `c, d`, “e, f”", ["a, b", "c, d", "e, f"]),
-        ("it's, that's", ["it's", "that's"]),
-        ('["level, or so", "grade"]', ["level, or so", "grade"]),
-        ("[level, 'grade']", ["level", "grade"]),
-        ("\n  - level\n  - how bad, roughly\n  - `grade`", ["level", "how bad, roughly", "grade"]),
-        ("\n  1. level\n  2. grade", ["level", "grade"]),
-        ("\n  level\n  grade, rank", ["level", "grade", "rank"]),
-        ("level,\n  grade,", ["level", "grade"]),
-        ("none", []),
-        ("None.", []),
-        ("(none)", []),
-        ("[]", []),
-        ("-", []),
-        ("\n  - none", []),
-        ("", []),
-        ('"none"', ["none"]),
-        ('["none"]', ["none"]),
-        ("none, nothing", ["none", "nothing"]),
-    ],
-)
-def test_aliases_are_read_as_models_write_them(text: str, names: list[str]) -> None:
-    found = child(SEVERITY, f"description: How bad.\naliases: {text}\nvalue low: Can wait.")
-    override = found.override.output_overrides["Review.severity"]
+@pytest.mark.parametrize("names", [[], ["level", "grade"], ["level, or so", "none", "it's"]])
+def test_aliases_are_kept_as_they_are_and_shown_so_that_they_come_back(names: list[str]) -> None:
+    where = target()
+    text = reply(**{"description": "How bad.", "aliases": names, "value low": "Can wait."})
+    parent = child(SEVERITY, text)
+    override = parent.override.output_overrides["Review.severity"]
     assert override.aliases == tuple(names)
     assert override.value_descriptions["low"] == "Can wait."
 
-
-def test_aliases_in_a_json_reply_are_a_list_or_a_text() -> None:
-    for aliases in (["a, b", "c"], '"a, b", c'):
-        found = child(SEVERITY, json.dumps({"description": "How bad.", "aliases": aliases}))
-        assert found.override.output_overrides["Review.severity"].aliases == ("a, b", "c")
-
-
-def test_an_alias_with_a_comma_is_shown_so_that_it_comes_back() -> None:
-    where = target()
-    parent = child(SEVERITY, 'aliases: ["level, or so", "none"]')
     shown = where.describe(SEVERITY, parent)
-    assert 'aliases: ["level, or so", "none"]' in shown.text
-    again = grafted(where, parent, SEVERITY, shown.text.replace("How bad", "How grave"))
+    assert json.loads(shown.text)["aliases"] == names
+    again = grafted(where, parent, SEVERITY, shown.text.replace("How bad.", "How grave."))
     override = again.override.output_overrides["Review.severity"]
-    assert override.aliases == ("level, or so", "none")
-    assert override.description == "How grave it is."
+    assert override.aliases == tuple(names)
+    assert override.description == "How grave."
 
 
-NAMES = st.lists(
-    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
-    | st.from_regex(r"[a-c ,\"'`\[\]\-n]{1,6}", fullmatch=True).filter(str.strip)
-    | st.sampled_from(["none", "-", "1. a", "it's"]),
-    max_size=4,
-)
-
-
-@given(NAMES)
-def test_names_come_back_as_they_were_written(names: list[str]) -> None:
-    assert list(read_names(write_names(names), where="aliases")) == names
-    assert re.search("[\r\n]", write_names(names)) is None
+def test_what_a_reply_leaves_out_stays_as_it_is() -> None:
+    parent = child(SEVERITY, reply(description="How bad.", aliases=["grade"]))
+    changed = grafted(target(), parent, SEVERITY, reply(**{"value low": "Can wait."}))
+    override = changed.override.output_overrides["Review.severity"]
+    assert (override.description, override.aliases) == ("How bad.", ("grade",))
+    assert override.value_descriptions["low"] == "Can wait."

@@ -19,6 +19,7 @@ from agent_world import (
     feedback,
     run,
 )
+from json_replies import json_reply
 from optimizers.worlds import Run, bound, config, numbered
 from promptgraft import Prompt, PromptResponse, RenderedPrompt, Session, StopReason
 from promptgraft.algorithms.gepa import (
@@ -113,8 +114,7 @@ def test_a_section_that_is_full_gets_no_more_examples() -> None:
 
 def written(key: str) -> str:
     """Return a new example as a reflector writes it."""
-    outcome = '{"severity": "high"}'
-    return f"```new_task_example\nkey: {key}\nobjective: {key}\nsteps: []\noutcome: {outcome}\n```"
+    return json_reply(key=key, objective=key, steps=[], outcome={"severity": "high"})
 
 
 def added_to(rendered: RenderedPrompt[object]) -> list[str]:
@@ -171,7 +171,7 @@ def test_a_merge_does_not_overfill_a_section(room: int, merged: bool) -> None:
         return json.dumps({"severity": "high" if right else "low"})
 
     def write(number: int, rendered: RenderedPrompt[object]) -> str:
-        has_one = "objective: o" in rendered.text
+        has_one = '"objective": "o' in rendered.text
         return "No more." if has_one else written(("one", "other")[number % 2])
 
     kinds = ("one", "other", "one", "other", "neither")
@@ -201,32 +201,31 @@ def test_a_merge_does_not_overfill_a_section(room: int, merged: bool) -> None:
     assert (result.accepted_merges == 1) == merged
 
 
-GREP = '[{"tool": "grep", "description": "d", "input": {}, "output": ""}]'
-FINE = '{"severity": "low"}'
+GREP = {"tool": "grep", "description": "d", "input": {}, "output": ""}
 MISFITS: dict[str, tuple[dict[str, object], str, str]] = {
     "a value of another type": (
         {"target_tool_examples": (TOOL_EXAMPLE,)},
-        '```tool_example\ndescription: d\ninput: {"query": 5}\noutput: b\n```',
+        json_reply(description="d", input={"query": 5}, output="b"),
         "query",
     ),
     "a field that the parameters do not have": (
         {"target_tool_examples": (TOOL_EXAMPLE,)},
-        '```tool_example\ndescription: d\ninput: {"query": "a", "max": 1}\noutput: b\n```',
+        json_reply(description="d", input={"query": "a", "max": 1}, output="b"),
         "max",
     ),
     "a result of another type": (
         {"target_tool_examples": (TOOL_EXAMPLE,)},
-        '```tool_example\ndescription: d\ninput: {"query": "a"}\noutput: {"file": "b"}\n```',
+        json_reply(description="d", input={"query": "a"}, output={"file": "b"}),
         "output",
     ),
     "an outcome that is no answer": (
         {"target_task_examples": (("examples", "first"),)},
-        '```task_example\nobjective: o\nsteps: []\noutcome: {"severity": "urgent"}\n```',
+        json_reply(objective="o", steps=[], outcome={"severity": "urgent"}),
         "urgent",
     ),
     "a tool that there is not": (
         {"enable_example_generation": True},
-        f"```new_task_example\nobjective: o\nsteps: {GREP}\noutcome: {FINE}\n```",
+        json_reply(objective="o", steps=[GREP], outcome={"severity": "low"}),
         "grep",
     ),
 }
@@ -267,8 +266,8 @@ def test_a_proposal_for_an_example_is_told_with_the_text_before_and_after() -> N
     ).start()
     [told] = session.select_all(GepaMutationProposed)
     assert told.module == "tool example search_code/0"
-    assert told.before.startswith("description: Find a name.\ninput: ")
-    assert told.after.startswith(f"description: Find {WORD}.\ninput: ")
+    assert json.loads(told.before)["description"] == "Find a name."
+    assert json.loads(told.after)["description"] == f"Find {WORD}."
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])

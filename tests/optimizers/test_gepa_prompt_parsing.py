@@ -136,6 +136,14 @@ def test_a_reply_that_is_not_clear_is_refused_with_a_reason(case: str) -> None:
     assert "\n" not in caught.value.detail
 
 
+@pytest.mark.parametrize("reply", ['{"a": 1}', '\n{\n"a": {}}\n', "{}"])
+def test_a_reply_that_is_one_json_object_needs_no_block_where_json_is_asked_for(reply: str) -> None:
+    assert parse_reply(reply, tag="json") == reply.strip()
+    for other, tag in ((reply, "instruction"), (f"So: {reply}", "json"), (f"{reply}!", "json")):
+        with pytest.raises(InvalidProposalError, match="no fenced block"):
+            parse_reply(other, tag=tag)
+
+
 @pytest.mark.parametrize("finish_reason", ["length", "max_tokens"])
 def test_a_reply_that_was_cut_off_is_refused_even_if_it_looks_whole(finish_reason: str) -> None:
     with pytest.raises(InvalidProposalError, match="cut off") as caught:

@@ -14,6 +14,7 @@ import pytest
 
 from evals.judging import category
 from evals.judging import failing as dead_judge
+from json_replies import json_reply
 from optimizers.worlds import (
     OVERLOADED,
     PROMPT,
@@ -112,7 +113,6 @@ TOLD = PromptTemplate[object](
         ),
     ),
 )
-EXAMPLE = "```new_task_example\nkey: e{key}\nobjective: Know {word} .\nsteps: []\noutcome: yes\n```"
 
 
 def marked(number: int, word: str) -> Case:
@@ -154,7 +154,8 @@ def whims(chance: random.Random) -> Reply:
             return "Sorry?"
         missing = chance.choice(re.findall(r"missing (w\d)", bound(rendered, "examples")) or ["w9"])
         if rendered.key == "generate-task-example":
-            return EXAMPLE.format(key=chance.randrange(1_000), word=missing)
+            key = f"e{chance.randrange(1_000)}"
+            return json_reply(key=key, objective=f"Know {missing} .", steps=[], outcome="yes")
         more = "more " * 300 if whim < 0.2 else ""
         return instruction(f"{current_text(rendered)} {more}{missing}")
 

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 import agent_world
+from json_replies import json_reply
 from optimizers.worlds import (
     NOTES,
     PROMPT,
@@ -383,16 +384,14 @@ def test_a_merge_knows_its_parents_and_is_paid_for() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        'input: {"query": "yes"}\noutput: "2026-11-21"',
-        "input: {query: yes}\noutput: 2026-11-21",
-        "input:\n  query: yes\noutput: 2026-11-21",
-        'input: {"query": yes}\noutput: |\n  2026-11-21',
+        '"input": {"query": "yes"}, "output": "2026-11-21"',
+        "input: {query: 'yes'},\noutput: '2026-11-21',",
     ],
 )
 def test_words_that_yaml_takes_for_other_things_stay_the_texts_that_they_are(given: str) -> None:
     run = agent_run(
         high_with("Find: zebra"),
-        [f"```tool_example\ndescription: Find: zebra # not a comment\n{given}\n```"],
+        [f'```json\n{{"description": "Find: zebra # not a comment", {given}}}\n```'],
         target_tool_examples=(agent_world.TOOL_EXAMPLE,),
     )
     result = run.start()
@@ -404,15 +403,14 @@ def test_words_that_yaml_takes_for_other_things_stay_the_texts_that_they_are(giv
     assert json.loads(example.output_json or "") == "2026-11-21"
 
 
-STEP = "  - tool: search_code\n    description: zebra\n    input: {query: a}\n    output: b\n"
+STEP = {"tool": "search_code", "description": "zebra", "input": {"query": "a"}, "output": "b"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_task_example_may_get_another_number_of_steps(count: int) -> None:
-    steps = f"steps:\n{STEP * count}" if count else "steps: []\n"
     run = agent_run(
         high_with("Find zebra."),
-        [f'```task_example\nobjective: Find zebra.\n{steps}outcome: {{"severity": "low"}}\n```'],
+        [json_reply(objective="Find zebra.", steps=[STEP] * count, outcome={"severity": "low"})],
         target_task_examples=(("examples", "first"),),
     )
     result = run.start()
@@ -428,17 +426,17 @@ def test_a_task_example_may_get_another_number_of_steps(count: int) -> None:
 @pytest.mark.parametrize(
     ("is_text", "outcome", "outcome_json"),
     [
-        (False, '{"severity": "low"}', {"severity": "low", "note": ""}),
+        (False, {"severity": "low"}, {"severity": "low", "note": ""}),
         (True, "Fine: yes", "Fine: yes"),
         (True, '{"severity": "low"}', '{"severity": "low"}'),
     ],
 )
 def test_a_generated_example_has_one_form_of_json_whatever_the_prompt_asks_for(
-    is_text: bool, outcome: str, outcome_json: object
+    is_text: bool, outcome: object, outcome_json: object
 ) -> None:
     run = agent_run(
         high_with("Find zebra."),
-        [f"```new_task_example\nobjective: Find zebra.\nsteps:\n{STEP}outcome: {outcome}\n```"],
+        [json_reply(objective="Find zebra.", steps=[STEP], outcome=outcome)],
         prompt=for_text() if is_text else AGENT,
         enable_example_generation=True,
     )
@@ -461,10 +459,10 @@ def for_text() -> Prompt[object]:
 
 def test_typographic_characters_and_long_texts_of_examples_are_no_reason_to_refuse() -> None:
     said = f"Find the “zebra” — {'really ' * 200}!"
-    call = "input: {“query”: “zebra — now”}\noutput: it’s “there”…"
+    call = '“input”: {“query”: “zebra — now”}, “output”: "it’s “there”…"'
     run = agent_run(
         high_with("zebra — now"),
-        [f"```tool_example\ndescription: {said}\n{call}\n```"],
+        [f'```json\n{{"description": "{said}", {call}}}\n```'],
         target_tool_examples=(agent_world.TOOL_EXAMPLE,),
     )
     result = run.start()

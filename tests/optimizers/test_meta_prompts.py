@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -12,14 +13,17 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import bound, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     REFLECT_ON_SECTION,
     ReflectionParams,
     reflection_params,
+    reply_tag,
 )
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.prompt.fences import fenced
+from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 HOSTILE = (
@@ -155,6 +159,29 @@ def test_every_field_of_the_question_is_shown() -> None:
         "one fenced block that opens with ```instruction",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("meta", "read"),
+    [
+        (MetaPrompt.TOOL, lambda text: read_said(text, ["description", "param x"])),
+        (
+            MetaPrompt.OUTPUT_FIELD,
+            lambda text: read_said(text, ["description", "aliases", "value x"]),
+        ),
+        (MetaPrompt.TOOL_EXAMPLE, read_tool_example),
+        (MetaPrompt.TASK_EXAMPLE, lambda text: read_task_example(text, outcome_is_text=False)),
+        (MetaPrompt.GENERATION, lambda text: read_task_example(text, outcome_is_text=False)),
+    ],
+)
+def test_a_reply_of_the_form_that_is_asked_for_can_be_read(
+    meta: MetaPrompt, read: Callable[[str], object]
+) -> None:
+    asked = Prompt(META_PROMPTS[meta]).bind(reflection_params(MODULE, [RECORD])).render()
+    task = section(asked, ("task",)).text
+    form = task.partition("````\n")[2].partition("\n````")[0]
+    filled = re.sub("<[^>]*>", "x", re.sub(r": <[^>]*>", ": {}", form))
+    assert read(parse_reply(filled, tag=reply_tag(meta)))
 
 
 def test_what_there_is_none_of_leaves_no_heading_behind() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
+from json_replies import json_reply
 from optimizers.worlds import (
     NOTES,
     RULES,
@@ -240,14 +241,13 @@ def by_gold(
 
 
 def example_of(key: str, objective: str) -> str:
-    fields = f"key: {key}\nobjective: {objective}\nsteps: []\noutcome: gold"
-    return f"```new_task_example\n{fields}\n```"
+    return json_reply(key=key, objective=objective, steps=[], outcome="gold")
 
 
 @pytest.mark.parametrize("key", ["k{}", "always the same"])
 def test_children_that_change_different_parts_or_add_examples_are_put_together(key: str) -> None:
     def reply(number: int, rendered: Rendered) -> str:
-        if "new_task_example" in rendered.text:
+        if rendered.key == "generate-task-example":
             return example_of(key.format(number), f"find gold {number}")
         return instruction(re.sub(r"(Rules:|Notes:|Find it.)", r"\1 gold", current_text(rendered)))
 

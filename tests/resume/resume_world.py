@@ -180,21 +180,30 @@ def _solve(rendered: RenderedPrompt[object]) -> str:
     return json.dumps({"verdict": "known" if known else "unknown"})
 
 
+def _json(fields: Json) -> str:
+    return f"```json\n{json.dumps(fields, indent=2)}\n```"
+
+
+_LOOK: dict[str, Json] = {"input": {"word": "x"}, "output": "y"}
 _REPLIES = {
-    "reflect-section": "```instruction\nKnown words: {words} .\n```",
-    "reflect-tool": "```tool\ndescription: Look up {words} .\n```",
-    "reflect-output-field": "```output_field\ndescription: Known are {words} .\n```",
-    "reflect-tool-example": (
-        '```tool_example\ndescription: Words: {words} .\ninput: {{"word": "x"}}\noutput: y\n```'
+    "reflect-section": "```instruction\nKnown words: WORDS .\n```",
+    "reflect-tool": _json({"description": "Look up WORDS ."}),
+    "reflect-output-field": _json({"description": "Known are WORDS ."}),
+    "reflect-tool-example": _json({"description": "Words: WORDS .", **_LOOK}),
+    "reflect-task-example": _json(
+        {
+            "objective": "Know WORDS .",
+            "steps": [{"tool": "look_up", "description": "Look.", **_LOOK}],
+            "outcome": {"verdict": "known"},
+        }
     ),
-    "reflect-task-example": (
-        "```task_example\nobjective: Know {words} .\nsteps:\n  - tool: look_up\n"
-        '    description: Look.\n    input: {{"word": "x"}}\n    output: y\n'
-        'outcome: {{"verdict": "known"}}\n```'
-    ),
-    "generate-task-example": (
-        "```new_task_example\nkey: {key}\nobjective: Know {words} too.\nsteps: []\n"
-        'outcome: {{"verdict": "known"}}\n```'
+    "generate-task-example": _json(
+        {
+            "key": "KEY",
+            "objective": "Know WORDS too.",
+            "steps": [],
+            "outcome": {"verdict": "known"},
+        }
     ),
 }
 
@@ -213,7 +222,8 @@ def _reflect(rendered: RenderedPrompt[object]) -> str:
         return "I would rather not."
     new = [] if mood == 1 else lacking[:1]
     words = " ".join([*held, *new])
-    return _REPLIES[rendered.key].format(words=words, key=f"about-{len(held)}-{mood}")
+    reply = _REPLIES[rendered.key].replace("WORDS", words)
+    return reply.replace("KEY", f"about-{len(held)}-{mood}")
 
 
 class AcknowledgingJournal:

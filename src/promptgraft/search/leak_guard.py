@@ -16,7 +16,8 @@ from promptgraft.evals.types import Case
 from promptgraft.search.words import WORD, Words, is_spaced
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.modules import Module, SectionModule, is_example
+from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
 
 _COMMON_SHARE = 5  # of five answers
@@ -84,6 +85,9 @@ class AnswerGuard:
         """
         if is_example(module):
             return
+        if not isinstance(module, SectionModule):
+            proposal = _texts_in(proposal)
+            description = attrs.evolve(description, text=_texts_in(description.text))
         if copied := self.find(proposal, known_texts(description)):
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
 
@@ -157,6 +161,14 @@ def known_texts(description: ModuleDescription) -> tuple[str, ...]:
         *description.siblings,
         *(text for _, text in description.neighbours),
     )
+
+
+def _texts_in(text: str) -> str:
+    """Return the texts that JSON holds, one a line, and what is no JSON as it is."""
+    try:
+        return "\n".join(texts_of(read_value(text)))
+    except InvalidProposalError:
+        return text
 
 
 def texts_of(label: object) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.agent_meta import Case, Question, one_line
+from promptgraft.adapters.offline.agent_meta import Case, Question, fields_in, one_line
 from promptgraft.adapters.offline.agent_names import (
     invented,
     names_in,
@@ -16,6 +17,7 @@ from promptgraft.adapters.offline.agent_names import (
 from promptgraft.adapters.offline.agent_patterns import Call, nearness_over
 from promptgraft.serde import Json
 
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _LONGEST_OBJECTIVE = 400
 _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
@@ -38,7 +40,7 @@ class _Renaming:
         return cls({key: to for key, to in pairs.items() if key not in options or key in paths})
 
     def text(self, text: str, longest: int = _LONGEST_TEXT) -> str:
-        return replaced(text, self.pairs)[:longest]
+        return _UNUSABLE.sub("", replaced(text, self.pairs))[:longest]
 
     def value(self, value: Json) -> Json:
         match value:
@@ -64,11 +66,7 @@ def tool_example(question: Question) -> str:
         for call in case.right:
             if call.tool == tool and call.output is not None:
                 names = _Renaming.of(case)
-                return (
-                    f"description: {names.objective(case)}\n"
-                    f"input: {one_line(names.value(call.input))}\n"
-                    f"output: {one_line(names.value(call.output))}"
-                )
+                return one_line(_call(call, names.objective(case), names))
     return question.task.current
 
 
@@ -78,38 +76,46 @@ def task_example(question: Question, *, keyed: bool) -> str:
     if case is None:
         return next(iter(question.others), question.task.current) if keyed else _current(question)
     names = _Renaming.of(case)
-    lines = [f"key: {_key(case)}"] if keyed else []
-    lines.append(f"objective: {names.objective(case)}")
     calls = [call for call in case.right if call.output is not None]
-    lines.append("steps:" if calls else "steps: []")
-    for number, call in enumerate(calls):
-        lines.extend(_step(call, names, first=number == 0))
-    lines.append(f"outcome: {_outcome(question, case, names)}")
-    return "\n".join(lines)
+    steps: list[Json] = [
+        {"tool": call.tool, **_call(call, _reason(call, number), names)}
+        for number, call in enumerate(calls)
+    ]
+    fields: dict[str, Json] = {"key": _key(case)} if keyed else {}
+    return one_line(
+        {
+            **fields,
+            "objective": names.objective(case),
+            "steps": steps,
+            "outcome": _outcome(question, case, names),
+        }
+    )
 
 
 def _current(question: Question) -> str:
     return question.task.current
 
 
-def _step(call: Call, names: _Renaming, *, first: bool) -> Iterator[str]:
-    source = "what was asked" if first else "what was found"
-    yield f"  - tool: {call.tool}"
-    yield f"    description: use {call.tool} with {source}"
-    yield f"    input: {one_line(names.value(call.input))}"
-    yield f"    output: {one_line(names.value(call.output))}"
+def _reason(call: Call, number: int) -> str:
+    return f"use {call.tool} with what was {'found' if number else 'asked'}"
 
 
-def _outcome(question: Question, case: Case, names: _Renaming) -> str:
+def _call(call: Call, description: str, names: _Renaming) -> dict[str, Json]:
+    return {
+        "description": description,
+        "input": names.value(call.input),
+        "output": names.value(call.output),
+    }
+
+
+def _outcome(question: Question, case: Case, names: _Renaming) -> Json:
     if not any(field.name for field in question.fields):
         return str(case.wanted.get("", case.shown.output))
     options = {field.name for field in question.fields if field.options}
-    return one_line(
-        {
-            name: value if name in options else names.value(value)
-            for name, value in case.wanted.items()
-        }
-    )
+    return {
+        name: value if name in options else names.value(value)
+        for name, value in case.wanted.items()
+    }
 
 
 def _key(case: Case) -> str:
@@ -123,11 +129,11 @@ def _in_turn(question: Question) -> Iterator[Case]:
     After a refusal the first of them is left out.
     """
     cases = [case for case in question.cases if case.failed and case.right]
-    texts = [*question.others, *(case.shown.input for case in cases)]
-    nearness = nearness_over(texts)
+    others = [str(fields_in(other).get("objective", other)) for other in question.others]
+    nearness = nearness_over([*others, *(case.shown.input for case in cases)])
 
     def rank(case: Case) -> tuple[float, float]:
-        _, near = nearness.nearest(case.shown.input, question.others)
+        _, near = nearness.nearest(case.shown.input, others)
         return (round(near, 6), case.shown.score or 0.0)
 
     ranked: Sequence[Case] = sorted(cases, key=rank)

@@ -209,6 +209,12 @@ def _said_of(field: Field, line: str, given: Json) -> Json:
     return read_json(value) if isinstance(given, (int, float)) else value
 
 
+def fields_in(text: str) -> dict[str, Json]:
+    """Return the fields of a JSON object; none where the text is something else."""
+    read = read_json(text)
+    return read if isinstance(read, dict) else {}
+
+
 def one_line(value: Json) -> str:
     """Return JSON in one line."""
     return json.dumps(value, ensure_ascii=False)

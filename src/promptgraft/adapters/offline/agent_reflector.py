@@ -15,6 +15,8 @@ from promptgraft.adapters.offline.agent_meta import (
     Case,
     Field,
     Question,
+    fields_in,
+    one_line,
     read_question,
 )
 from promptgraft.adapters.offline.agent_names import form_of, invented, plain_words
@@ -25,16 +27,16 @@ from promptgraft.adapters.offline.words import term
 
 TAGS = {
     "reflect-section": "instruction",
-    "reflect-tool": "tool",
-    "reflect-tool-example": "tool_example",
-    "reflect-task-example": "task_example",
-    "generate-task-example": "new_task_example",
-    "reflect-output-field": "output_field",
+    "reflect-tool": "json",
+    "reflect-tool-example": "json",
+    "reflect-task-example": "json",
+    "generate-task-example": "json",
+    "reflect-output-field": "json",
 }
 """For each meta-prompt the word that a reply's block opens with."""
 
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_DESCRIPTION = "description: "
+_DESCRIPTION = "description"
 _VALUE = "value "
 
 
@@ -134,15 +136,13 @@ def _frequent(texts: Iterable[Sequence[str]]) -> list[str]:
 
 def _with_words(text: str, words: Sequence[str]) -> str:
     """Return descriptions with words added to the first, those that are not there yet."""
-    known = {term(word) for word in plain_words(text)}
+    said = fields_in(text)
+    known = {term(word) for name in said for word in plain_words(f"{name}: {said[name]}")}
     new = [word for word in words if term(word) not in known and word not in text]
-    lines = text.split("\n")
-    for position, line in enumerate(lines):
-        if new and line.startswith(_DESCRIPTION.rstrip()):
-            gap = ", " if line.removeprefix(_DESCRIPTION.rstrip()).strip() else " "
-            lines[position] = f"{line.rstrip(' .')}{gap}{', '.join(new)}"
-            break
-    return "\n".join(lines)
+    before = str(said.get(_DESCRIPTION) or "").rstrip(" .")
+    if new:
+        said[_DESCRIPTION] = ", ".join((before, *new) if before else new)
+    return one_line(said)
 
 
 def _field(question: Question, words_per_failure: int) -> str:
@@ -159,10 +159,9 @@ def _field(question: Question, words_per_failure: int) -> str:
 
 def _by_options(question: Question) -> Field | None:
     """Return the field whose options the text names: it may be shown under another name."""
-    text = question.task.current
+    said = fields_in(question.task.current)
     for field in question.fields:
-        lines = all(f"{_VALUE}{option}:" in text for option in field.options)
-        if field.options and lines:
+        if field.options and all(f"{_VALUE}{option}" in said for option in field.options):
             return field
     return None
 
@@ -178,26 +177,23 @@ def _places(cases: Sequence[Case], field: Field) -> Iterator[str]:
 
 
 def _meanings(question: Question, field: Field, words_per_failure: int) -> str:
-    options = {f"{_VALUE}{option}": option for option in field.options}
-    head: list[str] = []
-    rules: list[str] = []
-    for line in question.task.current.split("\n"):
-        label, _, meaning = line.partition(":")
-        if label not in options:
-            head.append(line)
-        elif meaning.strip():
-            rules.append(f"- {options[label]}: {meaning.strip()}")
+    said = fields_in(question.task.current)
+    rules = [
+        f"- {option}: {' '.join(str(said[f'{_VALUE}{option}']).split())}"
+        for option in field.options
+        if said.get(f"{_VALUE}{option}")
+    ]
     shorter: ReflectionTask = attrs.evolve(question.task, current="\n".join(rules), previous=None)
     asked = attrs.evolve(question, task=shorter)
     better = _ruled(asked, field, shorter.current, words_per_failure)
-    return "\n".join((*head, *_labelled(better, field)))
+    return one_line({**said, **dict(_labelled(better, field))})
 
 
-def _labelled(rules: str, field: Field) -> Iterator[str]:
+def _labelled(rules: str, field: Field) -> Iterator[tuple[str, str]]:
     said: dict[int, list[str]] = {}
     names = names_of(field.options)
     for line in rules.split("\n"):
         if opening := names.opening(line):
             said.setdefault(opening.choice, []).append(opening.rest.strip())
     for index, option in enumerate(field.options):
-        yield f"{_VALUE}{option}: {', '.join(said.get(index, ()))}".rstrip()
+        yield f"{_VALUE}{option}", ", ".join(said.get(index, ()))

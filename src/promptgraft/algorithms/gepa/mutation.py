@@ -8,6 +8,10 @@ import attrs
 
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 
+TEXT_TAG = "instruction"
+JSON_TAG = "json"
+"""The words that a reply's block opens with: free text, or one JSON object."""
+
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 _CUT_OFF = frozenset({"length", "max_tokens"})
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -19,13 +23,14 @@ class _Block:
     text: str
 
 
-def parse_reply(reply: str, *, tag: str = "instruction", finish_reason: str = "stop") -> str:
+def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop") -> str:
     """Return the text in the reply's block that opens with ``tag``.
 
     The block is the only one with that tag, or the only one at all. Its text may
     hold blocks of its own, as long as their fences are shorter or open with a language.
     Text before the block is ignored, and so is text after it. But a bare fence after it may
-    be the end of a text that a bare fence of its own cut in two, and is refused.
+    be the end of a text that a bare fence of its own cut in two, and is refused. A JSON object
+    that is all of a reply needs no block.
 
     Raises:
         InvalidProposalError: there is no such block, more than one, or one that does not
@@ -35,6 +40,9 @@ def parse_reply(reply: str, *, tag: str = "instruction", finish_reason: str = "s
         raise _unparsable("the reply was cut off before its end; write a shorter text")
     blocks = _blocks(reply.replace("\r\n", "\n").replace("\r", "\n"))
     chosen = [block for block in blocks if block.info.lower() == tag] or blocks
+    bare = reply.strip()
+    if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
+        return _checked(bare)
     if not chosen:
         raise _unparsable(f"the reply has no fenced block; open one with ```{tag}")
     if len(chosen) > 1:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from promptgraft.algorithms.gepa.mutation import JSON_TAG, TEXT_TAG
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
@@ -66,28 +67,50 @@ def _is_given(name: str, values: Values) -> bool:
 
 
 _REPLY = (
-    "Reply with $what, and nothing else, in one fenced block that opens with ```$tag "
-    "(use more backticks when the text holds some)"
+    "Reply with the whole new text, and nothing else, in one fenced block that opens with "
+    "```instruction (use more backticks when the text holds some)."
 )
+_REPLY_AS_JSON = (
+    "Reply with one fenced block, and nothing else. It holds one JSON object of this form:\n\n"
+    "````\n```json\n$form\n```\n````"
+)
+_LEFT_OUT = " Leave out what may stay as it is."
 _GENERAL = (
     "Find what the failures have in common, and say it as general guidance that also holds for "
     "inputs you have not seen; do not copy single examples or their answers. Keep what already "
     "works."
 )
-_TOOL_EXAMPLE_FORM = (
-    "description: <when or why one would make this call>\n"
-    "input: <JSON that fits the tool's input>\n"
-    "output: <JSON that fits the tool's output>"
-)
-_TASK_EXAMPLE_FORM = (
-    "objective: <what is asked>\n"
-    "steps:\n"
-    "  - tool: <name of a tool>\n"
-    "    description: <why this step>\n"
-    "    input: <JSON that fits the tool's input>\n"
-    "    output: <JSON that fits the tool's output>\n"
-    "outcome: <the answer, as the prompt's answers must look>"
-)
+_TOOL_FORM = """\
+{
+  "description": "<what the tool does and when to use it>",
+  "param <name>": "<what the parameter means>"
+}"""
+_OUTPUT_FIELD_FORM = """\
+{
+  "description": "<what the field means>",
+  "aliases": ["<another name of the field>"],
+  "value <option>": "<what the option means>"
+}"""
+_TOOL_EXAMPLE_FORM = """\
+{
+  "description": "<when or why one would make this call>",
+  "input": <JSON that fits the tool's input>,
+  "output": <JSON that fits the tool's output>
+}"""
+_TASK_EXAMPLE_FORM = """\
+{
+  "objective": "<what is asked>",
+  "steps": [
+    {
+      "tool": "<name of a tool>",
+      "description": "<why this step>",
+      "input": <JSON that fits the tool's input>,
+      "output": <JSON that fits the tool's output>
+    }
+  ],
+  "outcome": <the answer as JSON, as the prompt's answers must look>
+}"""
+_NEW_EXAMPLE_FORM = _TASK_EXAMPLE_FORM.replace("{", '{\n  "key": "<short-unique-name>",', 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,71 +118,56 @@ class _Question:
     """What distinguishes one meta-prompt from another."""
 
     name: str
-    tag: str
     task: str
-    what: str
     form: str = ""
 
 
 _QUESTIONS = {
     MetaPrompt.SECTION: _Question(
         name="Reflect on a section",
-        tag="instruction",
         task=f"Write a better text for this part. {_GENERAL}",
-        what="the whole new text",
     ),
     MetaPrompt.TOOL: _Question(
         name="Reflect on a tool",
-        tag="tool",
         task=(
             "Describe this tool and its parameters better, so that the model knows when to use it "
-            f"and what to pass. {_GENERAL}"
+            f"and what to pass. {_GENERAL}{_LEFT_OUT}"
         ),
-        what="the descriptions, one `name: text` a line",
-        form="description: <what the tool does and when to use it>\nparam <name>: <what it means>",
+        form=_TOOL_FORM,
     ),
     MetaPrompt.TOOL_EXAMPLE: _Question(
         name="Reflect on a tool example",
-        tag="tool_example",
         task=(
             "Write a better example of calling this tool: one that shows when and how to use it "
             "where the model went wrong. Do not copy an input that you were shown."
         ),
-        what="the example",
         form=_TOOL_EXAMPLE_FORM,
     ),
     MetaPrompt.TASK_EXAMPLE: _Question(
         name="Reflect on a task example",
-        tag="task_example",
         task=(
             "Write a better worked example: a clear objective, steps in a logical order whose "
             "results follow from one another, and the outcome that they lead to. Show what the "
             "model went wrong at. Do not copy an input that you were shown."
         ),
-        what="the example",
         form=_TASK_EXAMPLE_FORM,
     ),
     MetaPrompt.GENERATION: _Question(
         name="Write a task example",
-        tag="new_task_example",
         task=(
             "The failures show something that no example covers yet. Write one more worked "
             "example that does: specific, achievable, with realistic values and a successful "
             "outcome. Use only the tools shown. Do not copy an input that you were shown."
         ),
-        what="the example",
-        form=f"key: <short-unique-name>\n{_TASK_EXAMPLE_FORM}",
+        form=_NEW_EXAMPLE_FORM,
     ),
     MetaPrompt.OUTPUT_FIELD: _Question(
         name="Reflect on an output field",
-        tag="output_field",
-        task=f"Describe this field of the answer better. {_GENERAL}",
-        what="the descriptions, one `name: text` a line",
-        form=(
-            "description: <what the field means>\naliases: <other names, separated by commas, or "
-            "none; the first is shown instead of the field's name>\n"
-            "value <option>: <what the option means>"
+        task=(
+            f"Describe this field of the answer better. {_GENERAL} The first of its aliases, if "
+            f"there are any, is shown instead of its name.{_LEFT_OUT}"
         ),
+        form=_OUTPUT_FIELD_FORM,
     ),
 }
 
@@ -171,9 +179,8 @@ ROLE = (
 
 
 def _task(question: _Question) -> str:
-    reply = _REPLY.replace("$what", question.what).replace("$tag", question.tag)
-    form = f":\n\n````\n```{question.tag}\n{question.form}\n```\n````" if question.form else "."
-    return f"{question.task}\n\n$limits\n\n{reply}{form}"
+    reply = _REPLY_AS_JSON.replace("$form", question.form) if question.form else _REPLY
+    return f"{question.task}\n\n$limits\n\n{reply}"
 
 
 def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]:
@@ -227,7 +234,7 @@ REFLECT_ON_SECTION = META_PROMPTS[MetaPrompt.SECTION]
 
 def reply_tag(key: MetaPrompt) -> str:
     """Return the word that a reply's block opens with."""
-    return _QUESTIONS[key].tag
+    return JSON_TAG if _QUESTIONS[key].form else TEXT_TAG
 
 
 _NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()

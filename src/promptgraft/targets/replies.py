@@ -1,0 +1,296 @@
+"""The JSON in which a reflection model is shown, and writes back, parts with several fields."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
+from promptgraft.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.formatting import clip
+from promptgraft.targets.lenient_json import MAX_DEPTH, parse_lenient
+
+_ALIASES = "aliases"
+_TOOL_EXAMPLE = ("description", "input", "output")
+_STEP = ("tool", *_TOOL_EXAMPLE)
+_TASK_EXAMPLE = ("objective", "steps", "outcome")
+
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_FENCED = re.compile(r"(?P<run>`{3,}+|~{3,}+)[^`\n]*+\n(?P<body>.*)\n(?P=run)", re.DOTALL)
+_SHOWN_CHARS = 80
+_SHOWN_NAMES = 40
+_KEY_CHARS = 64
+_KEY_GAP = re.compile(r"[^a-z0-9_]+")
+
+
+@attrs.frozen(kw_only=True)
+class ToolExampleText:
+    """An example of a tool, as a model wrote it.
+
+    Attributes:
+        description: when or why one would make the call.
+        input_json: the parameters as one line of JSON.
+        output_json: the result as one line of JSON.
+    """
+
+    description: str
+    input_json: str
+    output_json: str
+
+
+@attrs.frozen(kw_only=True)
+class StepText(ToolExampleText):
+    """A step of a task example, as a model wrote it: a call of the tool ``tool_name``."""
+
+    tool_name: str
+
+
+@attrs.frozen(kw_only=True)
+class TaskExampleText:
+    """A task example, as a model wrote it.
+
+    Attributes:
+        key: how the model named it, in whatever form.
+        objective: what is asked.
+        steps: the calls, in order.
+        outcome_json: the answer as one line of JSON, also when it is a text.
+    """
+
+    key: str | None
+    objective: str
+    steps: tuple[StepText, ...]
+    outcome_json: str
+
+
+def read_value(text: str) -> Json:
+    """Return the JSON that a model wrote, with or without a fence around it.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    body = text.strip("\ufeff \t\r\n")
+    if fenced := _FENCED.fullmatch(body):
+        body = fenced["body"].strip()
+    if not body:
+        raise InvalidProposalError(RejectionReason.EMPTY, "the text is empty")
+    try:
+        return parse_lenient(body)
+    except DataFormatError as error:
+        raise _unreadable(str(error)) from None
+
+
+def read_tool_example(text: str) -> ToolExampleText:
+    """Return the example of a tool that a model wrote.
+
+    Raises:
+        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
+    """
+    found = _fields(read_value(text), _TOOL_EXAMPLE)
+    return ToolExampleText(
+        description=_text(found["description"], "description"),
+        input_json=one_line(found["input"]),
+        output_json=one_line(found["output"]),
+    )
+
+
+def write_tool_example(call: ToolCall) -> str:
+    """Return an example of a tool in the form that :func:`read_tool_example` reads."""
+    return _on_lines(_call(call))
+
+
+def read_task_example(text: str, *, outcome_is_text: bool) -> TaskExampleText:
+    """Return the task example that a model wrote; a key is optional.
+
+    Args:
+        text: what it wrote.
+        outcome_is_text: whether the outcome must be a text; else it is any JSON value.
+
+    Raises:
+        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
+    """
+    found = _fields(read_value(text), _TASK_EXAMPLE, optional=("key",))
+    objective = _text(found["objective"], "objective")
+    if not objective.strip():
+        raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
+    outcome = found["outcome"]
+    return TaskExampleText(
+        key=_text(found["key"], "key") if "key" in found else None,
+        objective=objective,
+        steps=tuple(_steps(found["steps"])),
+        outcome_json=one_line(_text(outcome, "outcome") if outcome_is_text else outcome),
+    )
+
+
+def write_task_example(example: WorkedExample, *, key: str | None = None) -> str:
+    """Return a task example in the form that :func:`read_task_example` reads."""
+    steps = [
+        _on_one_line({"tool": one_line(step.tool_name), **_call(step)}) for step in example.steps
+    ]
+    fields = {} if key is None else {"key": one_line(key)}
+    fields["objective"] = one_line(example.objective)
+    fields["steps"] = "[\n    " + ",\n    ".join(steps) + "\n  ]" if steps else "[]"
+    fields["outcome"] = example.outcome_json
+    return _on_lines(fields)
+
+
+def read_said(text: str, names: Collection[str]) -> dict[str, str]:
+    """Return the text of each field that a model wrote one for; others are left out.
+
+    ``aliases`` is a list of names, kept as :func:`write_names` writes it.
+
+    Args:
+        text: what it wrote.
+        names: the fields that there are, such as ``description`` and ``param query``.
+
+    Raises:
+        InvalidProposalError: it names another field, or holds unusable characters.
+    """
+    found = _fields(read_value(text), (), optional=names)
+    if not found:
+        detail = f"expected one of {_listed(names)} at least, found an empty object"
+        raise InvalidProposalError(RejectionReason.EMPTY, detail)
+    return {
+        name: write_names(_names(value)) if name == _ALIASES else _text(value, name)
+        for name, value in found.items()
+    }
+
+
+def write_said(said: Mapping[str, str]) -> str:
+    """Return texts by name in the form that :func:`read_said` reads."""
+    return _on_lines(
+        {name: text if name == _ALIASES else one_line(text) for name, text in said.items()}
+    )
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text that :func:`write_names` wrote."""
+    return _names(parse_json(text, where=_ALIASES))
+
+
+def write_names(names: Sequence[str]) -> str:
+    """Return names as a JSON list in one line."""
+    return one_line(list(names))
+
+
+def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
+    """Return a key for a task example that is like ``wanted``, and none of ``taken``."""
+    decomposed = unicodedata.normalize("NFKD", wanted or "")
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    stem = _KEY_GAP.sub("-", letters.casefold()).strip("-_")[:_KEY_CHARS].rstrip("-_") or "example"
+    numbered = (f"{stem[: _KEY_CHARS - len(end)]}{end}" for end in _endings())
+    used = frozenset(taken)
+    return next(key for key in itertools.chain([stem], numbered) if key not in used)
+
+
+def _endings() -> Iterator[str]:
+    return (f"-{number}" for number in itertools.count(2))
+
+
+def _fields(
+    value: Json, required: Collection[str], *, optional: Collection[str] = (), where: str = ""
+) -> dict[str, Json]:
+    """Return an object that has the required fields, and none but these and the optional ones.
+
+    Raises:
+        InvalidProposalError: naming a field, or a character that no prompt should hold.
+    """
+    names = (*optional, *required)
+    if not isinstance(value, dict):
+        raise _unfit(f"{where}expected one JSON object", value)
+    for name in value:
+        if name not in names:
+            hint = did_you_mean(name[:_SHOWN_CHARS], list(names))
+            raise _unreadable(
+                f"{where}unknown field {shown(name)}{hint}; expected {_listed(names)}"
+            )
+    for name in required:
+        if name not in value:
+            raise _unreadable(f"{where}the field `{name}` is missing; expected {_listed(names)}")
+    for name, inner in value.items():
+        _check_usable(inner, f"{where}{name}")
+    return value
+
+
+def _check_usable(value: Json, where: str) -> None:
+    levels: list[tuple[Json, int]] = [(value, 1)]
+    while levels:
+        part, depth = levels.pop()
+        if isinstance(part, str):
+            if bad := _UNUSABLE.search(part):
+                raise InvalidProposalError(
+                    RejectionReason.UNUSABLE_TEXT,
+                    f"{where} holds the character U+{ord(bad[0]):04X}; leave it out",
+                )
+        elif isinstance(part, (list, dict)):
+            if depth > MAX_DEPTH:
+                raise _unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
+            inner = part if isinstance(part, list) else [*part, *part.values()]
+            levels.extend((each, depth + 1) for each in inner)
+
+
+def _text(value: Json, where: str) -> str:
+    if not isinstance(value, str):
+        raise _unfit(f"{where}: expected a text", value)
+    return value
+
+
+def _names(value: Json) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _unfit(f"{_ALIASES}: expected a list of texts", value)
+    names = tuple(_text(item, _ALIASES) for item in value)
+    if not all(map(str.strip, names)):
+        raise _unfit(f"{_ALIASES}: expected no empty name", value)
+    return names
+
+
+def _steps(value: Json) -> Iterator[StepText]:
+    if not isinstance(value, list):
+        raise _unfit("steps: expected a list of objects", value)
+    for number, item in enumerate(value, start=1):
+        where = f"step {number}: "
+        found = _fields(item, _STEP, where=where)
+        yield StepText(
+            tool_name=_text(found["tool"], f"{where}tool"),
+            description=_text(found["description"], f"{where}description"),
+            input_json=one_line(found["input"]),
+            output_json=one_line(found["output"]),
+        )
+
+
+def _call(call: ToolCall) -> dict[str, str]:
+    return {
+        "description": one_line(call.description),
+        "input": call.input_json,
+        "output": call.output_json,
+    }
+
+
+def _on_lines(fields: Mapping[str, str]) -> str:
+    """Return an object of values that are JSON already, each field on a line."""
+    lines = ",\n".join(f"  {one_line(name)}: {value}" for name, value in fields.items())
+    return f"{{\n{lines}\n}}"
+
+
+def _on_one_line(fields: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{one_line(name)}: {value}' for name, value in fields.items())}}}"
+
+
+def _listed(names: Collection[str]) -> str:
+    listed = [f"`{name}`" for name in itertools.islice(names, _SHOWN_NAMES)]
+    return ", ".join(listed if len(listed) == len(names) else [*listed, "…"])
+
+
+def _unfit(expected: str, value: Json) -> InvalidProposalError:
+    found = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
+    return _unreadable(f"{expected}, found {found}")
+
+
+def _unreadable(detail: str) -> InvalidProposalError:
+    return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
