@@ -14,7 +14,6 @@ from optimizers.worlds import refusal_of, target_of
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
-from promptgraft.targets.loose_names import read_names, write_names
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.generation import GenerationModule
 from promptgraft.targets.parts.output_field import OutputFieldModule

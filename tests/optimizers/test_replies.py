@@ -13,19 +13,16 @@ from hypothesis import given
 from agent_prompts import SOURCE, SQLI, Hits, ReadParams, Review, SearchParams
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, a_value, batches, damaged
 from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExampleOverride
-from promptgraft.overrides.effective import read_stored_steps
-from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
-from promptgraft.overrides.validation import check_key
+from promptgraft.overrides.resolution import effective_parts
+from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_stored_steps
+from promptgraft.parts.validation import check_key
 from promptgraft.serde import parse_json, structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.editing.dispatch import edit_module
-from promptgraft.targets.editing.view import View
-from promptgraft.targets.modules import (
-    GenerationModule,
-    Module,
-    TaskExampleModule,
-    ToolExampleModule,
-)
+from promptgraft.targets.parts.generation import GenerationModule
+from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.parts.task_example import TaskExampleModule
+from promptgraft.targets.parts.tool_example import ToolExampleModule
+from promptgraft.targets.parts.view import View
 from promptgraft.targets.replies import (
     StepText,
     TaskExampleText,
@@ -613,14 +610,14 @@ def test_garbage_is_read_or_refused() -> None:
 
 # What fits no type of the prompt is refused, whatever the reader made of it.
 
-EXAMPLE_MODULES = (
+EXAMPLE_MODULES: tuple[PromptModule, ...] = (
     ToolExampleModule("search", 0),
     TaskExampleModule(SQLI),
     GenerationModule(SQLI[:-1]),
 )
 VIEW = View(
     template=SOURCE.template(),
-    fresh=None,
+    parts=effective_parts(SOURCE.template().descriptor, None),
     max_part_chars=100_000,
     max_shown_chars=10_000,
     max_task_examples=9,
@@ -658,7 +655,7 @@ def typed_call(rng: random.Random, tool: str) -> ToolCall:
     )
 
 
-def typed_reply(rng: random.Random, module: Module) -> str:
+def typed_reply(rng: random.Random, module: PromptModule) -> str:
     """Return a reply about the examples of the prompt: mostly of its types, mostly well written."""
     if isinstance(module, ToolExampleModule):
         text = write_tool_example(typed_call(rng, "search"))
@@ -721,9 +718,9 @@ def test_replies_are_accepted_only_when_they_fit_the_types_of_the_prompt() -> No
             assert tried[f"{module.kind}: {outcome}"] > TYPED // 100, tried
 
 
-def try_reply(module: Module, text: str) -> str:
+def try_reply(module: PromptModule, text: str) -> str:
     try:
-        entry = edit_module(VIEW, module, text)
+        entry = module.edit(VIEW, text)
     except InvalidProposalError as error:
         unfit = error.reason is RejectionReason.DOES_NOT_FIT
         check_refusal(error, {RejectionReason.DOES_NOT_FIT} if unfit else UNREADABLE)

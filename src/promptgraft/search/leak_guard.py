@@ -16,7 +16,8 @@ from promptgraft.evals.types import Case
 from promptgraft.search.words import WORD, Words, is_spaced
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module, SectionModule, is_example
+from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
 

@@ -9,7 +9,7 @@ import attrs
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import Entry
-from promptgraft.targets.example_text import fresh_key
+from promptgraft.targets.replies import fresh_key
 
 
 def merged_entries(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.overrides.parts import ToolCall, WorkedExample, one_line
+from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import clip

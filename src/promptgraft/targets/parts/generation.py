@@ -8,10 +8,10 @@ from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.example_text import fresh_key, write_task_example
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.task_example import added_example, proposed_example
 from promptgraft.targets.parts.view import View
+from promptgraft.targets.replies import fresh_key, write_task_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 

@@ -6,10 +6,9 @@ import attrs
 
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.targets.example_text import read_said, write_said
-from promptgraft.targets.loose_names import read_names, write_names
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.view import View
+from promptgraft.targets.replies import read_names, read_said, write_names, write_said
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 _DESCRIPTION = "description"
@@ -40,7 +39,7 @@ class OutputFieldModule(PromptModule):
         field, now = view.field(self.field), view.parts.fields[self.field]
         names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
         said = read_said(text, names)
-        aliases = read_names(said[_ALIASES], where=_ALIASES) if _ALIASES in said else now.aliases
+        aliases = read_names(said[_ALIASES]) if _ALIASES in said else now.aliases
         values = {
             option: said.get(_value(option), now.values.get(option, "")) for option in field.options
         }

@@ -10,13 +10,9 @@ from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.examples import one_line
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.serde import Json, parse_json
-from promptgraft.targets.example_text import (
-    TaskExampleText,
-    read_task_example,
-    write_task_example,
-)
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.view import View
+from promptgraft.targets.replies import TaskExampleText, read_task_example, write_task_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 

@@ -6,9 +6,9 @@ import attrs
 
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.tool import ToolOverride
-from promptgraft.targets.example_text import read_said, write_said
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.view import View
+from promptgraft.targets.replies import read_said, write_said
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 _DESCRIPTION = "description"

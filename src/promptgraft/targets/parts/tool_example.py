@@ -6,9 +6,9 @@ import attrs
 
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.tool_example import ToolExampleOverride
-from promptgraft.targets.example_text import read_tool_example, write_tool_example
 from promptgraft.targets.parts.part import PromptModule
 from promptgraft.targets.parts.view import View
+from promptgraft.targets.replies import read_tool_example, write_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 
