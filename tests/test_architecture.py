@@ -33,6 +33,7 @@ ROWS = (
         "files",
         "frozenmap",
         "notebook",
+        "strict",
         "text",
         "yaml_text",
     },

@@ -12,7 +12,7 @@ import attrs
 import jsonschema
 import pytest
 
-import promptgraft.project.schema
+import promptgraft.project.format
 from promptgraft import OptimizationJob
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
@@ -27,9 +27,8 @@ from promptgraft.project import (
     project_schema,
     runs_folder_of,
 )
-from promptgraft.project.format import PROJECT
+from promptgraft.project.format import PROJECT, schema_text
 from promptgraft.project.format_optimizer import ELSEWHERE
-from promptgraft.project.schema import schema_text
 from promptgraft.runtime import EventBus
 from promptgraft.search.acceptance import MinGain, Paired
 from promptgraft.search.stoppers import MaxProposals, StopFile
@@ -415,7 +414,7 @@ def test_what_the_user_code_of_a_model_raises_is_told_with_its_place(folder: Pat
 
 
 def test_the_shipped_schema_is_that_of_the_reader() -> None:
-    shipped = Path(promptgraft.project.schema.__file__).with_name("project.schema.json")
+    shipped = Path(promptgraft.project.format.__file__).with_name("project.schema.json")
     assert shipped.read_text("utf-8") == schema_text(), (
         "run: promptgraft check --schema > src/promptgraft/project/project.schema.json"
     )

@@ -43,7 +43,7 @@ def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
         print_json(project_schema())
         return ExitCode.OK
     from promptgraft.project.checking import check_project
-    from promptgraft.project.nodes import count_faults
+    from promptgraft.strict.nodes import count_faults
 
     path = project_path(project)
     checked = check_project(path)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from promptgraft.project.files import FILE_NAME, find_project, runs_folder_of
+    from promptgraft.project.format import project_schema
     from promptgraft.project.parts import ProjectPrompt
     from promptgraft.project.project import Project, load_project, open_project
-    from promptgraft.project.schema import project_schema
     from promptgraft.project.sources import FileChange, PromptSource
 
 __all__ = [
@@ -37,7 +37,7 @@ _HOMES = {
     "find_project": "files",
     "load_project": "project",
     "open_project": "project",
-    "project_schema": "schema",
+    "project_schema": "format",
     "runs_folder_of": "files",
 }
 

@@ -19,14 +19,14 @@ DEFAULT_WORKERS = 4
 
 @attrs.frozen(kw_only=True)
 class DatasetConfig:
-    """The cases: everything that ``Dataset.load`` takes.
+    """The cases: inputs with their ground truth; everything that ``Dataset.load`` takes.
 
     Attributes:
-        path: the file; None where the splits are files of their own.
-        format: by the ending of the file when it is None.
-        fields: the columns that have other names.
-        keep: columns that the agent is not shown.
-        delimiter: of a CSV file.
+        path: The file of cases: JSONL, JSON, CSV or YAML.
+        format: By the ending of the file when it is left out.
+        fields: The columns that hold id, input, expected, ... where they have other names.
+        keep: Columns that the agent is not shown.
+        delimiter: Of a CSV file; found in its header when it is left out.
     """
 
     path: str | None = None
@@ -50,11 +50,11 @@ class SplitsConfig:
     """How the cases are parted; one of ratio, files and field.
 
     Attributes:
-        ratio: shares.
-        seed: another one gives another split by shares.
-        stratify: a field of the cases that is spread evenly over the shares.
-        files: a file for each of train, validation and test.
-        field: the field of a case that names its set.
+        ratio: Shares that sum to 1; what decides is the id of a case, not its place in the file.
+        seed: Another one gives another split by shares.
+        stratify: A field of the cases that is spread evenly over the shares.
+        files: A file for each set; then `dataset` has no `path`.
+        field: The field of a case that says train, validation or test.
     """
 
     ratio: RatioConfig | None = None
@@ -88,9 +88,9 @@ class ModelsConfig:
     """The models by their part in a run.
 
     Attributes:
-        task: answers the prompts.
-        reflection: proposes new texts; None for the task's.
-        judges: those that metrics ask, by the name that metrics use.
+        task: Answers the prompts.
+        reflection: Proposes new texts; by default the task's model.
+        judges: Models that metrics ask, by the name that metrics use.
     """
 
     task: ModelConfig
@@ -100,7 +100,15 @@ class ModelsConfig:
 
 @attrs.frozen(kw_only=True)
 class TargetsConfig:
-    """The parts that may change; paths are joined by ``/``."""
+    """The parts that may change.
+
+    Attributes:
+        sections: Sections whose text may change, keys joined by `/`.
+        tools: Tools whose descriptions may change.
+        output_fields: Fields of the answer, such as `Review.severity`.
+        tool_examples: Examples of tools: `search/0`.
+        task_examples: Task examples: `guide/sqli`.
+    """
 
     sections: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -127,8 +135,8 @@ class StoreConfig:
     """Where winners are written, and where a search begins.
 
     Attributes:
-        path: the folder that holds ``.promptgraft``.
-        tag: the tag.
+        path: The folder that holds `.promptgraft`.
+        tag: The tag that a winner gets.
     """
 
     path: str = "."
@@ -137,7 +145,19 @@ class StoreConfig:
 
 @attrs.frozen(kw_only=True)
 class ProjectConfig:
-    """A whole project file; the fields are its keys."""
+    """A whole project file; the fields are its keys.
+
+    Attributes:
+        version: The version of this format: 1.
+        prompts: By name: a Markdown file, or `file.py:NAME` or `module:NAME` in Python.
+        metrics: What is asked of an answer: a list, or the path of a metric file.
+        aggregation: How the scores of several metrics become one; by default their mean.
+        params: A function that makes the parameters of a prompt of a case.
+        stoppers: What else ends a search, asked between its steps.
+        store: Where winners are kept, and where a search begins.
+        runs: The folder of run directories.
+        workers: Rollouts side by side; the result does not depend on it.
+    """
 
     version: int
     prompts: Mapping[str, str]

@@ -9,10 +9,8 @@ import re
 from pathlib import Path
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.faults import Faults
-from promptgraft.evals.reading import read_text
-from promptgraft.project.nodes import SourceFile, found
-from promptgraft.yaml_text import Note, read_yaml
+from promptgraft.strict.checks import TEXT
+from promptgraft.strict.nodes import Source, read_source
 
 FILE_NAME = "promptgraft.yaml"
 DEFAULT_RUNS = "runs"
@@ -48,40 +46,26 @@ def runs_folder_of(path: Path) -> Path:
     Raises:
         DataFormatError: the file is no YAML, or ``runs`` no text.
     """
-    file = source_file(path)
-    runs = file.root.member("runs")
-    name = DEFAULT_RUNS if runs.value is None else runs.value
-    if not isinstance(name, str) or not name.strip():
-        line = file.line(runs.path, f"expected a text, found {found(name)}")
-        raise DataFormatError(line, (line,))
-    return path.absolute().parent / name
+    source = source_file(path)
+    runs = source.root.member("runs")
+    name = DEFAULT_RUNS if runs.value is None else TEXT.read(runs)
+    source.raise_all()
+    return path.absolute().parent / str(name)
 
 
-def source_file(path: Path) -> SourceFile:
+def source_file(path: Path) -> Source:
     """Return a project file as plain data with its lines.
 
     Raises:
         DataFormatError: it cannot be read, is no YAML, or says nothing.
     """
-    faults = Faults(str(path))
-    try:
-        text = read_text(path, faults)
-    except OSError as error:
-        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
-    document = None if text is None else read_yaml(text, _noted(text, faults))
-    faults.raise_all()
-    if document is None or document.value is None:
+    source = read_source(path, mend=_quoted)
+    if source.document.value is None:
         raise DataFormatError(f"{path}: expected a project file, found an empty one")
-    return SourceFile(path, document)
+    return source
 
 
-def _noted(text: str, faults: Faults) -> Note:
+def _quoted(written: str, fault: str) -> str:
     """Say how to mend the fault that ``${NAME}`` leads to where YAML sees an object in it."""
-    lines = text.splitlines()
-
-    def note(line: int, fault: str) -> None:
-        written = lines[line - 1] if 0 < line <= len(lines) else ""
-        bare = fault.startswith("not YAML") and _BARE_REFERENCE.search(written)
-        faults.add(line, f'{fault}; between braces, quote it: "{bare[1]}"' if bare else fault)
-
-    return note
+    bare = fault.startswith("not YAML") and _BARE_REFERENCE.search(written)
+    return f'{fault}; between braces, quote it: "{bare[1]}"' if bare else fault

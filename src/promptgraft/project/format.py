@@ -1,11 +1,13 @@
-"""The format of ``promptgraft.yaml``, version 1: every key with its kind."""
+"""The format of ``promptgraft.yaml``, version 1: its reader and its JSON Schema."""
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.loading import FORMATS
 from promptgraft.evals.splits import NAMES
@@ -17,41 +19,58 @@ from promptgraft.project.config import (
     SplitsConfig,
     StoreConfig,
 )
-from promptgraft.project.format_models import MODELS
+from promptgraft.project.files import source_file
+from promptgraft.project.format_models import DEFINITIONS, MODELS
 from promptgraft.project.format_optimizer import OPTIMIZER, STOPPERS
-from promptgraft.project.kinds import (
-    NUMBER,
-    REFERENCE,
-    TEXT,
-    Key,
-    Kind,
-    checked,
-    choice,
-    either,
-    listed,
-    named,
-    record,
-    whole,
-)
-from promptgraft.project.nodes import Node
-from promptgraft.serde import Json, shown
+from promptgraft.project.python_source import REFERENCE
+from promptgraft.project.secrets import refuse_references, secret_places
+from promptgraft.serde import shown
+from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import Key, checked, either, listed, named, record
+from promptgraft.strict.nodes import Source
 
 VERSION = 1
 _TAG = "^[a-z0-9][a-z0-9._-]{0,63}$"
 
 
-def _version(node: Node) -> int | None:
-    if node.value == VERSION and type(node.value) is int:
-        return VERSION
-    node.expected(f"{VERSION}, the version of the format that this promptgraft reads")
-    return None
+def read_project(path: Path) -> tuple[Source, ProjectConfig]:
+    """Return a project file and what it says; nothing that it names is looked up.
+
+    Raises:
+        DataFormatError: with every fault of the file, one line each.
+    """
+    source = source_file(path)
+    root = source.root
+    models = root.value.get("models") if isinstance(root.value, dict) else None
+    refuse_references(root, secret_places(models))
+    config = PROJECT.read(root)
+    source.raise_all()
+    if config is None:
+        raise DataFormatError(f"{path}: cannot be read as a project file")
+    return source, config
 
 
-def _check_source(source: str) -> None:
-    if not source.endswith(".md") and ":" not in source:
+def project_schema() -> Schema:
+    """Return the JSON Schema of ``promptgraft.yaml``, version 1; it ships as a file too."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "promptgraft.yaml",
+        **PROJECT.schema,
+        "$defs": DEFINITIONS,
+    }
+
+
+def schema_text() -> str:
+    """Return what ``project.schema.json`` holds."""
+    return json.dumps(project_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _check_prompt(spec: str) -> None:
+    if not spec.endswith(".md") and ":" not in spec:
         raise ConfigError(
             "expected a Markdown file such as `prompts/triage.md`, or `file.py:NAME` or "
-            f"`module:NAME` in Python, found {shown(source)}"
+            f"`module:NAME` in Python, found {shown(spec)}"
         )
 
 
@@ -80,127 +99,89 @@ def _aggregation(
 # The kinds have made sure of the types.
 _SPLITS_MAKER: Callable[..., SplitsConfig] = SplitsConfig
 
-PROMPTS: Kind[dict[str, str]] = named(
-    checked(TEXT, _check_source),
+_VERSION = check(
+    f"{VERSION}, the version of the format that this promptgraft reads",
+    lambda value: VERSION if value == VERSION and type(value) is int else None,
+    {"const": VERSION},
+)
+_PROMPTS: Kind[dict[str, str]] = named(
+    checked(TEXT, _check_prompt),
     "an object with at least one prompt",
     least=1,
     check=functools.partial(check_key, what="name of a prompt"),
     pattern="^[a-z0-9][a-z0-9_-]{0,63}$",
 )
-
-DATASET: Kind[DatasetConfig] = record(
+_DATASET: Kind[DatasetConfig] = record_of(
     DatasetConfig,
-    {
-        "path": Key(TEXT, "The file of cases: JSONL, JSON, CSV or YAML."),
-        "format": Key(choice(*FORMATS), "By the ending of the file when it is left out."),
-        "fields": Key(
-            named(
-                either("a column or a list of columns", (str, TEXT), (list, listed(TEXT))),
-            ),
-            "The columns that hold id, input, expected, ... where they have other names.",
-        ),
-        "keep": Key(listed(TEXT, "a list of columns"), "Columns that the agent is not shown."),
-        "delimiter": Key(TEXT, "Of a CSV file; found in its header when it is left out."),
+    special={
+        "path": TEXT,
+        "format": one_of(*FORMATS),
+        "fields": named(either("a column or a list of columns", (str, TEXT), (list, listed(TEXT)))),
+        "keep": listed(TEXT, "a list of columns"),
+        "delimiter": TEXT,
     },
     about="The cases: inputs with their ground truth.",
 )
-
-SPLITS: Kind[SplitsConfig] = record(
-    _splits,
-    {
-        "ratio": Key(
-            record(
-                functools.partial(RatioConfig, test=0.0),
-                {name: Key(NUMBER, required=name != "test") for name in NAMES},
-            ),
-            "Shares that sum to 1; what decides is the id of a case, not its place in the file.",
+_CLASHES = (
+    ("ratio", "files"),
+    ("ratio", "field"),
+    ("files", "field"),
+    *((way, name) for way in ("files", "field") for name in ("seed", "stratify")),
+)
+_SPLITS: Kind[SplitsConfig] = record_of(
+    SplitsConfig,
+    make=_splits,
+    special={
+        "ratio": record(
+            functools.partial(RatioConfig, test=0.0),
+            {name: Key(NUMBER, required=name != "test") for name in NAMES},
         ),
-        "seed": Key(whole(0), "Another one gives another split by shares."),
-        "stratify": Key(TEXT, "A field of the cases that is spread evenly over the shares."),
-        "files": Key(
-            record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
-            "A file for each set; then `dataset` has no `path`.",
-        ),
-        "field": Key(TEXT, "The field of a case that says train, validation or test."),
+        "seed": integer(0),
+        "stratify": TEXT,
+        "files": record(dict, {name: Key(TEXT, required=name != "test") for name in NAMES}),
+        "field": TEXT,
     },
     about="What the search learns from (train), is steered by (validation) and never sees (test).",
-    rules={
-        "not": {
-            "anyOf": [
-                {"required": list(pair)}
-                for pair in (
-                    ("ratio", "files"),
-                    ("ratio", "field"),
-                    ("files", "field"),
-                    *((way, name) for way in ("files", "field") for name in ("seed", "stratify")),
-                )
-            ]
-        }
-    },
+    rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
 )
-
-METRICS: Kind[str | list[Json]] = either(
+_METRICS = either(
     "a list of metrics, or the path of a metric file",
     (
         list,
         Kind(
-            lambda node: node.value if isinstance(node.value, list) else None,
-            {
-                "type": "array",
-                "minItems": 1,
-                "items": {"type": "object"},
-            },
+            lambda node: node.value,
+            {"type": "array", "minItems": 1, "items": {"type": "object"}},
         ),
     ),
     (str, TEXT),
 )
-
-PROJECT: Kind[ProjectConfig] = record(
-    ProjectConfig,
+_AGGREGATION: Kind[Aggregation] = record(
+    _aggregation,
     {
-        "version": Key(
-            Kind(_version, {"const": VERSION}), "The version of this format: 1.", required=True
+        "weights": Key(named(NUMBER), "The score is their weighted mean."),
+        "order": Key(listed(TEXT), "The first metric decides; then the next."),
+    },
+    rules={"minProperties": 1, "maxProperties": 1},
+)
+
+PROJECT: Kind[ProjectConfig] = record_of(
+    ProjectConfig,
+    special={
+        "version": _VERSION,
+        "prompts": _PROMPTS,
+        "dataset": _DATASET,
+        "splits": _SPLITS,
+        "metrics": _METRICS,
+        "aggregation": _AGGREGATION,
+        "models": MODELS,
+        "params": REFERENCE,
+        "optimizer": OPTIMIZER,
+        "stoppers": STOPPERS,
+        "store": record_of(
+            StoreConfig,
+            special={"path": TEXT, "tag": checked(TEXT, check_tag, {"pattern": _TAG})},
         ),
-        "prompts": Key(
-            PROMPTS,
-            "By name: a Markdown file, or `file.py:NAME` or `module:NAME` in Python.",
-            required=True,
-        ),
-        "dataset": Key(DATASET),
-        "splits": Key(SPLITS),
-        "metrics": Key(
-            METRICS,
-            "What is asked of an answer: a list, or the path of a metric file.",
-            required=True,
-        ),
-        "aggregation": Key(
-            record(
-                _aggregation,
-                {
-                    "weights": Key(named(NUMBER), "The score is their weighted mean."),
-                    "order": Key(listed(TEXT), "The first metric decides; then the next."),
-                },
-                rules={"minProperties": 1, "maxProperties": 1},
-            ),
-            "How the scores of several metrics become one; by default their mean.",
-        ),
-        "models": Key(MODELS, required=True),
-        "params": Key(REFERENCE, "A function that makes the parameters of a prompt of a case."),
-        "optimizer": Key(OPTIMIZER),
-        "stoppers": Key(STOPPERS, "What else ends a search, asked between its steps."),
-        "store": Key(
-            record(
-                StoreConfig,
-                {
-                    "path": Key(TEXT, "The folder that holds `.promptgraft`."),
-                    "tag": Key(
-                        checked(TEXT, check_tag, {"pattern": _TAG}), "The tag that a winner gets."
-                    ),
-                },
-            ),
-            "Where winners are kept, and where a search begins.",
-        ),
-        "runs": Key(TEXT, "The folder of run directories."),
-        "workers": Key(whole(1), "Rollouts side by side; the result does not depend on it."),
+        "runs": TEXT,
+        "workers": integer(1),
     },
 )

@@ -8,21 +8,13 @@ from typing import get_args
 from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.errors import ConfigError
 from promptgraft.project.config import OptimizerConfig, TargetsConfig
-from promptgraft.project.derived import class_of, keys_of
-from promptgraft.project.kinds import (
-    REFERENCE,
-    TEXT,
-    Key,
-    Keys,
-    Kind,
-    listed,
-    record,
-    whole,
-    without_name,
-)
-from promptgraft.project.nodes import Node
+from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.stoppers import BuiltIn, Stopper
+from promptgraft.strict.checks import TEXT, Kind, integer
+from promptgraft.strict.classes import abouts_of, class_of, keys_of, record_of
+from promptgraft.strict.kinds import Key, Keys, listed, record, without_name
+from promptgraft.strict.nodes import Node
 from promptgraft.targets.types import GepaExample
 
 ELSEWHERE: Mapping[str, str] = {
@@ -46,15 +38,6 @@ FORMATTERS = ("example_formatter", "trace_formatter")
 """Settings that name a function in Python."""
 
 STOPPERS: Kind[tuple[Stopper, ...]] = listed(class_of(*get_args(BuiltIn)), "a list of stoppers")
-
-_PATHS: Kind[tuple[str, ...]] = listed(TEXT, "a list of names")
-_TARGET_KEYS: Keys = {
-    "sections": Key(_PATHS, "Sections whose text may change, keys joined by `/`."),
-    "tools": Key(_PATHS, "Tools whose descriptions may change."),
-    "output_fields": Key(_PATHS, "Fields of the answer, such as `Review.severity`."),
-    "tool_examples": Key(_PATHS, "Examples of tools: `search/0`."),
-    "task_examples": Key(_PATHS, "Task examples: `guide/sqli`."),
-}
 
 
 def _example(name: str) -> GepaExample:
@@ -95,7 +78,7 @@ def _alone(name: str, kind: Kind[object]) -> Kind[object]:
 
 _SPECIAL: Mapping[str, Kind[object]] = {
     "acceptance": class_of(Strict, MinGain, Paired),
-    "rollout_budget": whole(1),
+    "rollout_budget": integer(1),
     **dict.fromkeys(FORMATTERS, REFERENCE),
 }
 
@@ -108,6 +91,12 @@ def _setting_keys() -> Keys:
     }
 
 
+_TARGETS: Kind[TargetsConfig] = record_of(
+    TargetsConfig,
+    special=dict.fromkeys(abouts_of(TargetsConfig), listed(TEXT, "a list of names")),
+)
+
+
 def _optimizer(targets: TargetsConfig | None = None, **settings: object) -> OptimizerConfig:
     if "auto" in settings and "rollout_budget" in settings:
         raise ConfigError("expected either `auto` or `rollout_budget`, found both")
@@ -116,7 +105,7 @@ def _optimizer(targets: TargetsConfig | None = None, **settings: object) -> Opti
 
 OPTIMIZER: Kind[OptimizerConfig] = record(
     _optimizer,
-    {**_setting_keys(), "targets": Key(record(TargetsConfig, _TARGET_KEYS))},
+    {**_setting_keys(), "targets": Key(_TARGETS)},
     elsewhere=ELSEWHERE,
     about="The search; by default `auto: light`.",
     rules={"not": {"required": ["auto", "rollout_budget"]}},

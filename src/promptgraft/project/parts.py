@@ -22,12 +22,12 @@ from promptgraft.evals.metrics.registry import METRICS
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.project.config import DatasetConfig, SplitsConfig
-from promptgraft.project.nodes import SourceFile, raise_lines, spelled
 from promptgraft.project.python_metrics import python_kind
 from promptgraft.project.python_source import PythonSource, Wanted, place_of
 from promptgraft.project.sources import PromptSource
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Surroundings:
         python: loads Python code from there.
     """
 
-    file: SourceFile
+    file: Source
     folder: Path
     python: PythonSource
 
@@ -212,7 +212,7 @@ def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surround
             sets[name] = _load(dataset, path, ("splits", "files", name), around)
         except DataFormatError as error:
             faults.extend(error.faults)
-    raise_lines(around.file.path, faults)
+    raise_lines(around.file.name, faults)
     with _placed_at(("splits", "files"), around):
         return Splits(sets["train"], sets["validation"], sets.get("test"))
 
@@ -276,7 +276,7 @@ def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provide
     return judge
 
 
-def _placed(fault: str, file: SourceFile) -> str:
+def _placed(fault: str, file: Source) -> str:
     """Return a fault of inline metrics, which ends with its place, with line and path in front."""
     text, _, place = fault.removeprefix("metrics: ").rpartition(" @ $")
     steps: list[str | int] = ["metrics"]

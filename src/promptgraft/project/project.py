@@ -18,8 +18,8 @@ from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.config import ModelConfig, ProjectConfig
 from promptgraft.project.described import described
+from promptgraft.project.format import read_project
 from promptgraft.project.models import LateAdapter, make_adapter
-from promptgraft.project.nodes import SourceFile, raise_lines, spelled
 from promptgraft.project.parts import (
     ProjectPrompt,
     Surroundings,
@@ -29,10 +29,10 @@ from promptgraft.project.parts import (
     load_splits,
 )
 from promptgraft.project.python_source import PythonSource
-from promptgraft.project.reading import read_project
 from promptgraft.project.settings import Judging, gepa_config, target_faults
 from promptgraft.search.context import OptimizationContext
 from promptgraft.serde import Json, did_you_mean
+from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
 
 
@@ -49,12 +49,12 @@ class Project:
         surroundings: what those are looked up in.
     """
 
-    def __init__(self, file: SourceFile, config: ProjectConfig) -> None:
-        self.path = file.path
-        self.folder = file.path.absolute().parent
+    def __init__(self, file: Source, config: ProjectConfig) -> None:
+        self.path = Path(file.name)
+        self.folder = self.path.absolute().parent
         self.config = config
         # Messages name files as the user named the project.
-        self.surroundings = Surroundings(file, file.path.parent, PythonSource(file.path.parent))
+        self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
         self._configs: dict[str, GepaConfig] = {}
         # Judges are first asked in the threads of a run.
@@ -292,7 +292,7 @@ def load_project(path: str | Path) -> Project:
         DataFormatError: with the first 20 faults, one line each, and how many more there are.
     """
     project = open_project(path)
-    raise_lines(project.path, project.faults())
+    raise_lines(str(project.path), project.faults())
     return project
 
 

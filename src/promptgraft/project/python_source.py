@@ -17,8 +17,16 @@ import attrs
 
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.strict.checks import check
 
 T = TypeVar("T")
+
+REFERENCE = check(
+    "`file.py:NAME` or `module:NAME`",
+    lambda value: value if isinstance(value, str) and all(value.rpartition(":")[::2]) else None,
+    {"type": "string", "minLength": 1, "pattern": ".:."},
+)
+"""Something in Python, as files name it."""
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

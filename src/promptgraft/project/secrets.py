@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.project.nodes import Node
 from promptgraft.serde import Json
+from promptgraft.strict.checks import check
+from promptgraft.strict.nodes import Node
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
@@ -53,16 +54,22 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
-def read_key(node: Node) -> Secret | None:
-    """Return the API key of a model; a plain key is refused, and never shown."""
-    value = node.value
-    if isinstance(value, str) and (value == NO_KEY or _REFERENCE.fullmatch(value)):
-        return Secret(value)
-    node.fault(
-        "expected `${NAME}`, found something else (not shown); put the key into an environment "
-        f"variable and name that, or write `{NO_KEY}` for a server that needs no key"
-    )
-    return None
+def _key(value: object) -> Secret | None:
+    fits = isinstance(value, str) and (value == NO_KEY or _REFERENCE.fullmatch(value))
+    return Secret(str(value)) if fits else None
+
+
+API_KEY = check(
+    "`${NAME}`",
+    _key,
+    {"type": "string", "pattern": r"^(\$\{\w+\}|none)$"},
+    hidden=True,
+    mend=(
+        "put the key into an environment variable and name that, or write "
+        f"`{NO_KEY}` for a server that needs no key"
+    ),
+)
+"""The API key of a model; a plain key is refused."""
 
 
 def read_header(node: Node) -> Secret | None:
@@ -91,7 +98,7 @@ def refuse_references(root: Node, may_hold: Iterable[tuple[str | int, ...]]) -> 
             continue
         todo.extend((*node.members().values(), *node.items()))
         if isinstance(node.value, str) and (names := Secret(node.value).names):
-            node.file.settle(
+            node.source.settle(
                 node.path,
                 f"`${{{names[0]}}}` is expanded only in `api_key` and `headers` of models; "
                 "write the value itself",

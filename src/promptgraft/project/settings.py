@@ -111,7 +111,7 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
     for path, faults in ((("metrics",), unjudged), (("prompts", prompt.name), unbound)):
         yield from (around.file.line(path, line) for line in faults.lines)
         if faults.more:
-            yield f"{around.file.path}: and {faults.more:,} more"
+            yield f"{around.file.name}: and {faults.more:,} more"
 
 
 def _place_of(case: Case) -> tuple[str, int]:

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.errors import BudgetExhaustedError, ConfigError
-from promptgraft.serde import shown
+from promptgraft.errors import BudgetExhaustedError
+from promptgraft.strict.checks import COUNT, DOLLARS
 
 ZERO = Decimal(0)
 
@@ -52,12 +52,8 @@ class Budget:
     """
 
     def __init__(self, *, max_cost: Decimal | None = None, max_tokens: int | None = None) -> None:
-        if max_cost is not None and not (max_cost.is_finite() and max_cost > 0):
-            raise ConfigError(f"max_cost: expected US dollars above 0, found {shown(max_cost)}")
-        if max_tokens is not None and max_tokens < 1:
-            raise ConfigError(
-                f"max_tokens: expected an integer of at least 1, found {shown(max_tokens)}"
-            )
+        DOLLARS.or_none.hold("max_cost", max_cost)
+        COUNT.or_none.hold("max_tokens", max_tokens)
         self._max_cost = max_cost
         self._max_tokens = max_tokens
         self._paid = NOTHING

@@ -7,10 +7,10 @@ import attrs
 from promptgraft.adapters.anthropic.endpoint import AnthropicEndpoint
 from promptgraft.adapters.anthropic.profile import AnthropicProfile, profile_of
 from promptgraft.adapters.anthropic.wire import AnthropicWire
-from promptgraft.adapters.calling import options
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.serde import unstructure
+from promptgraft.strict.checks import instance
 
 _TAKEN = {
     "model": "model",
@@ -53,7 +53,7 @@ class AnthropicAdapter(ModelAdapter):
     profile: AnthropicProfile | None = attrs.field(
         default=None,
         kw_only=True,
-        validator=options.optional(options.instance(AnthropicProfile)),
+        validator=instance(AnthropicProfile).or_none,
     )
 
     @property

@@ -27,6 +27,7 @@ from promptgraft.runtime.budget import NOTHING, ZERO, Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import digest
+from promptgraft.strict.checks import COUNT, SECONDS, TEXT, instance
 
 OutputT = TypeVar("OutputT")
 
@@ -84,39 +85,31 @@ class ModelAdapter(ABC):
     the first call.
     """
 
-    model: str = attrs.field(validator=options.text)
-    max_output_tokens: int | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.count)
-    )
+    model: str = attrs.field(validator=TEXT)
+    max_output_tokens: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
     stop: tuple[str, ...] = attrs.field(
-        default=(), kw_only=True, converter=options.as_tuple, validator=options.texts
+        default=(), kw_only=True, converter=options.as_tuple, validator=options.TEXTS
     )
-    effort: str | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.text)
-    )
+    effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
     extra_body: Mapping[str, object] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=options.plain_fields
+        factory=dict, kw_only=True, repr=False, validator=options.FIELDS
     )
     api_key: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=options.optional(options.secret)
+        default=None, kw_only=True, repr=False, validator=options.SECRET.or_none
     )
     base_url: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=options.optional(options.address)
+        default=None, kw_only=True, repr=False, validator=options.ADDRESS_OF_SERVER.or_none
     )
     headers: Mapping[str, str] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=options.headers
+        factory=dict, kw_only=True, repr=False, validator=options.HEADERS
     )
-    timeout: float = attrs.field(default=600.0, kw_only=True, validator=options.seconds)
+    timeout: float = attrs.field(default=600.0, kw_only=True, validator=SECONDS)
     policy: RetryPolicy = attrs.field(
-        factory=RetryPolicy, kw_only=True, validator=options.instance(RetryPolicy)
+        factory=RetryPolicy, kw_only=True, validator=instance(RetryPolicy)
     )
-    max_concurrency: int | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.count)
-    )
-    max_tool_rounds: int = attrs.field(
-        default=_MAX_TOOL_ROUNDS, kw_only=True, validator=options.count
-    )
-    prices: Prices = attrs.field(factory=Prices, kw_only=True, validator=options.instance(Prices))
+    max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
+    max_tool_rounds: int = attrs.field(default=_MAX_TOOL_ROUNDS, kw_only=True, validator=COUNT)
+    prices: Prices = attrs.field(factory=Prices, kw_only=True, validator=instance(Prices))
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:

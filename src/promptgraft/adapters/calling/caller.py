@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -26,7 +25,6 @@ from promptgraft.adapters.calling.turns import (
 )
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import (
-    ConfigError,
     DeadlineExceededError,
     LimitReachedError,
     RateLimitedError,
@@ -36,7 +34,7 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.budget import Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT, SECONDS
 
 Read = Callable[[JsonObject], Turn]
 Price = Callable[[Turn], Decimal | None]
@@ -69,15 +67,8 @@ class Caller:
         max_concurrency: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if not (call_timeout > 0 and math.isfinite(call_timeout)):
-            raise ConfigError(
-                f"call_timeout: expected seconds above 0, found {shown(call_timeout)}"
-            )
-        if max_concurrency is not None and max_concurrency < 1:
-            raise ConfigError(
-                "max_concurrency: expected an integer of at least 1, "
-                f"found {shown(max_concurrency)}"
-            )
+        SECONDS.hold("call_timeout", call_timeout)
+        COUNT.or_none.hold("max_concurrency", max_concurrency)
         self._endpoint = endpoint
         self._policy = policy
         self._call_timeout = call_timeout

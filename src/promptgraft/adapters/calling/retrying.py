@@ -14,7 +14,7 @@ from promptgraft.adapters.calling.faults import Fault
 from promptgraft.clock import Clock
 from promptgraft.errors import ConfigError
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT, SECONDS
 
 T = TypeVar("T")
 Announce = Callable[[float, str], None]
@@ -44,21 +44,13 @@ class RetryPolicy:
         ConfigError: a value is out of range.
     """
 
-    attempts: int = 8
-    wait_initial: float = 0.5
-    wait_max: float = 30.0
-    max_retry_after: float = 60.0
-    timeout: float = 600.0
+    attempts: int = attrs.field(default=8, validator=COUNT)
+    wait_initial: float = attrs.field(default=0.5, validator=SECONDS)
+    wait_max: float = attrs.field(default=30.0, validator=SECONDS)
+    max_retry_after: float = attrs.field(default=60.0, validator=SECONDS)
+    timeout: float = attrs.field(default=600.0, validator=SECONDS)
 
     def __attrs_post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ConfigError(
-                f"attempts: expected an integer of at least 1, found {shown(self.attempts)}"
-            )
-        for name in ("wait_initial", "wait_max", "max_retry_after", "timeout"):
-            seconds: float = getattr(self, name)
-            if not (seconds > 0 and math.isfinite(seconds)):
-                raise ConfigError(f"{name}: expected seconds above 0, found {shown(seconds)}")
         if not self.wait_initial <= self.wait_max <= self.max_retry_after:
             raise ConfigError(
                 "expected wait_initial <= wait_max <= max_retry_after, found "

@@ -19,6 +19,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT
 
 OutputT = TypeVar("OutputT")
 
@@ -65,11 +66,7 @@ class OfflineAdapter:
             "words_per_failure": words_per_failure,
         }
         for name, value in options.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(
-                    f"OfflineAdapter: {name}: expected an integer of at least 1, "
-                    f"found {shown(value)}"
-                )
+            COUNT.hold(f"OfflineAdapter: {name}", value)
         changed = [f"{name}={value}" for name, value in options.items() if value != defaults[name]]
         self._identity = " ".join((identity, *changed))
         self._attention = attention

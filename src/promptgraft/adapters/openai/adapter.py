@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.adapters.calling import options
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.openai.endpoint import OpenAIEndpoint
@@ -12,6 +11,7 @@ from promptgraft.adapters.openai.profile import OpenAIProfile, profile_of
 from promptgraft.adapters.openai.wire import OpenAIWire
 from promptgraft.errors import ConfigError
 from promptgraft.serde import unstructure
+from promptgraft.strict.checks import INTEGER, SHARE, instance, number
 
 _TAKEN = {
     "model": "model",
@@ -60,16 +60,12 @@ class OpenAIAdapter(ModelAdapter):
     """
 
     temperature: float | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.number(2))
+        default=None, kw_only=True, validator=number(0, 2).or_none
     )
-    top_p: float | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.number(1))
-    )
-    seed: int | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.integer)
-    )
+    top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
+    seed: int | None = attrs.field(default=None, kw_only=True, validator=INTEGER.or_none)
     profile: OpenAIProfile | None = attrs.field(
-        default=None, kw_only=True, validator=options.optional(options.instance(OpenAIProfile))
+        default=None, kw_only=True, validator=instance(OpenAIProfile).or_none
     )
 
     def __attrs_post_init__(self) -> None:

@@ -11,7 +11,6 @@ from promptgraft.errors import ConfigError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.body import BodySyntax, is_placeholder
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.kinds import TEXT, Key, Kind, checked, choice, either, listed, record
 from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (
     FIELDS,
@@ -22,10 +21,12 @@ from promptgraft.project.markdown.values import (
     check_name,
     class_of,
 )
-from promptgraft.project.nodes import Node
 from promptgraft.project.python_source import Wanted
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_output_type
+from promptgraft.strict.checks import TEXT, Kind, one_of
+from promptgraft.strict.kinds import Key, checked, either, listed, record
+from promptgraft.strict.nodes import Node
 
 DEFAULT_NAME = "Answer"
 _TEXT = "text"
@@ -129,7 +130,7 @@ FRONT_MATTER: Kind[FrontMatter] = record(
             checked(TEXT, lambda key: check_key(key, "key")), "the key; by default the file's name"
         ),
         "name": Key(TEXT, "what people call it"),
-        "syntax": Key(choice(*(str(one.value) for one in BodySyntax)), "how placeholders look"),
+        "syntax": Key(one_of(*(str(one.value) for one in BodySyntax)), "how placeholders look"),
         "placeholders": Key(listed(_PLACEHOLDER), "strings that a plain text must keep"),
         "output": Key(_OUTPUT, "what answers are"),
         "tools": Key(TEXT, "a file of tools beside this one"),

@@ -8,11 +8,8 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
-from promptgraft.evals.faults import Faults
-from promptgraft.evals.reading import read_text
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.project.kinds import Kind
 from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS, Assembly
 from promptgraft.project.markdown.front_matter import (
     FRONT_MATTER,
@@ -30,12 +27,13 @@ from promptgraft.project.markdown.tool_files import (
     read_examples,
     read_tools,
 )
-from promptgraft.project.nodes import Node, SourceFile, raise_lines
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.task_examples import TaskExample
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import did_you_mean
-from promptgraft.yaml_text import YamlDocument, read_yaml
+from promptgraft.strict.checks import Kind
+from promptgraft.strict.nodes import Node, Source, raise_lines, read_text
+from promptgraft.yaml_text import YamlDocument
 
 _FILES: Mapping[str, Kind[Entries]] = {
     TOOLS: entries_kind(TOOLS, "the tools"),
@@ -57,7 +55,7 @@ class Beside:
 
     path: Path
     text: str
-    file: SourceFile = attrs.field(repr=False)
+    file: Source = attrs.field(repr=False)
     section: SectionPath
     items: tuple[Node, ...] = attrs.field(repr=False)
 
@@ -77,7 +75,7 @@ class Loaded:
     template: PromptTemplate[object]
     path: Path
     outline: Outline
-    front: SourceFile = attrs.field(repr=False)
+    front: Source = attrs.field(repr=False)
     beside: Mapping[str, Beside]
 
     @property
@@ -93,14 +91,14 @@ def text_of(path: Path) -> str:
     Raises:
         DataFormatError: it cannot be read, or is not UTF-8.
     """
-    faults = Faults(str(path))
+    source = Source(str(path))
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError:
-        read_text(path, faults)
+        read_text(path, source.note)
     except OSError as error:
-        faults.add(0, f"cannot be read: {error.strerror}")
-    faults.raise_all()
+        source.note(0, f"cannot be read: {error.strerror}")
+    source.raise_all()
     raise DataFormatError(f"{path}: changed while it was read")
 
 
@@ -151,7 +149,7 @@ class _Loader:
             self._lines.append(f"{self._path}:{line.number}: {line.fault}")
         for found in beside.values():
             self._collect(found.file)
-        raise_lines(self._path, self._lines)
+        raise_lines(str(self._path), self._lines)
         template = self._template(said, answer or Answer(), sections)
         return Loaded(
             template=template, path=self._path, outline=outline, front=front, beside=beside
@@ -160,23 +158,14 @@ class _Loader:
     def _text(self, path: Path) -> str:
         return self._texts[path] if path in self._texts else text_of(path)
 
-    def _front(self, outline: Outline) -> SourceFile:
+    def _front(self, outline: Outline) -> Source:
         """Return the front matter, its lines counted from the beginning of the file."""
-        document: YamlDocument | None = None
+        front = Source(str(self._path))
         if outline.front is not None:
-            faults = Faults(str(self._path))
-            yaml = outline.text[outline.front.start : outline.front.end]
-            document = read_yaml(f"\n{yaml}", faults.add)
-            self._note(faults)
-        if document is None or document.value is None:
-            document = YamlDocument({}, {}, {})
-        return SourceFile(self._path, document)
-
-    def _note(self, faults: Faults) -> None:
-        try:
-            faults.raise_all()
-        except DataFormatError as error:
-            self._lines.extend(error.faults)
+            front.take_yaml(f"\n{outline.text[outline.front.start : outline.front.end]}")
+        if front.document.value is None:
+            front.document = YamlDocument({}, {(): 1}, {})
+        return front
 
     def _beside(
         self, said: FrontMatter, root: Node, known: set[SectionPath]
@@ -193,17 +182,16 @@ class _Loader:
         if path not in self._texts and not path.is_file():
             root.members()[kind].fault(f"there is no file {path}")
             return None
-        faults = Faults(str(path))
         try:
             text = self._text(path)
         except DataFormatError as error:
             self._lines.extend(error.faults)
             return None
-        document = read_yaml(text.removeprefix("\ufeff"), faults.add)
-        self._note(faults)
-        if document is None or faults:
+        file = Source(str(path))
+        file.take_yaml(text.removeprefix("\ufeff"))
+        if not file.is_right(()):
+            self._collect(file)
             return None
-        file = SourceFile(path, document)
         entries = _FILES[kind].read(file.root)
         if entries is None:
             items = tuple(file.root.member(kind).items())
@@ -212,9 +200,7 @@ class _Loader:
         self._check_section(file, section, known)
         return Beside(path=path, text=text, file=file, section=section, items=entries.items)
 
-    def _check_section(
-        self, file: SourceFile, section: SectionPath, known: set[SectionPath]
-    ) -> None:
+    def _check_section(self, file: Source, section: SectionPath, known: set[SectionPath]) -> None:
         if section in known or (len(section) == 1 and slug_of(section[0]) == section[0]):
             return
         names = [show_path(path) for path in known]
@@ -241,7 +227,7 @@ class _Loader:
             EXAMPLE.read(node)
         return tools, ()
 
-    def _collect(self, file: SourceFile) -> None:
+    def _collect(self, file: Source) -> None:
         try:
             file.raise_all()
         except DataFormatError as error:

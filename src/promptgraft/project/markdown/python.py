@@ -8,9 +8,9 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.project.kinds import without_name
-from promptgraft.project.nodes import Node
 from promptgraft.project.python_source import PythonSource, Wanted, place_of
+from promptgraft.strict.kinds import without_name
+from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 

@@ -9,17 +9,6 @@ import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.parts.validation import check_key
-from promptgraft.project.kinds import (
-    ANYTHING,
-    FLAG,
-    TEXT,
-    Key,
-    Kind,
-    checked,
-    either,
-    listed,
-    record,
-)
 from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (
     FIELDS,
@@ -31,11 +20,13 @@ from promptgraft.project.markdown.values import (
     fitting,
     kind_of,
 )
-from promptgraft.project.nodes import Node
 from promptgraft.project.python_source import Wanted
 from promptgraft.prompt.task_examples import TaskExample, TaskStep
 from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
+from promptgraft.strict.checks import ANYTHING, FLAG, TEXT, Kind
+from promptgraft.strict.kinds import Key, checked, either, listed, record
+from promptgraft.strict.nodes import Node
 
 AnyTool = Tool[Any, Any]
 T = TypeVar("T")
@@ -192,14 +183,14 @@ def _tool(entry: _ToolEntry, node: Node, python: Python) -> AnyTool | None:
     handler = None
     if entry.handler is not None:
         handler = python.load(entry.handler, _HANDLER, node.member("handler"))
-    if params is None or not node.file.is_right(node.path):
+    if params is None or not node.is_right():
         return None
     calls = node.member("examples").items()
     examples = tuple(
         _tool_example(call, params, result, here)
         for call, here in zip(entry.examples, calls, strict=True)
     )
-    if not node.file.is_right(node.path):
+    if not node.is_right():
         return None
     return _made(
         node,
@@ -250,7 +241,7 @@ def _example(
 ) -> TaskExample | None:
     steps = tuple(_steps(entry, node.member("steps"), tools))
     outcome = fitting(entry.outcome, outcome_type, node.member("outcome"))
-    if not node.file.is_right(node.path):
+    if not node.is_right():
         return None
     return TaskExample(
         key=entry.key,

@@ -13,8 +13,8 @@ from promptgraft.project.markdown.front_matter import DEFAULT_NAME
 from promptgraft.project.markdown.loading import Beside, Loaded
 from promptgraft.project.markdown.values import nested_name
 from promptgraft.project.markdown.yaml_edits import Splice, YamlEdits, spliced
-from promptgraft.project.nodes import Node
 from promptgraft.serde import Json, parse_json
+from promptgraft.strict.nodes import Node
 
 
 def output_splices(loaded: Loaded, parts: EffectiveParts) -> Iterator[Splice]:

@@ -15,11 +15,12 @@ import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.project.kinds import ANYTHING, FLAG, TEXT, Key, Keys, Kind, listed, named, record
-from promptgraft.project.nodes import Node
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, did_you_mean, shown, structure
+from promptgraft.strict.checks import ANYTHING, FLAG, TEXT, Kind
+from promptgraft.strict.kinds import Key, Keys, listed, named, record
+from promptgraft.strict.nodes import Node
 
 Options: TypeAlias = "Mapping[str, str]"
 """What may be chosen, with what each option means; empty where nothing is said of it."""
@@ -89,7 +90,7 @@ def _read_options(node: Node) -> Options | None:
 def _read_fields(node: Node) -> dict[str, Value] | None:
     for name, value in node.value.items() if isinstance(node.value, dict) else ():
         if value is None:
-            Node(value, (*node.path, name), node.file).expected("an object with `type`")
+            Node(value, (*node.path, name), node.source).expected("an object with `type`")
     return _NAMED_FIELDS.read(node)
 
 
@@ -149,7 +150,7 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
         kind = kind_of(value, nested_name(name, field), here)
         if kind is not None:
             made[field] = _attribute(value, kind, here)
-    if not node.file.is_right(node.path):
+    if not node.is_right():
         return None
     made_class: type = attrs.make_class(name, made, frozen=True, kw_only=True)
     try:

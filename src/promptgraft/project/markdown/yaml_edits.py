@@ -18,8 +18,8 @@ from promptgraft.project.markdown.yaml_writing import (
     literal,
     member,
 )
-from promptgraft.project.nodes import spelled
 from promptgraft.serde import Json, canonical_json
+from promptgraft.strict.nodes import spelled
 from promptgraft.yaml_text import YamlPath
 
 if TYPE_CHECKING:

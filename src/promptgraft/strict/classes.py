@@ -1,4 +1,4 @@
-"""Kinds that follow from attrs classes: what a class takes, a project file may say."""
+"""Kinds that follow from attrs classes: what a class takes, a file may say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -15,49 +16,38 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.project.kinds import (
+from promptgraft.serde import shown
+from promptgraft.strict.checks import (
+    ANYTHING,
     DOLLARS,
     FLAG,
+    INTEGER,
+    MOMENT,
     NUMBER,
+    OBJECT,
+    STRING,
     TEXT,
-    Key,
-    Keys,
+    Check,
     Kind,
-    choice,
-    listed,
-    named,
-    record,
-    tagged,
-    whole,
-    without_name,
+    Schema,
+    one_of,
 )
-from promptgraft.project.nodes import Node
-from promptgraft.serde import Json, shown
+from promptgraft.strict.kinds import Key, Keys, listed, named, record, refusing, tagged
+from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
-
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
-
 _SCALARS: Mapping[object, Kind[object]] = {
     bool: FLAG,
-    int: whole(),
+    int: INTEGER,
     float: NUMBER,
-    str: TEXT,
+    str: STRING,
+    datetime: MOMENT,
     Decimal: DOLLARS,
     Path: TEXT,
 }
-
-
-def _read_object(node: Node) -> dict[str, Json] | None:
-    if isinstance(node.value, dict):
-        return node.value
-    node.expected("an object")
-    return None
-
-
-_OBJECT: Kind[dict[str, Json]] = Kind(_read_object, {"type": "object"})
 
 
 def record_of(
@@ -66,16 +56,20 @@ def record_of(
     make: Callable[..., T] | None = None,
     skip: Collection[str] = (),
     special: Mapping[str, Kind[object]] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    about: str = "",
+    rules: Schema | None = None,
 ) -> Kind[T]:
-    """Return the kind of objects that an attrs class is made of; see :func:`keys_of`."""
-    return record(make or kind, keys_of(kind, skip=skip, special=special))
+    """Return the kind of objects that an attrs class is made of.
+
+    See :func:`keys_of` and :func:`~promptgraft.strict.kinds.record`.
+    """
+    keys = keys_of(kind, skip=skip, special=special)
+    return record(make or kind, keys, aliases=aliases, about=about, rules=rules)
 
 
 def keys_of(
-    kind: type,
-    *,
-    skip: Collection[str] = (),
-    special: Mapping[str, Kind[object]] | None = None,
+    kind: type, *, skip: Collection[str] = (), special: Mapping[str, Kind[object]] | None = None
 ) -> Keys:
     """Return a key for each field of an attrs class, held against the validators of the class.
 
@@ -85,12 +79,12 @@ def keys_of(
         special: kinds of fields whose types say too little.
 
     Raises:
-        ConfigError: a field has a type that no value of a project file can have.
+        ConfigError: a field has a type that no value of a file can have.
     """
     told = abouts_of(kind)
     return {
         field.name: Key(
-            (special or {}).get(field.name) or _validated(kind_for(field.type), field),
+            (special or {}).get(field.name) or _kind_of(field),
             told.get(field.name, ""),
             required=field.default is attrs.NOTHING,
         )
@@ -125,16 +119,16 @@ def kind_for(hint: object) -> Kind[object]:
         rest = [one for one in inner if one is not type(None)]
         return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
     if origin is Literal:
-        return choice(*map(str, inner))
-    if origin is tuple:
+        return one_of(*map(str, inner))
+    if origin in (tuple, collections.abc.Sequence):
         return listed(kind_for(inner[0]))
     if origin is collections.abc.Mapping:
-        return _OBJECT if inner[1] is object else named(kind_for(inner[1]))
+        return OBJECT if inner[1] is object else named(kind_for(inner[1]))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return choice(*(str(member.value) for member in hint))
+        return one_of(*(str(member.value) for member in hint))
     if isinstance(hint, type) and attrs.has(hint):
         return record_of(hint)
-    raise ConfigError(f"no value of a project file can be {shown(hint)}")
+    raise ConfigError(f"no value of a file can be {shown(hint)}")
 
 
 def class_of(*classes: type[T]) -> Kind[T]:
@@ -158,19 +152,20 @@ def class_of(*classes: type[T]) -> Kind[T]:
     )
 
 
-def _validated(kind: Kind[object], field: attrs.Attribute[Any]) -> Kind[object]:
+def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
+    """Return the kind of a field: its check, or its type with what its validator refuses."""
     validator = field.validator
+    if isinstance(validator, Check) and validator.schema:  # other checks hold objects of Python
+        return validator
+    kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
     if validator is None:
         return kind
+    hold = validator
 
     def read(node: Node) -> object:
         value = kind.read(node)
         if value is not None:
-            try:
-                validator(None, field, value)
-            except ConfigError as error:
-                node.fault(without_name(str(error), field.name))
-                return None
+            refusing(lambda given: hold(None, field, given), value, node)
         return value
 
     return Kind(read, kind.schema)

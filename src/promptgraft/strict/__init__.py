@@ -1,0 +1,1 @@
+"""One strict reader: values with their places, kinds of values, classes as kinds."""

@@ -1,0 +1,256 @@
+"""Checks of single values: each reads one, has a JSON Schema and is a validator of attrs.
+
+A reader notes every fault at its place and returns None when there is one, so that one look
+at a file shows all that is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.nodes import Node, found
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Schema: TypeAlias = "dict[str, Json]"
+
+_HIDDEN = "something else (not shown)"
+
+
+@attrs.frozen
+class Kind(Generic[T_co]):
+    """A kind of value.
+
+    Attributes:
+        read: returns the value of a node, or notes its faults and returns None.
+        schema: the JSON Schema of such values.
+    """
+
+    read: Callable[[Node], T_co | None]
+    schema: Schema = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen
+class Check(Kind[T_co]):
+    """A kind of value that is held against one condition; a validator of attrs too.
+
+    Attributes:
+        what: what is expected, for messages.
+        fits: returns a value that fits, as it is kept, and None for all others.
+        names: what may be meant by a value that is nearly one of them.
+        hidden: whether values are never shown.
+        mend: how to mend a value that does not fit.
+        nullable: whether None fits too.
+    """
+
+    what: str = ""
+    fits: Callable[[object], T_co | None] = lambda _: None
+    names: tuple[str, ...] = ()
+    hidden: bool = False
+    mend: str = ""
+    nullable: bool = False
+
+    def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
+        """Hold the value of a field, as validators do.
+
+        Raises:
+            ConfigError: naming the class, unless there is no object yet, and the field.
+        """
+        before = "" if owner is None else f"{type(owner).__name__}: "
+        self.hold(f"{before}{field.name}", value)
+
+    def hold(self, name: str, value: object) -> None:
+        """Hold a value of this name.
+
+        Raises:
+            ConfigError: naming it, what was expected and what was found.
+        """
+        if value is None and self.nullable:
+            return
+        if self.fits(value) is None:
+            raise ConfigError(f"{name}: {self.fault(shown(value), value)}")
+
+    def fault(self, said: str, value: object) -> str:
+        """Return what is wrong with a value; ``said`` shows it."""
+        near = did_you_mean(value, list(self.names)) if isinstance(value, str) else ""
+        mend = f"; {self.mend}" if self.mend else ""
+        return f"expected {self.what}, found {_HIDDEN if self.hidden else said}{near}{mend}"
+
+    @property
+    def or_none(self) -> Check[T_co]:
+        """The same check, which None passes too."""
+        return attrs.evolve(self, nullable=True)
+
+
+def check(
+    what: str,
+    fits: Callable[[object], T | None],
+    schema: Schema | None = None,
+    *,
+    names: Iterable[str] = (),
+    hidden: bool = False,
+    mend: str = "",
+) -> Check[T]:
+    """Return a check; see :class:`Check`."""
+
+    def read(node: Node) -> T | None:
+        value = fits(node.value)
+        if value is None:
+            node.fault(made.fault(found(node.value), node.value))
+        return value
+
+    made = Check(read, schema or {}, what, fits, tuple(names), hidden, mend)
+    return made
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # an integer that no float can hold
+        return None
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _said(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def integer(least: int | None = None, most: int | None = None) -> Check[int]:
+    """Return the kind of integers from ``least`` to ``most``."""
+
+    def fits(value: object) -> int | None:
+        number = _integer(value)
+        if number is None or (least is not None and number < least):
+            return None
+        return None if most is not None and number > most else number
+
+    bounds = {"minimum": least, "maximum": most}
+    return check(f"an integer{_range(bounds)}", fits, _bounded("integer", bounds))
+
+
+def number(
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    what: str = "a number",
+) -> Check[float]:
+    """Return the kind of finite numbers in a range; ``above`` and ``below`` leave out the ends."""
+
+    def fits(value: object) -> float | None:
+        given = _number(value)
+        if given is None or (least is not None and given < least):
+            return None
+        if (most is not None and given > most) or (above is not None and given <= above):
+            return None
+        return None if below is not None and given >= below else given
+
+    bounds = {
+        "minimum": least,
+        "maximum": most,
+        "exclusiveMinimum": above,
+        "exclusiveMaximum": below,
+    }
+    return check(f"{what}{_range(bounds)}", fits, _bounded("number", bounds))
+
+
+def _range(bounds: Mapping[str, float | None]) -> str:
+    least, most = bounds.get("minimum"), bounds.get("maximum")
+    if least is not None and most is not None:
+        return f" from {least:g} to {most:g}"
+    limits = [
+        f"{word} {bound:g}"
+        for word, name in (
+            ("of at least", "minimum"),
+            ("of at most", "maximum"),
+            ("above", "exclusiveMinimum"),
+            ("below", "exclusiveMaximum"),
+        )
+        if (bound := bounds.get(name)) is not None
+    ]
+    return f" {' and '.join(limits)}" if limits else ""
+
+
+def _bounded(kind: str, bounds: Mapping[str, float | None]) -> Schema:
+    return {"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}}
+
+
+def money(least: int | None = None) -> Check[Decimal]:
+    """Return the kind of US dollars above 0, or from ``least``, as a number or a decimal text."""
+
+    def fits(value: object) -> Decimal | None:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+            return None
+        try:
+            amount = Decimal(str(value))
+        except InvalidOperation:
+            return None
+        enough = amount > 0 if least is None else amount >= least
+        return amount if amount.is_finite() and enough else None
+
+    bounds = {"exclusiveMinimum": 0 if least is None else None, "minimum": least}
+    return check(f"US dollars{_range(bounds)}, such as 2.50", fits, _bounded("number", bounds))
+
+
+def one_of(*names: str) -> Check[str]:
+    """Return the kind of texts that are one of some names."""
+    return check(
+        f"one of {', '.join(f'`{name}`' for name in names)}",
+        lambda value: value if isinstance(value, str) and value in names else None,
+        {"enum": list(names)},
+        names=names,
+    )
+
+
+def instance(kind: type[T], what: str = "") -> Check[T]:
+    """Return a check of objects of a class."""
+    return check(what or f"a {kind.__name__}", lambda v: v if isinstance(v, kind) else None)
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    # One without a zone could not be compared with others.
+    return time if time is not None and time.tzinfo else None
+
+
+STRING: Check[str] = check("a text", _said, {"type": "string"})
+TEXT: Check[str] = check("a text", _text, {"type": "string", "minLength": 1})
+FLAG: Check[bool] = check("true or false", _flag, {"type": "boolean"})
+INTEGER: Check[int] = integer()
+COUNT: Check[int] = integer(1)
+NUMBER: Check[float] = number()
+FINITE: Check[float] = number(what="a finite number")
+SHARE: Check[float] = number(0, 1)
+SECONDS: Check[float] = number(above=0, what="seconds")
+DOLLARS: Check[Decimal] = money()
+MOMENT: Check[datetime] = check("an ISO 8601 time with its zone", _moment, {"type": "string"})
+OBJECT: Check[dict[str, Json]] = check(
+    "an object", lambda value: value if isinstance(value, dict) else None, {"type": "object"}
+)
+ANYTHING: Kind[Json] = Kind(lambda node: node.value)

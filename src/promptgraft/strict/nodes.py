@@ -1,0 +1,242 @@
+"""Values with their places, and the faults that are found there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+
+from promptgraft import yaml_text
+from promptgraft.errors import DataFormatError
+from promptgraft.serde import Json, parse_json, shown
+from promptgraft.yaml_text import Note, YamlDocument, YamlPath, read_yaml
+
+MOST_SHOWN = 20
+"""Faults of a source that are listed; the others are counted."""
+
+# What a file with very many faults says at the end of them.
+_MORE = re.compile(r": and ([0-9,]+) more$")
+_BOM = b"\xef\xbb\xbf"
+_WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_MEND = "save the file as UTF-8"
+
+
+def spelled(path: YamlPath) -> str:
+    """Return a path as messages write it: ``metrics[0].labels``."""
+    return yaml_text.spelled(path).removeprefix(".")
+
+
+def found(value: object) -> str:
+    """Return what was found, for a message; never what stands inside an object or a list."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        what = "object" if isinstance(value, dict) else "list"
+        return f"{'a' if value and what == 'list' else 'an'} {'' if value else 'empty '}{what}"
+    return shown(value)
+
+
+@attrs.define(eq=False)
+class Source:
+    """What is read, and the faults found in it so far.
+
+    Attributes:
+        name: the file as the user named it, or another name for messages; may be empty.
+        document: the plain data; with the line of each value where it comes from YAML.
+    """
+
+    name: str
+    document: YamlDocument = attrs.field(factory=lambda: YamlDocument(None, {}, {}))
+    _faults: list[tuple[int, str]] = attrs.field(factory=list, init=False, repr=False)
+    _wrong: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
+    _settled: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
+
+    @classmethod
+    def of(cls, value: Json, name: str = "") -> Source:
+        """Return plain data as a source without lines."""
+        return cls(name, YamlDocument(value, {}, {}))
+
+    def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
+        """Take what a YAML text says as the document; its faults are noted."""
+        lines = ["", *text.splitlines(), ""]
+
+        def note(number: int, fault: str) -> None:
+            self.note(number, mend(lines[number], fault) if mend else fault)
+
+        self.document = read_yaml(text, note) or self.document
+
+    @property
+    def root(self) -> Node:
+        """The whole of it."""
+        return Node(self.document.value, (), self)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The faults, one line each, in the order of their lines."""
+        return tuple(text for _, text in sorted(self._faults, key=lambda one: one[0]))
+
+    def line(self, path: YamlPath, text: str) -> str:
+        """Return one line that says where ``path`` stands, and ``text``."""
+        return self._told(self._number(path), f"{spelled(path)}: {text}" if path else text)
+
+    def _number(self, path: YamlPath) -> int:
+        return self.document.line_of(path) if self.document.lines else 0
+
+    def _told(self, number: int, text: str) -> str:
+        place = f"{self.name}:{number}" if number and self.name else self.name
+        return " ".join(f"{place}: {text}".removeprefix(": ").split("\n"))
+
+    def note(self, number: int, text: str) -> None:
+        """Note that something is wrong in a line; 0 stands for the whole source."""
+        self._faults.append((number, self._told(number, text)))
+        self._wrong.add(())
+
+    def fault(self, path: YamlPath, text: str) -> None:
+        """Note that something is wrong at ``path``."""
+        if path not in self._settled:
+            self._faults.append((self._number(path), self.line(path, text)))
+            self._wrong.update(path[:end] for end in range(len(path) + 1))
+
+    def settle(self, path: YamlPath, text: str) -> None:
+        """Note what is wrong at ``path``; whatever else is noted there is left out."""
+        self.fault(path, text)
+        self._settled.add(path)
+
+    def is_right(self, path: YamlPath) -> bool:
+        """Tell whether nothing was noted at ``path`` or below it."""
+        return path not in self._wrong
+
+    def raise_all(self) -> None:
+        """Refuse the source if there is a fault.
+
+        Raises:
+            DataFormatError: with the first 20 faults in the order of their lines, and how many
+                more there are.
+        """
+        raise_lines(self.name, self.faults)
+
+
+def count_faults(lines: Iterable[str]) -> int:
+    """Return how many faults these lines tell of, with those that a last line only counts."""
+    counted = [_MORE.search(line) for line in lines]
+    return sum(1 if more is None else int(more[1].replace(",", "")) for more in counted)
+
+
+def raise_lines(name: str, lines: Iterable[str]) -> None:
+    """Refuse a source for these faults, if there are any.
+
+    Raises:
+        DataFormatError: with the first 20, and how many more there are.
+    """
+    distinct = tuple(dict.fromkeys(lines))
+    shown_lines = [line for line in distinct if _MORE.search(line) is None][:MOST_SHOWN]
+    more = count_faults(distinct) - len(shown_lines)
+    if shown_lines:
+        raise DataFormatError.of((*shown_lines, *([f"{name}: and {more:,} more"] if more else [])))
+
+
+@attrs.frozen
+class Node:
+    """A value with its place.
+
+    Attributes:
+        value: the plain data; None for nothing.
+        path: what leads to it.
+        source: where it stands.
+    """
+
+    value: Json
+    path: YamlPath
+    source: Source = attrs.field(repr=False)
+
+    def is_right(self) -> bool:
+        """Tell whether nothing was noted here or below."""
+        return self.source.is_right(self.path)
+
+    def member(self, key: str) -> Node:
+        """Return the member of an object; its value is None when it is not there."""
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        return Node(value, (*self.path, key), self.source)
+
+    def members(self) -> dict[str, Node]:
+        """Return the members of an object that are there; those without a value are not."""
+        value = self.value if isinstance(self.value, dict) else {}
+        return {key: self.member(key) for key, member in value.items() if member is not None}
+
+    def items(self) -> list[Node]:
+        """Return the items of a list."""
+        value = self.value if isinstance(self.value, list) else []
+        return [Node(item, (*self.path, at), self.source) for at, item in enumerate(value)]
+
+    def fault(self, text: str) -> None:
+        """Note that something is wrong here."""
+        self.source.fault(self.path, text)
+
+    def expected(self, what: str, hint: str = "") -> None:
+        """Note that something else was expected here."""
+        self.fault(f"expected {what}, found {found(self.value)}{hint}")
+
+
+def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) -> Source:
+    """Return what a file says: JSON where its name ends so, else YAML.
+
+    Args:
+        path: the file.
+        mend: returns what is said of a line of YAML and its fault; None to say the fault.
+
+    Raises:
+        DataFormatError: it cannot be read, or is not what its name says.
+    """
+    source = Source(str(path))
+    try:
+        text = read_text(path, source.note)
+    except OSError as error:
+        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+    if text is not None and path.suffix.lower() == ".json":
+        source.document = YamlDocument(parse_json(text, where=str(path)), {}, {})
+    elif text is not None:
+        source.take_yaml(text, mend)
+    source.raise_all()
+    return source
+
+
+def read_text(path: Path, note: Note) -> str | None:
+    """Return the text of a file; None when it is not UTF-8, which is noted.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    return decoded(path.read_bytes(), 1, note)
+
+
+def decoded(raw: bytes, line: int, note: Note) -> str | None:
+    """Return bytes that begin in ``line`` as text; None when they are not UTF-8, which is noted."""
+    if line == 1:
+        if encoding := wide(raw):
+            note(0, f"expected UTF-8, found {encoding}; {_MEND}")
+            return None
+        raw = raw.removeprefix(_BOM)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+        note(
+            line + before.count(b"\n"),
+            f"expected UTF-8, found byte {raw[error.start]:#04x} in column {column}; {_MEND}",
+        )
+        return None
+    if (at := text.find("\0")) >= 0:
+        note(line + text.count("\n", 0, at), "expected text, found a zero byte")
+        return None
+    return text
+
+
+def wide(raw: bytes) -> str:
+    """Return the encoding of 16 bits that bytes are in; empty for none."""
+    if raw[:2] in _WIDE:
+        return _WIDE[raw[:2]]
+    # Every second byte of ASCII text in UTF-16 is zero.
+    return "UTF-16 without a mark" if raw[:4].count(0) == 2 else ""
