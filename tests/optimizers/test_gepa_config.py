@@ -51,9 +51,8 @@ def refused(message: str, **changes: Any) -> None:
 def test_a_number_that_is_none_or_too_small_is_refused(name: str) -> None:
     least = INTEGERS[name]
     for value in (*NO_NUMBERS, 4.0, least - 1, -1):
-        refused(
-            f"{name}: expected an integer of at least {least}, found {value!r}", **{name: value}
-        )
+        bounds = f"from {least} to" if name == "max_part_chars" else f"of at least {least}, found"
+        refused(f"{name}: expected an integer {bounds}", **{name: value})
 
 
 def test_more_proposals_at_once_than_a_machine_has_threads_for_are_refused() -> None:
@@ -72,10 +71,18 @@ def test_a_budget_that_does_not_pay_for_all_proposals_of_a_step_is_refused() -> 
     )
 
 
-@pytest.mark.parametrize("name", ["perfect_score", "max_unscored_share"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("perfect_score", "a finite number"),
+        ("max_unscored_share", "a number from 0 to 1"),
+    ],
+)
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 10**400])
-def test_a_share_or_a_score_that_is_no_finite_number_is_refused(name: str, value: object) -> None:
-    refused(f"{name}: expected a finite number, found {repr(value)[:80]}", **{name: value})
+def test_a_share_or_a_score_that_is_no_finite_number_is_refused(
+    name: str, expected: str, value: object
+) -> None:
+    refused(f"{name}: expected {expected}, found {repr(value)[:80]}", **{name: value})
 
 
 def test_a_share_outside_0_to_1_is_refused() -> None:
@@ -90,7 +97,7 @@ def test_a_share_outside_0_to_1_is_refused() -> None:
 
 def test_a_part_longer_than_stores_keep_is_refused() -> None:
     refused(
-        f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, found ",
+        f"max_part_chars: expected an integer from 1 to {MAX_BODY_CHARS}, found ",
         max_part_chars=MAX_BODY_CHARS + 1,
     )
     assert config(max_part_chars=MAX_BODY_CHARS).max_part_chars == MAX_BODY_CHARS
@@ -108,11 +115,11 @@ def test_a_missing_feedback_function_is_refused() -> None:
 @pytest.mark.parametrize("name", ["persist", "shuffle_examples"])
 @pytest.mark.parametrize("value", ["no", 0, None])
 def test_a_switch_that_is_neither_true_nor_false_is_refused(name: str, value: object) -> None:
-    refused(f"{name}: expected True or False, found {value!r}", **{name: value})
+    refused(f"{name}: expected true or false, found {value!r}", **{name: value})
 
 
 def test_unknown_choices_are_refused() -> None:
-    refused("on_error: expected 'unscored' or 'zero', found 'ignore'", on_error="ignore")
+    refused("on_error: expected one of `unscored`, `zero`, found 'ignore'", on_error="ignore")
     refused("persist_scope: expected a PersistenceScope, found 'global'", persist_scope="global")
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from promptgraft.errors import InvalidIdentifierError
+from promptgraft.strict.checks import integer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,14 +57,16 @@ def read_prompt_name(
 
 def at_least(least: int) -> Callback:
     """Return a callback that reads an integer which is not smaller than ``least``."""
+    check = integer(least)
 
     def read(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
         if value is None:
             return None
         digits = value.isascii() and value.removeprefix("-").isdigit() and len(value) <= 18
-        if digits and int(value) >= least:
-            return int(value)
-        raise click.BadParameter(f"expected an integer of at least {least}, found {value!r}")
+        number = check.fits(int(value) if digits else None)
+        if number is None:
+            raise click.BadParameter(check.fault(repr(value), None))
+        return number
 
     return read
 

@@ -22,7 +22,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.side_by_side import as_ended
-from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT
 
 
 @attrs.frozen(kw_only=True)
@@ -127,8 +127,7 @@ def _checked(cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int) ->
     twice = [found for found, count in Counter(case.id for case in chosen).items() if count > 1]
     if twice:
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
-    if isinstance(num_runs, bool) or not num_runs >= 1:
-        raise ConfigError(f"num_runs: expected an integer of at least 1, found {shown(num_runs)}")
+    COUNT.hold("num_runs", num_runs)
     check_metrics(metrics)
     check_cases(metrics, chosen)
     return chosen

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import (
     Score,
     differences,
@@ -17,7 +16,7 @@ from promptgraft.evals.statistics import (
     paired_test,
 )
 from promptgraft.notebook import Card, Shown
-from promptgraft.serde import shown
+from promptgraft.strict.checks import number
 
 
 class Outcome(StrEnum):
@@ -117,8 +116,7 @@ def gain(
         ConfigError: the level is no such number, a score is not finite, or the library of the
             extra ``stats`` is not installed.
     """
-    if not 0 < level < 1:
-        raise ConfigError(f"level: expected a number above 0 and below 1, found {shown(level)}")
+    number(above=0, below=1).hold("level", level)
     ids = tuple(dict.fromkeys((*before, *after)))
     pairs = {id_: (_mean(before.get(id_, ())), _mean(after.get(id_, ()))) for id_ in ids}
     scored = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import get_args
 
 from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms.gepa.config_checks import CHECKS
 from promptgraft.errors import ConfigError
 from promptgraft.project.config import OptimizerConfig, TargetsConfig
 from promptgraft.project.python_source import REFERENCE
@@ -77,6 +78,7 @@ def _alone(name: str, kind: Kind[object]) -> Kind[object]:
 
 
 _SPECIAL: Mapping[str, Kind[object]] = {
+    **CHECKS,
     "acceptance": class_of(Strict, MinGain, Paired),
     "rollout_budget": integer(1),
     **dict.fromkeys(FORMATTERS, REFERENCE),

@@ -256,11 +256,8 @@ def load_project_metrics(
     if isinstance(source, str):
         place = around.existing(("metrics",), source)
         return load_metrics(place, registry=registry)
-    try:
-        return load_metrics(source, registry=registry)
-    except DataFormatError as error:
-        lines = tuple(_placed(fault, around.file) for fault in error.faults)
-        raise DataFormatError.of(lines) from None
+    inline = Source(around.file.name, around.file.document).root.member("metrics")
+    return load_metrics(inline, registry=registry)
 
 
 def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], ProviderAdapter]:
@@ -274,15 +271,3 @@ def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provide
         )
 
     return judge
-
-
-def _placed(fault: str, file: Source) -> str:
-    """Return a fault of inline metrics, which ends with its place, with line and path in front."""
-    text, _, place = fault.removeprefix("metrics: ").rpartition(" @ $")
-    steps: list[str | int] = ["metrics"]
-    for step in place.replace("[", ".[").split("."):
-        if step.startswith("["):
-            steps.append(int(step.strip("[]")))
-        elif step:
-            steps.append(step)
-    return file.line(tuple(steps), text)

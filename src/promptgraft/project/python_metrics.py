@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
-
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.functions import Judge, Python
-from promptgraft.evals.metrics.options import Options, Place, read_options
 from promptgraft.evals.metrics.registry import MetricKind
-from promptgraft.evals.types import Metric
 from promptgraft.project.python_source import PythonSource, Wanted, place_of
+from promptgraft.strict.checks import Kind
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import without_name
+from promptgraft.strict.nodes import Node
 
 
 def _function(value: object) -> Judge | None:
@@ -21,34 +21,19 @@ def _function(value: object) -> Judge | None:
 _FUNCTION = Wanted(what="function", expected="a function", plural="functions", read=_function)
 
 
-@attrs.frozen(kw_only=True)
-class _Common:
-    """The options that are read as they stand; an empty name is that of the function."""
-
-    name: str = ""
-    threshold: float = 1.0
-    required: bool = True
-
-
 def python_kind(source: PythonSource, folder: Path) -> MetricKind:
     """Return the kind ``python`` that finds ``file.py:NAME`` and ``module:NAME`` in a folder."""
 
-    def build(options: Options, place: Place) -> Metric | None:
-        spec = options.get("function")
-        if not isinstance(spec, str):
-            return read_options(Python, options, place)
-        rest = {name: value for name, value in options.items() if name != "function"}
-        common = read_options(_Common, rest, place)
+    def function(node: Node) -> Judge | None:
+        if not isinstance(node.value, str):
+            node.expected("`file.py:NAME` or `module:NAME`")
+            return None
         try:
-            found = source.load(place_of(spec, _FUNCTION.what, base=folder), _FUNCTION)
-            if common is None:
-                return None
-            named = {"name": common.name} if common.name else {}
-            return Python(
-                function=found, threshold=common.threshold, required=common.required, **named
-            )
+            return source.load(place_of(node.value, _FUNCTION.what, base=folder), _FUNCTION)
         except ConfigError as error:
-            place.at("function").fault(str(error).removeprefix("function: "))
+            node.fault(without_name(str(error), "function"))
             return None
 
-    return MetricKind(name="python", build=build)
+    return MetricKind(
+        name="python", build=record_of(Python, special={"function": Kind(function)}).read
+    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import attrs
 
-from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.scores import Score, paired_means
-from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT, integer, number
 
 
 class Decision(StrEnum):
@@ -71,16 +69,11 @@ class MinGain:
         gain: above 0.
     """
 
-    gain: float = attrs.field()
+    gain: float = attrs.field(validator=number(above=0))
 
     max_repeats = 0
     confirmations = 0
     level = 1.0
-
-    @gain.validator
-    def _check(self, attribute: attrs.Attribute[float], value: object) -> None:
-        del attribute
-        _number("MinGain: gain", value, above=0, below=math.inf)
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         return Decision.ACCEPT if _gain(before, after) >= self.gain else Decision.REFUSE
@@ -101,24 +94,9 @@ class Paired:
             least 1.
     """
 
-    level: float = attrs.field(default=0.05)
-    max_repeats: int = attrs.field(default=3)
-    confirmations: int = attrs.field(default=1)
-
-    @level.validator
-    def _check_level(self, attribute: attrs.Attribute[float], value: object) -> None:
-        del attribute
-        _number("Paired: level", value, above=0, below=1)
-
-    @max_repeats.validator
-    def _check_repeats(self, attribute: attrs.Attribute[int], value: object) -> None:
-        del attribute
-        _whole("Paired: max_repeats", value, least=0)
-
-    @confirmations.validator
-    def _check_confirmations(self, attribute: attrs.Attribute[int], value: object) -> None:
-        del attribute
-        _whole("Paired: confirmations", value, least=1)
+    level: float = attrs.field(default=0.05, validator=number(above=0, below=1))
+    max_repeats: int = attrs.field(default=3, validator=integer(0))
+    confirmations: int = attrs.field(default=1, validator=COUNT)
 
     def decide(self, before: Sequence[Score], after: Sequence[Score]) -> Decision:
         if _gain(before, after) <= 0:
@@ -130,15 +108,3 @@ class Paired:
 def _gain(before: Sequence[Score], after: Sequence[Score]) -> float:
     one, other = paired_means(before, after)
     return (other or 0.0) - (one or 0.0)
-
-
-def _number(name: str, value: object, *, above: float, below: float) -> None:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not usable or not above < float(str(value)) < below:
-        limits = f"above {above:g}" + ("" if below == math.inf else f" and below {below:g}")
-        raise ConfigError(f"{name}: expected a number {limits}, found {shown(value)}")
-
-
-def _whole(name: str, value: object, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name}: expected an integer of at least {least}, found {shown(value)}")

@@ -15,7 +15,8 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.stop_file import found_at
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import shown
-from promptgraft.targets.types import is_finite, named_numbers_fault
+from promptgraft.strict.checks import COUNT, FINITE, integer
+from promptgraft.targets.types import named_numbers_fault
 
 
 @attrs.frozen(kw_only=True)
@@ -66,21 +67,6 @@ It should look at nothing but the state: a resumed run asks again, from the firs
 """
 
 
-def _whole(least: int) -> Callable[[object, attrs.Attribute[int], object], None]:
-    def check(stopper: object, field: attrs.Attribute[int], value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(
-                f"{type(stopper).__name__}: {field.name}: expected an integer of at least {least}, "
-                f"found {shown(value)}"
-            )
-
-    return check
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value)
-
-
 @attrs.frozen
 class MaxProposals:
     """Stops when so many proposals were tried.
@@ -89,7 +75,7 @@ class MaxProposals:
         proposals: at least 1.
     """
 
-    proposals: int = attrs.field(validator=_whole(1))
+    proposals: int = attrs.field(validator=COUNT)
     reason: ClassVar[StopReason] = StopReason.PROPOSALS
 
     def __call__(self, state: RunState) -> str | None:
@@ -107,7 +93,7 @@ class NoImprovement:
         steps: at least 1.
     """
 
-    steps: int = attrs.field(validator=_whole(1))
+    steps: int = attrs.field(validator=COUNT)
     reason: ClassVar[StopReason] = StopReason.NO_IMPROVEMENT
 
     def __call__(self, state: RunState) -> str | None:
@@ -125,15 +111,8 @@ class TargetScore:
         score: a finite number.
     """
 
-    score: float = attrs.field()
+    score: float = attrs.field(validator=FINITE)
     reason: ClassVar[StopReason] = StopReason.TARGET_SCORE
-
-    @score.validator
-    def _check_score(self, field: attrs.Attribute[float], value: float) -> None:
-        if not _is_number(value):
-            raise ConfigError(
-                f"TargetScore: {field.name}: expected a finite number, found {shown(value)}"
-            )
 
     def __call__(self, state: RunState) -> str | None:
         """Return that the target is reached, or None."""
@@ -193,7 +172,7 @@ class MaxCandidates:
         candidates: the baseline included; at least 2.
     """
 
-    candidates: int = attrs.field(validator=_whole(2))
+    candidates: int = attrs.field(validator=integer(2))
     reason: ClassVar[StopReason] = StopReason.CANDIDATES
 
     def __call__(self, state: RunState) -> str | None:

@@ -7,11 +7,10 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.errors import ConfigError
 from promptgraft.search.asks import Asking, Rollouts, answered
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score
-from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Partial = list[RolloutRecord | None]
@@ -63,9 +62,9 @@ class Racing:
             one for certain, the others as far as rollouts are left.
     """
 
-    first: int = attrs.field(default=4)
-    every: int = attrs.field(default=8)
-    finalists: int = attrs.field(default=3)
+    first: int = attrs.field(default=4, validator=COUNT)
+    every: int = attrs.field(default=8, validator=COUNT)
+    finalists: int = attrs.field(default=3, validator=COUNT)
 
     ranks = False
 
@@ -94,15 +93,6 @@ class Racing:
     def finals(self, pareto: int, critical: int) -> int:
         """Return the rollouts that are kept for the end of a search."""
         return 2 * (pareto - self.baseline(pareto, critical))
-
-    @first.validator
-    @every.validator
-    @finalists.validator
-    def _check(self, attribute: attrs.Attribute[int], value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(
-                f"Racing: {attribute.name}: expected an integer of at least 1, found {shown(value)}"
-            )
 
 
 Validation = Full | Racing

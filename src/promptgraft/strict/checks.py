@@ -180,9 +180,9 @@ def number(
 def _range(bounds: Mapping[str, float | None]) -> str:
     least, most = bounds.get("minimum"), bounds.get("maximum")
     if least is not None and most is not None:
-        return f" from {least:g} to {most:g}"
+        return f" from {least} to {most}"
     limits = [
-        f"{word} {bound:g}"
+        f"{word} {bound}"
         for word, name in (
             ("of at least", "minimum"),
             ("of at most", "maximum"),
@@ -198,18 +198,20 @@ def _bounded(kind: str, bounds: Mapping[str, float | None]) -> Schema:
     return {"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}}
 
 
-def money(least: int | None = None) -> Check[Decimal]:
-    """Return the kind of US dollars above 0, or from ``least``, as a number or a decimal text."""
+def money(least: int | None = None, *, texts: bool = False) -> Check[Decimal]:
+    """Return the kind of US dollars above 0, or from ``least``; ``texts`` takes texts too."""
+    types = (int, float, Decimal, *((str,) if texts else ()))
 
     def fits(value: object) -> Decimal | None:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        if isinstance(value, bool) or not isinstance(value, types):
             return None
         try:
-            amount = Decimal(str(value))
+            amount = Decimal(str(value))  # of the digits that a float shows, not of its binary
         except InvalidOperation:
             return None
-        enough = amount > 0 if least is None else amount >= least
-        return amount if amount.is_finite() and enough else None
+        if not amount.is_finite() or (amount <= 0 if least is None else amount < least):
+            return None
+        return amount
 
     bounds = {"exclusiveMinimum": 0 if least is None else None, "minimum": least}
     return check(f"US dollars{_range(bounds)}, such as 2.50", fits, _bounded("number", bounds))

@@ -79,7 +79,7 @@ def keys_of(
         special: kinds of fields whose types say too little.
 
     Raises:
-        ConfigError: a field has a type that no value of a file can have.
+        ConfigError: it is no attrs class.
     """
     told = abouts_of(kind)
     return {
@@ -107,11 +107,7 @@ def abouts_of(kind: type) -> dict[str, str]:
 
 
 def kind_for(hint: object) -> Kind[object]:
-    """Return the kind of values that a type annotation stands for.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the kind of values that a type annotation stands for; one of none refuses them all."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
         return _SCALARS[hint]
@@ -128,7 +124,14 @@ def kind_for(hint: object) -> Kind[object]:
         return one_of(*(str(member.value) for member in hint))
     if isinstance(hint, type) and attrs.has(hint):
         return record_of(hint)
-    raise ConfigError(f"no value of a file can be {shown(hint)}")
+    return _no_kind(hint)
+
+
+def _no_kind(hint: object) -> Kind[object]:
+    def read(node: Node) -> None:
+        node.fault(f"no value of a file can be {shown(hint)}; leave it out")
+
+    return Kind(read)
 
 
 def class_of(*classes: type[T]) -> Kind[T]:

@@ -149,11 +149,7 @@ def record(
         try:
             return make(**values)
         except ConfigError as error:
-            name, sign, rest = str(error).partition(": ")
-            if sign and name in members:
-                members[name].fault(rest)
-            else:
-                node.fault(str(error))
+            _place(str(error), node, members)
             return None
 
     schema: Schema = {
@@ -164,6 +160,15 @@ def record(
     told: Schema = {"description": about} if about else {}
     required: Schema = {"required": list(needed)} if needed else {}
     return Kind(read, {**told, **schema, **required, **(rules or {})})
+
+
+def _place(fault: str, node: Node, members: Mapping[str, Node]) -> None:
+    """Note what a class says of its fields at the member that it names, if it names one."""
+    for name, member in members.items():
+        if (rest := without_name(fault, name)) != fault:
+            member.fault(rest)
+            return
+    node.fault(fault)
 
 
 def known_members(

@@ -169,10 +169,10 @@ def test_waits_grow_up_to_a_bound_and_differ() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attempts": 0}, "attempts: expected an integer of at least 1, found 0"),
-        ({"wait_initial": 0.0}, "wait_initial: expected seconds above 0, found 0.0"),
-        ({"timeout": float("nan")}, "timeout: expected seconds above 0, found nan"),
-        ({"timeout": float("inf")}, "timeout: expected seconds above 0, found inf"),
+        ({"attempts": 0}, "RetryPolicy: attempts: expected an integer of at least 1, found 0"),
+        ({"wait_initial": 0.0}, "RetryPolicy: wait_initial: expected seconds above 0, found 0.0"),
+        ({"timeout": float("nan")}, "RetryPolicy: timeout: expected seconds above 0, found nan"),
+        ({"timeout": float("inf")}, "RetryPolicy: timeout: expected seconds above 0, found inf"),
         (
             {"wait_max": 90.0},
             "expected wait_initial <= wait_max <= max_retry_after, found 0.5, 90 and 60",

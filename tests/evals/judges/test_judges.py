@@ -338,9 +338,9 @@ def test_rubrics_must_differ(given: tuple[Rubric, ...], message: str) -> None:
     ("changes", "message"),
     [
         ({"id": "two words"}, "id: expected one word"),
-        ({"text": " "}, "text: expected a text"),
-        ({"weight": 0}, "weight: expected a number above 0, found 0"),
-        ({"weight": float("nan")}, "weight: expected a number above 0, found nan"),
+        ({"text": " "}, "Rubric: text: expected a text"),
+        ({"weight": 0}, "Rubric: weight: expected a number above 0, found 0"),
+        ({"weight": float("nan")}, "Rubric: weight: expected a number above 0, found nan"),
     ],
 )
 def test_a_rubric_has_an_id_a_text_and_a_weight(changes: dict[str, Any], message: str) -> None:

@@ -137,15 +137,15 @@ def test_recall_has_its_own_kind() -> None:
 FAULTS: dict[str, tuple[Json, str]] = {
     "no judges": (
         {"name": "llm_final_response"},
-        "expected a list of models as `judges`, found None",
+        "[0].judges: expected a list of models, found nothing",
     ),
     "unknown model": (
         {"name": "llm_final_response", "judges": ["a", "nobody"]},
-        "unknown model 'nobody' @ $[0].judges[1]",
+        "[0].judges[1]: unknown model 'nobody'",
     ),
     "rubrics where none belong": (
         {"name": "llm_final_response", "judges": ["a"], "rubrics": []},
-        "this metric compares with `expected` and takes no rubrics @ $[0].rubrics",
+        "[0].rubrics: this metric compares with `expected` and takes no rubrics",
     ),
     "no rubrics": (
         {"name": "llm_rubric_response", "judges": ["a"]},
@@ -153,7 +153,7 @@ FAULTS: dict[str, tuple[Json, str]] = {
     ),
     "rubric without text": (
         {"name": "llm_rubric_response", "judges": ["a"], "rubrics": [{"id": "x"}]},
-        "required option `text` missing @ $[0].rubrics[0]",
+        "[0].rubrics[0]: Rubric: text: expected a text, found ''",
     ),
     "typo": (
         {"name": "llm_final_response", "judges": ["a"], "sampels": 2},
@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[Json, str]] = {
     ),
     "unknown voting": (
         {"name": "llm_final_response", "judges": ["a"], "voting": "most"},
-        "@ $[0].voting",
+        "[0].voting: expected one of",
     ),
     "unknown aggregator": (
         {
@@ -170,7 +170,7 @@ FAULTS: dict[str, tuple[Json, str]] = {
                 "llm_judge": {"judge_model": {}, "models_aggregator": "weighted_majority"}
             },
         },
-        "found 'weighted_majority' @ $[0].criterion.llm_judge.models_aggregator",
+        "[0].criterion.llm_judge.models_aggregator: expected one of",
     ),
     "different samples": (
         {
@@ -181,7 +181,7 @@ FAULTS: dict[str, tuple[Json, str]] = {
     ),
     "another criterion": (
         {"name": "llm_final_response", "judges": ["a"], "criterion": {"rouge": {}}},
-        "unknown key `rouge`",
+        "[0].criterion.rouge: unknown key",
     ),
 }
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import DataFormatError
 from promptgraft.evals import metrics
-from promptgraft.evals.metrics import METRICS, MetricKind, load_metric_config, load_metrics
+from promptgraft.evals.metrics import METRICS, MetricKind, Node, load_metric_config, load_metrics
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
 from promptgraft.serde import Json
 
@@ -209,23 +209,24 @@ def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
+    with pytest.raises(DataFormatError, match=r"nowhere\.json: cannot be read: No such file"):
         load_metrics(tmp_path / "nowhere.json")
 
 
 def test_a_caller_adds_a_kind_that_reads_the_criterion_itself() -> None:
-    def build(options: metrics.Options, place: metrics.Place) -> Metric | None:
-        if not isinstance(options.get("criterion"), dict):
-            place.at("criterion").fault("expected an object")
+    def build(node: Node) -> Metric | None:
+        criterion = node.member("criterion")
+        if not isinstance(criterion.value, dict):
+            criterion.expected("an object")
             return None
-        return metrics.exact(name=str(options["name"]), threshold=0.25)
+        return metrics.exact(name=str(node.member("name").value), threshold=0.25)
 
     registry = METRICS.plus(MetricKind(name="my_judge", build=build, takes_criterion=True))
     entry: Json = {"metric_name": "my_judge", "criterion": {}}
 
     (metric,) = load_metrics([entry], registry=registry)
     assert (metric.name, metric.threshold) == ("my_judge", 0.25)
-    with pytest.raises(DataFormatError, match=r"^metrics: expected an object @ \$\[0\].criterion$"):
+    with pytest.raises(DataFormatError, match=r"^metrics: \[0\].criterion: expected an obj"):
         load_metrics([{"metric_name": "my_judge"}], registry=registry)
     with pytest.raises(DataFormatError, match="unknown metric `my_judge`"):
         load_metrics([entry])
@@ -277,7 +278,7 @@ def test_metrics_of_other_packages_are_found_by_name_and_imported_only_then() ->
 
     assert passes(metric, "Hello!!")
     assert passes(metric, "Hello!") is False
-    with pytest.raises(DataFormatError, match=r"unknown option `mark`.*`marks`"):
+    with pytest.raises(DataFormatError, match=r"mark: unknown key .*`marks`"):
         load_metrics([{"name": "shouting", "mark": 2}])
 
 

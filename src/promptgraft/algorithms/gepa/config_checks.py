@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import attrs
 
 from promptgraft.algorithms.gepa.budgets import auto_budget
 from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
@@ -11,33 +13,65 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed
 from promptgraft.parts.descriptors import show_path
 from promptgraft.parts.validation import MAX_BODY_CHARS
-from promptgraft.runtime.budget import Budget
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.context import PersistenceScope
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.validation import Full, Racing
 from promptgraft.serde import shown
-from promptgraft.targets.types import GepaExample, is_finite
+from promptgraft.strict.checks import (
+    COUNT,
+    DOLLARS,
+    FINITE,
+    FLAG,
+    SECONDS,
+    SHARE,
+    Check,
+    instance,
+    integer,
+    one_of,
+)
+from promptgraft.targets.types import GepaExample
 
 if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.config import GepaConfig
 
-_LEAST = {
-    "reflections_per_module": 1,
-    "proposals_per_step": 1,
-    "steps_at_once": 1,
-    "minibatch_size": 1,
-    "pareto_set_size": 1,
-    "seed": 0,
-    "max_example_chars": 100,
-    "max_trace_chars": 100,
-    "max_part_chars": 1,
-    "max_failed_reflections": 1,
-    "max_idle_steps": 1,
-    "max_merge_invocations": 0,
-    "history_top_k": 0,
-    "max_task_examples_per_section": 1,
+CHECKS: Mapping[str, Check[object]] = {
+    "max_reflections": COUNT.or_none,
+    "max_cost": DOLLARS.or_none,
+    "max_tokens": COUNT.or_none,
+    "timeout": SECONDS.or_none,
+    "exploration": SHARE,
+    "reuse_rollouts": FLAG,
+    "reflections_per_module": COUNT,
+    "proposals_per_step": COUNT,
+    "steps_at_once": COUNT,
+    "minibatch_size": COUNT,
+    "pareto_set_size": COUNT,
+    "seed": integer(0),
+    "enable_merge": FLAG,
+    "max_merge_invocations": integer(0),
+    "enable_example_generation": FLAG,
+    "max_task_examples_per_section": COUNT,
+    "example_mutation_rate": SHARE,
+    "max_prompt_chars": COUNT.or_none,
+    "max_rollout_cost": DOLLARS.or_none,
+    "max_copied_words": COUNT.or_none,
+    "history_top_k": integer(0),
+    "shuffle_examples": FLAG,
+    "perfect_score": FINITE,
+    "max_example_chars": integer(100),
+    "max_trace_chars": integer(100),
+    "max_part_chars": integer(1, MAX_BODY_CHARS),  # which is what stores keep
+    "on_error": one_of("unscored", "zero"),
+    "max_unscored_share": SHARE,
+    "max_failed_reflections": COUNT,
+    "max_idle_steps": COUNT,
+    "persist": FLAG,
+    "persist_scope": instance(PersistenceScope),
 }
+"""What each setting must be by itself; what project files may say of it too."""
+
+_BUDGET = attrs.evolve(COUNT, mend="or give auto='light', 'medium' or 'heavy' instead")
 _MOST_AT_ONCE = 1_000
 """Proposals under way: each has a thread, and all of them begin before the first one ends."""
 
@@ -58,8 +92,6 @@ def check_config(config: GepaConfig) -> None:
         ConfigError: naming the field, what was expected and what was found.
     """
     check_sizes(config)
-    _check_numbers(config)
-    _check_limits(config)
     _check_objectives(config)
     _check_power(config)
     _check_choices(config)
@@ -74,12 +106,8 @@ def check_sizes(config: GepaConfig) -> None:
     Raises:
         ConfigError: as ``check_config``.
     """
-    for name, least in _LEAST.items():
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(
-                f"{name}: expected an integer of at least {least}, found {shown(value)}"
-            )
+    for name, check in CHECKS.items():
+        check.hold(name, getattr(config, name))
     at_once = config.proposals_per_step * config.steps_at_once
     if at_once > _MOST_AT_ONCE:
         raise ConfigError(
@@ -89,41 +117,7 @@ def check_sizes(config: GepaConfig) -> None:
     _check_examples(config)
 
 
-def _check_numbers(config: GepaConfig) -> None:
-    for name in ("max_unscored_share", "example_mutation_rate", "perfect_score", "exploration"):
-        value = getattr(config, name)
-        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not usable or not is_finite(value):
-            raise ConfigError(f"{name}: expected a finite number, found {shown(value)}")
-    if config.max_part_chars > MAX_BODY_CHARS:
-        raise ConfigError(
-            f"max_part_chars: expected at most {MAX_BODY_CHARS}, which is what stores keep, "
-            f"found {config.max_part_chars}"
-        )
-    for name in ("max_unscored_share", "example_mutation_rate", "exploration"):
-        share = getattr(config, name)
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{name}: expected a number from 0 to 1, found {share!r}")
-
-
-def _check_limits(config: GepaConfig) -> None:
-    Budget(max_cost=config.max_cost, max_tokens=_whole("max_tokens", config.max_tokens))
-    _whole("max_reflections", config.max_reflections)
-    timeout: object = config.timeout
-    match timeout:
-        case None:
-            return
-        case int() | float() if not isinstance(timeout, bool) and 0 < timeout < math.inf:
-            return
-    raise ConfigError(f"timeout: expected seconds above 0, found {shown(timeout)}")
-
-
 def _check_objectives(config: GepaConfig) -> None:
-    _whole("max_prompt_chars", config.max_prompt_chars)
-    _whole("max_copied_words", config.max_copied_words)
-    dearest = config.max_rollout_cost
-    if dearest is not None and not (dearest.is_finite() and dearest > 0):
-        raise ConfigError(f"max_rollout_cost: expected US dollars above 0, found {shown(dearest)}")
     policy: object = config.acceptance
     if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
         raise ConfigError(
@@ -163,24 +157,6 @@ def _check_choices(config: GepaConfig) -> None:
         optional = name != "feedback_fn"
         if not callable(value) and not (optional and value is None):
             raise ConfigError(f"{name}: expected a function, found {shown(value)}")
-    if config.on_error not in ("unscored", "zero"):
-        raise ConfigError(
-            f"on_error: expected 'unscored' or 'zero', found {shown(config.on_error)}"
-        )
-    for name in (
-        "shuffle_examples",
-        "persist",
-        "enable_merge",
-        "enable_example_generation",
-        "reuse_rollouts",
-    ):
-        value = getattr(config, name)
-        if not isinstance(value, bool):
-            raise ConfigError(f"{name}: expected True or False, found {shown(value)}")
-    if not isinstance(config.persist_scope, PersistenceScope):
-        raise ConfigError(
-            f"persist_scope: expected a PersistenceScope, found {shown(config.persist_scope)}"
-        )
 
 
 def _check_validation(config: GepaConfig) -> None:
@@ -256,12 +232,8 @@ def _check_examples(config: GepaConfig) -> None:
 
 
 def _check_budget(config: GepaConfig) -> None:
-    budget: object = config.rollout_budget
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        raise ConfigError(
-            f"rollout_budget: expected an integer of at least 1, found {shown(budget)}; or give "
-            "auto='light', 'medium' or 'heavy' instead"
-        )
+    budget = config.rollout_budget
+    _BUDGET.hold("rollout_budget", budget)
     if config.auto is not None and budget != (derived := auto_budget(config.auto, config)):
         raise ConfigError(
             f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
@@ -284,11 +256,3 @@ def _check_budget(config: GepaConfig) -> None:
 
 def _are_names(keys: tuple[object, ...]) -> bool:
     return all(isinstance(key, str) for key in keys)
-
-
-def _whole(name: str, value: object) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name}: expected an integer of at least 1, found {shown(value)}")
-    return value

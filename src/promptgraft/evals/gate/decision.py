@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 import attrs
-from attrs.validators import optional
 
-from promptgraft.errors import ConfigError
 from promptgraft.evals.gate.comparing import Change, Comparison
 from promptgraft.evals.gate.report import GateReport
-from promptgraft.serde import Json, shown
+from promptgraft.serde import Json
+from promptgraft.strict.checks import SHARE, integer
 
 _FUZZ = 1e-9
 _SHOWN = 5
@@ -23,18 +22,6 @@ class GateOutcome(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped early"
     UNSCORED = "unscored"
-
-
-def _share(_: object, attribute: attrs.Attribute[float], value: float) -> None:
-    if isinstance(value, bool) or not 0 <= value <= 1:
-        raise ConfigError(f"{attribute.name}: expected a number from 0 to 1, found {shown(value)}")
-
-
-def _count(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if isinstance(value, bool) or not value >= 0:
-        raise ConfigError(
-            f"{attribute.name}: expected an integer of at least 0, found {shown(value)}"
-        )
 
 
 @attrs.frozen(kw_only=True)
@@ -51,10 +38,10 @@ class GateRules:
         ConfigError: a number is out of range.
     """
 
-    fail_under: float | None = attrs.field(default=None, validator=optional(_share))
-    min_pass_rate: float | None = attrs.field(default=None, validator=optional(_share))
-    tolerance: float = attrs.field(default=0.0, validator=_share)
-    max_unscored: int = attrs.field(default=0, validator=_count)
+    fail_under: float | None = attrs.field(default=None, validator=SHARE.or_none)
+    min_pass_rate: float | None = attrs.field(default=None, validator=SHARE.or_none)
+    tolerance: float = attrs.field(default=0.0, validator=SHARE)
+    max_unscored: int = attrs.field(default=0, validator=integer(0))
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -13,11 +13,24 @@ from promptgraft.evals.judges.final_response import LlmFinalResponse
 from promptgraft.evals.judges.panel import JudgeMetric
 from promptgraft.evals.judges.rubrics import LlmRubricKnowledgeRecall, LlmRubricResponse, Rubric
 from promptgraft.evals.judges.voting import Voting
-from promptgraft.evals.metrics.dialects import Criterion, open_criterion
-from promptgraft.evals.metrics.options import Options, Place, read_options
+from promptgraft.evals.metrics.dialects import Criterion, Form, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Metric
-from promptgraft.serde import Json, shown
+from promptgraft.serde import Json
+from promptgraft.strict.checks import (
+    ANYTHING,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    SHARE,
+    STRING,
+    Kind,
+    check,
+    one_of,
+)
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import Key, listed, record, snake_case
+from promptgraft.strict.nodes import Node
 
 JudgeOf = Callable[[Json], ProviderAdapter]
 """Makes the adapter of a judge of what a file says of its model, or raises ``ConfigError``."""
@@ -34,13 +47,13 @@ _VOTING: Mapping[str, Json] = {
     "avg": "mean",
     "weighted_avg": "weighted",
 }
-_ROOT = {"llm_judge": "llm_judge"}
+_MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
+_ROOT: Form = (("llm_judge",), {})
 # How those tools call their judges, one after the other or not, changes no verdict.
-_JUDGE = {
-    name: name
-    for name in ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics")
-}
-_RUBRIC = {name: name for name in ("id", "content", "description", "type", "weight")}
+_JUDGE: Form = (
+    ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics"),
+    {},
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -48,11 +61,11 @@ class _Panel:
     """The options of a judge that are read as they stand."""
 
     name: str
-    threshold: float = 1.0
+    threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
     voting: Voting = Voting.MAJORITY
     weights: tuple[float, ...] = ()
-    samples: int = 1
+    samples: int = attrs.field(default=1, validator=COUNT)
 
 
 def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
@@ -70,107 +83,116 @@ def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     )
 
 
-def _final_response(judge_of: JudgeOf, options: Options, place: Place) -> Metric | None:
-    given = _translated(options, place)
+def _final_response(judge_of: JudgeOf, node: Node) -> Metric | None:
+    given = _translated(node)
     if "rubrics" in given:
-        place.at("rubrics").fault("this metric compares with `expected` and takes no rubrics")
+        node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
         return None
-    return _made(LlmFinalResponse, given, judge_of, place)
+    return _made(LlmFinalResponse, given, judge_of, node)
 
 
 def _rubric_metric(
     kind: type[LlmRubricResponse], judge_of: JudgeOf
-) -> Callable[[Options, Place], Metric | None]:
-    def build(options: Options, place: Place) -> Metric | None:
-        given = dict(_translated(options, place))
-        rubrics = _rubrics(given.pop("rubrics", []), place)
-        return _made(functools.partial(kind, rubrics=rubrics), given, judge_of, place)
+) -> Callable[[Node], Metric | None]:
+    def build(node: Node) -> Metric | None:
+        given = _translated(node)
+        read = _RUBRICS.read(given.pop("rubrics", Node([], node.path, node.source)))
+        return _made(functools.partial(kind, rubrics=read or ()), given, judge_of, node)
 
     return build
 
 
 def _made(
-    kind: Callable[..., JudgeMetric], given: Options, judge_of: JudgeOf, place: Place
+    kind: Callable[..., JudgeMetric], given: dict[str, Node], judge_of: JudgeOf, node: Node
 ) -> Metric | None:
-    rest = {key: value for key, value in given.items() if key != "judges"}
-    judges = tuple(_judges(given.get("judges"), judge_of, place))
-    panel = read_options(_Panel, rest, place)
-    if panel is None or place.faults:
+    judges = tuple(_judges(given.pop("judges", node.member("judges")), judge_of))
+    options = {name: one.value for name, one in given.items()}
+    panel = _PANEL.read(Node(options, node.path, node.source))
+    if panel is None or not node.is_right():
         return None
     try:
         return kind(judges=judges, **attrs.asdict(panel, recurse=False))
     except ConfigError as error:
-        place.fault(str(error))
+        node.fault(str(error))
         return None
 
 
-def _judges(models: Json, judge_of: JudgeOf, place: Place) -> Iterator[ProviderAdapter]:
-    if not isinstance(models, list) or not models:
-        place.fault(f"expected a list of models as `judges`, found {shown(models)}")
-        return
-    for index, model in enumerate(models):
+def _judges(models: Node, judge_of: JudgeOf) -> Iterator[ProviderAdapter]:
+    if not isinstance(models.value, list) or not models.value:
+        models.expected("a list of models")
+    for model in models.items():
         try:
-            yield judge_of(model)
+            yield judge_of(model.value)
         except ConfigError as error:
-            place.at("judges").at(index).fault(str(error))
+            model.fault(str(error))
 
 
-def _rubrics(found: Json, place: Place) -> tuple[Rubric, ...]:
-    if not isinstance(found, list):
-        place.at("rubrics").fault(f"expected a list of rubrics, found {shown(found)}")
-        return ()
-    read = (_rubric(entry, place.at("rubrics").at(at)) for at, entry in enumerate(found))
-    return tuple(rubric for rubric in read if rubric is not None)
+def _their_rubric(
+    *,
+    id: str = "",  # noqa: A002 - its name in files
+    content: str | None = None,
+    description: str | None = None,
+    type: str | None = None,  # noqa: A002, ARG001 - read and left out
+    weight: float = 1.0,
+) -> Rubric:
+    return Rubric(id=id, text=content or description or "", weight=weight)
 
 
-def _rubric(entry: Json, place: Place) -> Rubric | None:
+_OWN_RUBRIC = record_of(Rubric)
+_THEIR_RUBRIC = record(
+    _their_rubric,
+    {
+        "id": Key(STRING),
+        "content": Key(record(lambda text=None: text, {"text": Key(STRING)}, aliases={})),
+        "description": Key(STRING),
+        "type": Key(ANYTHING),
+        "weight": Key(NUMBER),
+    },
+    aliases={},
+)
+
+
+def _rubric(node: Node) -> Rubric | None:
     """Return a rubric of our own form, or one whose text stands in ``content.text``."""
-    if isinstance(entry, dict) and "text" in entry:
-        return read_options(Rubric, entry, place)
-    rubric = open_criterion(entry, place, _RUBRIC)
-    if rubric is None:
-        return None
-    content = rubric.part("content", {"text": "text"})
-    text = content.get("text", str, "a text") if content else None
-    text = rubric.get("description", str, "a text") if text is None else text
-    options = {"id": rubric.get("id", str, "a text"), "weight": rubric.values.get("weight")}
-    given = {key: value for key, value in {**options, "text": text}.items() if value is not None}
-    return read_options(Rubric, given, place)
+    own = isinstance(node.value, dict) and "text" in node.value
+    return (_OWN_RUBRIC if own else _THEIR_RUBRIC).read(node)
 
 
-def _translated(options: Options, place: Place) -> Options:
-    """Return the options in our own form."""
-    own = {key: value for key, value in options.items() if key != "criterion"}
-    if "criterion" not in options:
+_RUBRICS = listed(Kind(_rubric), "a list of rubrics")
+_PANEL = record_of(_Panel)
+
+
+def _translated(node: Node) -> dict[str, Node]:
+    """Return the options in our own form, each with its place."""
+    own = node.members()
+    criterion = own.pop("criterion", None)
+    if criterion is None:
         return own
-    root = open_criterion(options["criterion"], place.at("criterion"), _ROOT)
-    judge = root.part("llm_judge", _JUDGE) if root else None
+    judge = Criterion.of(criterion, *_ROOT).part("llm_judge", _JUDGE)
     if judge is None:
-        place.at("criterion").fault("expected `llm_judge`")
+        criterion.fault("expected `llm_judge`")
         return own
-    found: dict[str, Json] = {**_panel(judge)}
-    if judge.values.get("rubrics") is not None:
-        found["rubrics"] = judge.values["rubrics"]
+    found = {
+        name: Node(value, judge.node.path, judge.node.source)
+        for name, value in _panel(judge).items()
+    }
+    if "rubrics" in judge.members:
+        found["rubrics"] = judge.members["rubrics"]
     return {**found, **own}
 
 
 def _panel(judge: Criterion) -> Options:
-    models = judge.get("judge_models", list, "a list of models")
-    single = judge.get("judge_model", dict, "an object")
-    listed: Sequence[Json] = models if isinstance(models, list) else []
-    listed = listed or ([single] if single is not None else [])
-    voting = judge.get("models_aggregator", str, "a text") or "all_pass"
-    if str(voting) not in _VOTING:
-        known = ", ".join(f"`{name}`" for name in _VOTING)
-        judge.places["models_aggregator"].fault(f"expected one of {known}, found {shown(voting)}")
-    pairs = [_split(model) for model in listed]
+    several, single = judge.read("judge_models", _MODELS), judge.read("judge_model", OBJECT)
+    models: list[Json] = several or ([single] if single is not None else [])
+    voting = judge.read("models_aggregator", one_of(*_VOTING)) or "all_pass"
+    pairs = [_split(model) for model in models]
     samples = [own.get("num_samples") or 1 for _, own in pairs]
     if any(asked != samples[0] for asked in samples):
-        judge.places["judge_models"].fault("`num_samples` differs; give all models the same")
+        judge.members["judge_models"].fault("`num_samples` differs; give all models the same")
     weights = [own.get("weight", 1.0) for _, own in pairs]
     return {
         "judges": [model for model, _ in pairs],
-        "voting": _VOTING.get(str(voting), "all"),
+        "voting": _VOTING[voting],
         "samples": samples[0] if samples else 1,
         **({"weights": weights} if voting == "weighted_avg" else {}),
     }
@@ -180,6 +202,9 @@ def _split(model: Json) -> tuple[Json, Options]:
     """Return what is said of a model, and what is said of its part in the panel."""
     if not isinstance(model, dict):
         return model, {}
-    words = {"num_samples": "num_samples", "numSamples": "num_samples", "weight": "weight"}
-    own = {words[key]: value for key, value in model.items() if key in words}
-    return {key: value for key, value in model.items() if key not in words}, own
+    own = {
+        snake_case(key): value
+        for key, value in model.items()
+        if snake_case(key) in ("num_samples", "weight")
+    }
+    return {key: value for key, value in model.items() if snake_case(key) not in own}, own

@@ -19,6 +19,7 @@ from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT, one_of
 
 ReplyT = TypeVar("ReplyT")
 
@@ -35,11 +36,8 @@ def _judges(judges: Iterable[ProviderAdapter] | ProviderAdapter) -> tuple[Provid
 
 
 def _voting(voting: str) -> Voting:
-    try:
-        return Voting(voting)
-    except ValueError:
-        known = ", ".join(f"`{scheme}`" for scheme in Voting)
-        raise ConfigError(f"voting: expected one of {known}, found {shown(voting)}") from None
+    one_of(*Voting).hold("voting", voting)
+    return Voting(voting)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,17 +62,13 @@ class JudgeMetric(BaseMetric):
     judges: tuple[ProviderAdapter, ...] = attrs.field(converter=_judges)
     voting: Voting = attrs.field(default=Voting.MAJORITY, converter=_voting)
     weights: tuple[float, ...] = attrs.field(default=(), converter=tuple)
-    samples: int = 1
+    samples: int = attrs.field(default=1, validator=COUNT)
     overrides_store: PromptOverridesStore | None = None
     overrides_tag: str = DEFAULT_TAG
 
     def __attrs_post_init__(self) -> None:
         if not self.judges:
             raise ConfigError("judges: expected at least one adapter, found none")
-        if isinstance(self.samples, bool) or not self.samples >= 1:
-            raise ConfigError(
-                f"samples: expected an integer of at least 1, found {shown(self.samples)}"
-            )
         if self.voting is not Voting.WEIGHTED and self.weights:
             raise ConfigError(
                 f"weights: {self.voting} voting knows none; set voting to `weighted` or leave "

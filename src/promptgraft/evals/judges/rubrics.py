@@ -22,18 +22,13 @@ from promptgraft.evals.judges.replies import (
     checked_reason,
 )
 from promptgraft.evals.judges.voting import weighted_share
-from promptgraft.evals.metrics.base import filled
 from promptgraft.evals.metrics.reasons import clipped
 from promptgraft.evals.types import Answer, Case
 from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
-
-
-def _above_zero(_: object, attribute: attrs.Attribute[float], value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{attribute.name}: expected a number above 0, found {shown(value)}")
+from promptgraft.strict.checks import TEXT, number
 
 
 @attrs.frozen(kw_only=True)
@@ -49,9 +44,9 @@ class Rubric:
         ConfigError: an attribute is empty or out of range.
     """
 
-    id: str = attrs.field(validator=filled)
-    text: str = attrs.field(validator=filled)
-    weight: float = attrs.field(default=1.0, validator=_above_zero)
+    id: str = attrs.field(validator=TEXT)
+    text: str = attrs.field(validator=TEXT)
+    weight: float = attrs.field(default=1.0, validator=number(above=0))
 
     def __attrs_post_init__(self) -> None:
         if self.id.split() != [self.id]:

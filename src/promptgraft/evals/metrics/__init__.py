@@ -15,12 +15,13 @@ from promptgraft.evals.metrics.json_values import JsonMatch, JsonSchema
 from promptgraft.evals.metrics.labels import Classification
 from promptgraft.evals.metrics.loading import MetricConfig, load_metric_config, load_metrics
 from promptgraft.evals.metrics.numbers import Number
-from promptgraft.evals.metrics.options import Options, Place, read_options
 from promptgraft.evals.metrics.registry import METRICS, MetricKind, Registry
 from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
 from promptgraft.evals.metrics.spending import Cost, Latency, Tokens
 from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex
 from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.nodes import Node
 
 __all__ = [
     "METRICS",
@@ -40,9 +41,8 @@ __all__ = [
     "Length",
     "MetricConfig",
     "MetricKind",
+    "Node",
     "Number",
-    "Options",
-    "Place",
     "Python",
     "Regex",
     "Registry",
@@ -70,7 +70,7 @@ __all__ = [
     "load_metrics",
     "number",
     "python",
-    "read_options",
+    "record_of",
     "regex",
     "rouge",
     "tokens",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import attrs
 
@@ -13,33 +13,12 @@ from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.reasons import reason
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean, shown
-
-Number = TypeVar("Number", int, float)
+from promptgraft.serde import did_you_mean
+from promptgraft.strict.checks import SHARE, TEXT
 
 
 class UnusableAnswerError(ValueError):
     """An answer has not the form that a metric judges: it scores 0, for the reason given here."""
-
-
-def share(_: object, attribute: attrs.Attribute[float], value: float) -> None:
-    """Hold a number of 0 to 1."""
-    if not 0 <= value <= 1:
-        raise ConfigError(f"{attribute.name}: expected a number from 0 to 1, found {shown(value)}")
-
-
-def not_negative(_: object, attribute: attrs.Attribute[Number], value: Number) -> None:
-    """Hold a finite number of at least 0."""
-    if not 0 <= value < float("inf"):
-        raise ConfigError(
-            f"{attribute.name}: expected a finite number of at least 0, found {shown(value)}"
-        )
-
-
-def filled(_: object, attribute: attrs.Attribute[str], value: str) -> None:
-    """Hold a text that is not empty."""
-    if not value.strip():
-        raise ConfigError(f"{attribute.name}: expected a text, found an empty one")
 
 
 def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
@@ -56,17 +35,6 @@ def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
             faults.append(str(error))
     if faults:
         raise ConfigError("; ".join(faults))
-
-
-def among(*allowed: str) -> Callable[[object, attrs.Attribute[str], str], None]:
-    """Hold one of some words."""
-
-    def hold(_: object, attribute: attrs.Attribute[str], value: str) -> None:
-        if value not in allowed:
-            words = ", ".join(repr(word) for word in allowed)
-            raise ConfigError(f"{attribute.name}: expected one of {words}, found {shown(value)}")
-
-    return hold
 
 
 def _kind_of(metric: BaseMetric) -> str:
@@ -89,8 +57,8 @@ class BaseMetric(ABC):
     kind: ClassVar[str]
     ends_case: ClassVar[bool] = False
 
-    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=filled)
-    threshold: float = attrs.field(default=1.0, validator=share)
+    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
+    threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.faults import Faults
-from promptgraft.evals.metrics.options import Options, Place
+from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.registry import METRICS, Registry
 from promptgraft.evals.types import Metric
-from promptgraft.serde import Json, did_you_mean, parse_json, shown
-from promptgraft.yaml_text import read_yaml, spelled
+from promptgraft.serde import Json
+from promptgraft.strict.checks import COUNT, OBJECT, TEXT
+from promptgraft.strict.kinds import known_members
+from promptgraft.strict.nodes import Node, Source, read_source, spelled
 
 _NAMES = ("name", "metric_name", "metricName")
-_TOP = ("metrics", "criteria", "num_runs", "numRuns", "evaluate")
 # Sections of other tools' files that say nothing about metrics.
-_ELSEWHERE = {"optimize", "user_simulator_config", "userSimulatorConfig"}
+_ELSEWHERE = ("optimize", "user_simulator_config")
+_TOP = ("metrics", "criteria", "num_runs", "evaluate", *_ELSEWHERE)
 
 
 @attrs.frozen(kw_only=True)
@@ -34,162 +34,111 @@ class MetricConfig:
     num_runs: int = 1
 
 
-def load_metrics(source: Json | Path, *, registry: Registry = METRICS) -> tuple[Metric, ...]:
+def load_metrics(source: Json | Path | Node, *, registry: Registry = METRICS) -> tuple[Metric, ...]:
     """Return the metrics that plain data or a JSON or YAML file describes.
 
     Raises:
-        DataFormatError: with every fault of the file, one line each.
+        DataFormatError: with the first 20 faults, one line each, and how many more there are.
     """
     return load_metric_config(source, registry=registry).metrics
 
 
-def load_metric_config(source: Json | Path, *, registry: Registry = METRICS) -> MetricConfig:
+def load_metric_config(source: Json | Path | Node, *, registry: Registry = METRICS) -> MetricConfig:
     """Return everything that plain data or a JSON or YAML file says of metrics.
 
     Raises:
-        DataFormatError: with every fault of the file, one line each.
+        DataFormatError: as :func:`load_metrics`.
     """
     if isinstance(source, (str, Path)):
-        data, place = _read(Path(source))
+        root = read_source(Path(source)).root
     else:
-        data, place = source, Place("metrics")
-    config = _config(data, place, registry)
-    if config is None or place.faults:
-        raise DataFormatError.of(place.faults)
+        root = source if isinstance(source, Node) else Source.of(source, "metrics").root
+    config = _config(root, registry)
+    root.source.raise_all()
     return config
 
 
-def _read(path: Path) -> tuple[Json, Place]:
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataFormatError(
-            f"{path}: expected UTF-8, found byte {error.object[error.start]:#04x} "
-            f"at offset {error.start}"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    if path.suffix.lower() in {".yaml", ".yml"}:
-        return _read_yaml(text, path)
-    return parse_json(text, where=str(path)), Place(str(path))
+def _config(node: Node, registry: Registry) -> MetricConfig:
+    runs = 1
+    if isinstance(node.value, dict):
+        members = known_members(node, _TOP, aliases={})
+        if "evaluate" in members:
+            for key in members.keys() - {"evaluate", *_ELSEWHERE}:
+                members[key].fault("unknown key beside `evaluate`")
+            node = members["evaluate"]
+            members = known_members(node, _TOP[:3], aliases={})
+        runs = COUNT.read(members["num_runs"]) or 1 if "num_runs" in members else 1
+        entries = list(_entries(node, members))
+    elif isinstance(node.value, list):
+        entries = [entry for item in node.items() for entry in _entry(item)]
+    else:
+        node.expected("a list of metrics, or an object with `metrics`")
+        entries = []
+    metrics = [(_metric(entry, registry), entry) for entry in entries]
+    _note_twins(metrics)
+    if not entries and node.is_right():
+        node.fault("expected at least one metric, found none")
+    return MetricConfig(
+        metrics=tuple(metric for metric, _ in metrics if metric is not None), num_runs=runs
+    )
 
 
-def _read_yaml(text: str, path: Path) -> tuple[Json, Place]:
-    faults = Faults(str(path))
-    document = read_yaml(text, faults.add)
-    faults.raise_all()
-    if document is None:
-        return None, Place(str(path))
-    lines = {f"${spelled(at)}": document.line_of(at) for at in document.lines}
-    return document.value, Place(str(path), lines=lines)
+def _entries(node: Node, members: dict[str, Node]) -> Iterator[Node]:
+    """Yield an object for each metric, with its options and its name as ``name``."""
+    listed, shorthand = members.get("metrics"), members.get("criteria")
+    if listed and listed.value and shorthand and shorthand.value:
+        node.fault("both `metrics` and `criteria` are given; keep `metrics`")
+    if listed and not isinstance(listed.value, list):
+        listed.expected("a list of metrics")
+    for item in listed.items() if listed else ():
+        yield from _entry(item)
+    if shorthand and OBJECT.read(shorthand):
+        for name, one in shorthand.members().items():
+            options = one.value if isinstance(one.value, dict) else {"threshold": one.value}
+            yield from _entry(Node({"metric_name": name, **options}, one.path, one.source))
 
 
-def _config(data: Json, place: Place, registry: Registry) -> MetricConfig | None:
-    if not isinstance(data, (dict, list)):
-        place.fault(f"expected a list of metrics, or an object with `metrics`, found {shown(data)}")
-        return None
-    top: Mapping[str, Json] = data if isinstance(data, dict) else {}
-    if "evaluate" in top:
-        top, place = _inside(top, place)
-    for key in top:
-        if key not in _TOP and key not in _ELSEWHERE:
-            place.at(key).fault(f"unknown key `{key}`{did_you_mean(key, list(_TOP))}")
-    entries = list(_listed(data, place) if isinstance(data, list) else _entries(top, place))
-    metrics = [_metric(options, at, registry) for options, at in entries]
-    _note_twins(metrics, [at for _, at in entries])
-    runs = _num_runs(top, place)
-    if not entries and not place.faults:
-        place.fault("expected at least one metric, found none")
-    made = tuple(metric for metric in metrics if metric is not None)
-    return MetricConfig(metrics=made, num_runs=runs)
-
-
-def _inside(top: Mapping[str, Json], place: Place) -> tuple[dict[str, Json], Place]:
-    for key in top:
-        if key != "evaluate" and key not in _ELSEWHERE:
-            place.at(key).fault(f"unknown key `{key}` beside `evaluate`")
-    inner = top["evaluate"]
-    if isinstance(inner, dict):
-        return inner, place.at("evaluate")
-    place.at("evaluate").fault(f"expected an object, found {shown(inner)}")
-    return {}, place
-
-
-def _entries(top: Mapping[str, Json], place: Place) -> Iterator[tuple[Options, Place]]:
-    """Yield the options of each metric, and where they stand."""
-    listed, shorthand = top.get("metrics"), top.get("criteria")
-    if listed and shorthand:
-        place.fault("both `metrics` and `criteria` are given; keep `metrics`")
-    if isinstance(listed, list):
-        yield from _listed(listed, place.at("metrics"))
-    elif listed is not None:
-        place.at("metrics").fault(f"expected a list of metrics, found {shown(listed)}")
-    if isinstance(shorthand, dict):
-        for name, value in shorthand.items():
-            at = place.at("criteria").at(name)
-            entry = value if isinstance(value, dict) else {"threshold": value}
-            yield from _entry({"metric_name": name, **entry}, at)
-    elif shorthand is not None:
-        place.at("criteria").fault(f"expected an object, found {shown(shorthand)}")
-
-
-def _listed(entries: list[Json], place: Place) -> Iterator[tuple[Options, Place]]:
-    for index, entry in enumerate(entries):
-        yield from _entry(entry, place.at(index))
-
-
-def _entry(entry: Json, place: Place) -> Iterator[tuple[Options, Place]]:
-    if not isinstance(entry, dict):
-        place.fault(f"expected an object with `name`, found {shown(entry)}")
+def _entry(node: Node) -> Iterator[Node]:
+    if not isinstance(node.value, dict):
+        node.expected("an object with `name`")
         return
-    names = [key for key in _NAMES if key in entry]
+    names = [key for key in _NAMES if key in node.value]
     if len(names) != 1:
         found = " and ".join(f"`{key}`" for key in names) or "none"
-        place.fault(f"expected one of `name`, `metric_name` and `metricName`, found {found}")
+        node.fault(f"expected one of `name`, `metric_name` and `metricName`, found {found}")
         return
-    name = entry[names[0]]
-    if not isinstance(name, str) or not name.strip():
-        place.at(names[0]).fault(f"expected the name of a metric, found {shown(name)}")
-        return
-    yield {"name": name, **{key: item for key, item in entry.items() if key not in _NAMES}}, place
+    name = TEXT.read(node.member(names[0]))
+    if name is not None:
+        rest = {key: item for key, item in node.value.items() if key not in _NAMES}
+        yield Node({"name": name, **rest}, node.path, node.source)
 
 
-def _metric(options: Options, place: Place, registry: Registry) -> Metric | None:
-    kind = options.get("kind", options["name"])
-    if not isinstance(kind, str):
-        place.at("kind").fault(f"expected the name of a metric, found {shown(kind)}")
+def _metric(node: Node, registry: Registry) -> Metric | None:
+    members = node.members()
+    kind = TEXT.read(members.get("kind", members["name"]))
+    if kind is None:
         return None
     try:
         found = registry.find(kind)
     except ConfigError as error:
-        place.fault(str(error))
+        node.fault(str(error))
         return None
-    if "criterion" in options and not found.takes_criterion:
-        place.at("criterion").fault(
+    if "criterion" in members and not found.takes_criterion:
+        members["criterion"].fault(
             f"`{kind}` takes no `criterion`; write its options beside its name"
         )
         return None
-    return found.build({key: item for key, item in options.items() if key != "kind"}, place)
+    options = {key: member.value for key, member in members.items() if key != "kind"}
+    return found.build(Node(options, node.path, node.source))
 
 
-def _note_twins(metrics: list[Metric | None], places: list[Place]) -> None:
-    seen: dict[str, Place] = {}
-    for metric, place in zip(metrics, places, strict=True):
-        if metric is None:
-            continue
-        if metric.name in seen:
-            place.fault(
-                f"the name `{metric.name}` is taken by {seen[metric.name].path}; give one of them "
-                "another `name`, and its kind as `kind`"
+def _note_twins(metrics: list[tuple[Metric | None, Node]]) -> None:
+    seen: dict[str, Node] = {}
+    for metric, node in metrics:
+        if metric is not None and metric.name in seen:
+            node.fault(
+                f"the name `{metric.name}` is taken by {spelled(seen[metric.name].path)}; give "
+                "one of them another `name`, and its kind as `kind`"
             )
-        seen.setdefault(metric.name, place)
-
-
-def _num_runs(top: Mapping[str, Json], place: Place) -> int:
-    keys = [key for key in ("num_runs", "numRuns") if key in top]
-    for key in keys:
-        value = top[key]
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            return value
-        place.at(key).fault(f"expected an integer of at least 1, found {shown(value)}")
-    return 1
+        if metric is not None:
+            seen.setdefault(metric.name, node)

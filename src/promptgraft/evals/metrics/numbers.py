@@ -8,11 +8,12 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.evals.metrics.base import UnusableAnswerError, among, not_negative
+from promptgraft.evals.metrics.base import UnusableAnswerError
 from promptgraft.evals.metrics.reading import ReferenceMetric
 from promptgraft.evals.metrics.reasons import quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
+from promptgraft.strict.checks import number, one_of
 
 # An exponent of more than three digits is no number: arithmetic with it would not end.
 _NUMBER = re.compile(
@@ -31,8 +32,8 @@ class Tolerance:
         relative_tolerance: as a share of the greater magnitude.
     """
 
-    tolerance: float = attrs.field(default=0.0, validator=not_negative)
-    relative_tolerance: float = attrs.field(default=0.0, validator=not_negative)
+    tolerance: float = attrs.field(default=0.0, validator=number(0))
+    relative_tolerance: float = attrs.field(default=0.0, validator=number(0))
 
     def close(self, one: Decimal, other: Decimal) -> bool:
         """Return whether two numbers are the same; it does not matter which is which."""
@@ -63,7 +64,7 @@ class Number(ReferenceMetric, Tolerance):
     kind: ClassVar[str] = "number"
 
     which: Literal["only", "first", "last"] = attrs.field(
-        default="only", validator=among("only", "first", "last")
+        default="only", validator=one_of("only", "first", "last")
     )
 
     def reference(self, case: Case) -> Decimal:

@@ -12,10 +12,11 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import unknown
-from promptgraft.evals.metrics.options import Options, Place, read_options
 from promptgraft.evals.types import Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import shown
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.nodes import Node
 
 ENTRY_POINTS = "promptgraft.metrics"
 """The group in which other packages offer metrics."""
@@ -52,7 +53,7 @@ _OF_JUDGES = {
     "llm_rubric_response",
 }
 
-Build = Callable[[Options, Place], "Metric | None"]
+Build = Callable[[Node], "Metric | None"]
 
 
 @attrs.frozen(kw_only=True)
@@ -61,8 +62,8 @@ class MetricKind:
 
     Attributes:
         name: how metric files call it.
-        build: makes a metric of its options (``name``, ``threshold`` and ``required`` among them)
-            and notes faults at the place; None when there are some.
+        build: makes a metric of an object with its options (``name``, ``threshold`` and
+            ``required`` among them), or notes faults at their places and returns None.
         takes_criterion: whether the option ``criterion`` of other tools' files is understood;
             it is handed to ``build`` as it stands in the file.
     """
@@ -144,7 +145,7 @@ def _as_kind(name: str, offered: object) -> MetricKind:
     if isinstance(offered, MetricKind):
         return attrs.evolve(offered, name=name)
     if _is_metric_class(offered):
-        return MetricKind(name=name, build=functools.partial(_built, offered))
+        return MetricKind(name=name, build=record_of(offered).read)
     raise ConfigError(
         "expected a MetricKind or an attrs class with `name` and `threshold`, "
         f"found {shown(offered)}"
@@ -155,7 +156,3 @@ def _is_metric_class(offered: object) -> TypeGuard[type[Metric]]:
     if not isinstance(offered, type) or not attrs.has(offered):
         return False
     return {"name", "threshold"} <= {field.name for field in attrs.fields(offered)}
-
-
-def _built(offered: type[Metric], options: Options, place: Place) -> Metric | None:
-    return read_options(offered, options, place)

@@ -10,12 +10,12 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.evals.metrics.base import among, share
 from promptgraft.evals.metrics.extras import wanted
 from promptgraft.evals.metrics.folding import Folding
 from promptgraft.evals.metrics.reading import ReferenceMetric
 from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.strict.checks import SHARE, one_of
 
 # Chinese, Japanese and Korean are written without spaces: each character is a word.
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
@@ -41,12 +41,12 @@ class Rouge(ReferenceMetric):
 
     kind: ClassVar[str] = "rouge"
 
-    threshold: float = attrs.field(default=0.5, validator=share)
+    threshold: float = attrs.field(default=0.5, validator=SHARE)
     variant: Literal["rouge1", "rouge2", "rougeL"] = attrs.field(
-        default="rougeL", validator=among("rouge1", "rouge2", "rougeL")
+        default="rougeL", validator=one_of("rouge1", "rouge2", "rougeL")
     )
     measure: Literal["f1", "precision", "recall"] = attrs.field(
-        default="f1", validator=among("f1", "precision", "recall")
+        default="f1", validator=one_of("f1", "precision", "recall")
     )
 
     def reference(self, case: Case) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class EditSimilarity(ReferenceMetric, Folding):
 
     kind: ClassVar[str] = "edit_similarity"
 
-    threshold: float = attrs.field(default=0.8, validator=share)
+    threshold: float = attrs.field(default=0.8, validator=SHARE)
 
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.expected_texts(case)

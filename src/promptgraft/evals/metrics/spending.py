@@ -7,16 +7,10 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, among
+from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.expressions import usage_of
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.serde import shown
-
-
-def _positive(_: object, attribute: attrs.Attribute[float], value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{attribute.name}: expected a number above 0, found {shown(value)}")
+from promptgraft.strict.checks import number, one_of
 
 
 @attrs.frozen(kw_only=True)
@@ -29,7 +23,7 @@ class _AmountMetric(BaseMetric):
 
     unit: ClassVar[str]
 
-    limit: float = attrs.field(validator=_positive)
+    limit: float = attrs.field(validator=number(above=0))
 
     @abstractmethod
     def amount(self, answer: Answer) -> float | None:
@@ -68,7 +62,7 @@ class Tokens(_AmountMetric):
     unit: ClassVar[str] = "tokens"
 
     count: Literal["all", "input", "output"] = attrs.field(
-        default="all", validator=among("all", "input", "output")
+        default="all", validator=one_of("all", "input", "output")
     )
 
     def amount(self, answer: Answer) -> float | None:

@@ -9,12 +9,13 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, among, not_negative
+from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.folding import Folding
 from promptgraft.evals.metrics.reading import ReferenceMetric
 from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
+from promptgraft.strict.checks import integer, one_of
 
 
 @attrs.frozen(kw_only=True)
@@ -144,11 +145,6 @@ class Regex(ReferenceMetric):
         return self.verdict(0.0, f"expected {part} to match {shape}, found {quoted(text)}")
 
 
-def _limit(_: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and value < 0:
-        raise ConfigError(f"{attribute.name}: expected at least 0, found {shown(value)}")
-
-
 @attrs.frozen(kw_only=True)
 class Length(BaseMetric):
     """1 when the answer is neither too short nor too long; outside it falls with the distance.
@@ -161,10 +157,10 @@ class Length(BaseMetric):
 
     kind: ClassVar[str] = "length"
 
-    min: int = attrs.field(default=0, validator=not_negative)
-    max: int | None = attrs.field(default=None, validator=_limit)
+    min: int = attrs.field(default=0, validator=integer(0))
+    max: int | None = attrs.field(default=None, validator=integer(0).or_none)
     unit: Literal["characters", "words", "lines"] = attrs.field(
-        default="characters", validator=among("characters", "words", "lines")
+        default="characters", validator=one_of("characters", "words", "lines")
     )
 
     def __attrs_post_init__(self) -> None:

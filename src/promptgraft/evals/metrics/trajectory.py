@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.evals.metrics.base import BaseMetric, among
+from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.comparing import JsonRules, compare
 from promptgraft.evals.metrics.json_values import paths_only, pruned
 from promptgraft.evals.metrics.matching import chain, pair
@@ -15,6 +15,7 @@ from promptgraft.evals.metrics.reasons import brief
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json
+from promptgraft.strict.checks import one_of
 
 _SHOWN_CALLS = 6
 
@@ -30,7 +31,7 @@ class ToolRule(JsonRules):
     """
 
     arguments: Literal["exact", "subset", "ignore"] = attrs.field(
-        default="exact", validator=among("exact", "subset", "ignore")
+        default="exact", validator=one_of("exact", "subset", "ignore")
     )
     results: bool = False
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
