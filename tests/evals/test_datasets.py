@@ -187,7 +187,7 @@ def test_mappings_are_read_as_if_they_stood_in_a_file() -> None:
     first, second, third = caught.value.faults
     assert first.startswith("cases:1: case `")
     assert "did you mean `expected`?" in first
-    assert second == "cases:2: case `b`: lacks `input`"
+    assert second == "cases:2: case `b`: expected the key `input`, found none"
     assert third.startswith("cases:3: $.input.x: expected plain data")
 
 

@@ -2,56 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.evals.pieces import (
-    ANSWERING,
-    ASKING,
-    Object,
-    Problems,
-    a_flag,
-    a_list,
-    a_mapping,
-    a_text,
-    an_object,
-    context,
-    hints,
-    message,
-    tool_uses,
+    FLAG,
+    HINTS,
+    MESSAGES,
+    TOOL_USES,
+    USE_ALIASES,
+    USE_KEYS,
+    said_by,
 )
-from promptgraft.evals.types import Answer, Case, ToolUse, Turn
-from promptgraft.serde import Json, shown
-
-# Read and left out: they say nothing of what is asked or expected.
-_LEFT_OUT_OF_CASES = ("creation_timestamp", "final_session_state", "rubrics")
-_LEFT_OUT_OF_TURNS = (
-    "app_details",
-    "creation_timestamp",
-    "intermediate_responses",
-    "invocation_id",
-    "rubrics",
-)
-_CASE_KEYS = (
-    "eval_id",
-    "eval_mode",
-    "conversation",
-    "actual_conversation",
-    "context_messages",
-    "session_input",
-    "critical",
-    "hints",
-    *_LEFT_OUT_OF_CASES,
-)
-_TURN_KEYS = ("user_content", "final_response", "intermediate_data", "tools", *_LEFT_OUT_OF_TURNS)
+from promptgraft.evals.types import Answer, Case, Message, ToolUse, Turn
+from promptgraft.serde import Json
+from promptgraft.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
+from promptgraft.strict.classes import keys_of, record_of
+from promptgraft.strict.kinds import Key, listed, record
+from promptgraft.strict.nodes import Node
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
+class _Intermediate:
+    """The calls of an invocation with their ids, and the results by the id of the call."""
+
+    tool_uses: tuple[tuple[Json, ToolUse], ...] | None = None
+    tool_responses: tuple[tuple[str, Json], ...] = ()
+
+    @property
+    def tools(self) -> tuple[ToolUse, ...] | None:
+        """The calls with their results; None when nothing is said of calls."""
+        results: dict[Json, Json] = dict(self.tool_responses)
+        if self.tool_uses is None:
+            return None
+        return tuple(
+            attrs.evolve(use, result=results.get(id_, use.result)) if isinstance(id_, str) else use
+            for id_, use in self.tool_uses
+        )
+
+
+@attrs.frozen(kw_only=True)
 class _Said:
     """One invocation: the question, and what came of it or should."""
 
-    user: str | None
-    answer: str | None
-    tools: tuple[ToolUse, ...] | None
+    user_content: str | None = None
+    final_response: str | None = None
+    tools: tuple[ToolUse, ...] | None = None
+    intermediate_data: _Intermediate | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.tools is not None and self.intermediate_data is not None:
+            raise ConfigError("expected either `tools` or `intermediate_data`")
+
+    @property
+    def called(self) -> tuple[ToolUse, ...] | None:
+        """The tools that were called, or should be; None when that is open."""
+        return self.tools if self.intermediate_data is None else self.intermediate_data.tools
+
+
+@attrs.frozen(kw_only=True)
+class _Found:
+    """What a case says."""
+
+    eval_mode: str = ""
+    conversation: tuple[_Said, ...] = ()
+    actual_conversation: tuple[_Said, ...] = ()
+    context_messages: tuple[Message, ...] = ()
+    session_input: Mapping[str, Json] = attrs.field(factory=dict)
+    critical: bool = False
+    hints: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def _use(*, id: Json = None, **said: Any) -> tuple[Json, ToolUse]:  # noqa: A002
+    return id, ToolUse(**said)
+
+
+def _response(*, id: str, response: Json = None) -> tuple[str, Json]:  # noqa: A002
+    return id, response
+
+
+_RESPONSE = record(
+    _response,
+    {"id": Key(STRING, required=True), "response": Key(ANYTHING)},
+    aliases={},
+    left_out=("name", "will_continue", "scheduling"),
+)
+_SESSION: Kind[dict[str, Json]] = record(
+    dict,
+    {"app_name": Key(ANYTHING), "user_id": Key(ANYTHING), "state": Key(OBJECT)},
+    aliases={},
+)
+_SAID = keys_of(
+    _Said,
+    special={
+        "final_response": said_by("assistant", "model"),
+        "tools": TOOL_USES,
+        "intermediate_data": record_of(
+            _Intermediate,
+            special={
+                "tool_uses": listed(record(_use, USE_KEYS, aliases=USE_ALIASES)),
+                "tool_responses": listed(_RESPONSE),
+            },
+            aliases={},
+            left_out=("intermediate_responses",),
+        ),
+    },
+)
+
+
+def _invocations(*, asked: bool) -> Kind[tuple[_Said, ...]]:
+    keys = {**_SAID, "user_content": Key(said_by("user"), required=asked)}
+    left_out = (
+        "app_details",
+        "creation_timestamp",
+        "intermediate_responses",
+        "invocation_id",
+        "rubrics",
+    )
+    return listed(record(_Said, keys, aliases={}, left_out=left_out))
+
+
+_CASE = record_of(
+    _Found,
+    special={
+        "eval_mode": check(
+            "`trace` or nothing", lambda mode: mode if mode in ("", "default", "trace") else None
+        ),
+        "conversation": _invocations(asked=True),
+        "actual_conversation": _invocations(asked=False),
+        "context_messages": MESSAGES,
+        "session_input": _SESSION,
+        "critical": FLAG,
+        "hints": HINTS,
+    },
+    aliases={},
+    left_out=("eval_id", "creation_timestamp", "final_session_state", "rubrics"),
+)
 
 
 def is_eval_case(value: Json) -> bool:
@@ -61,124 +150,65 @@ def is_eval_case(value: Json) -> bool:
     return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
 
 
-def eval_case_id(value: Object) -> Json:
+def eval_case_id(value: Mapping[str, Json]) -> Json:
     """Return what the case calls itself; None when it does not say."""
     return value.get("evalId", value.get("eval_id"))
 
 
-def read_eval_case(value: Object, *, case_id: str, origin: str, problems: Problems) -> Case:
-    """Return a case; what does not fit is noted in ``problems``."""
-    found = an_object(value, "", _CASE_KEYS, problems)
-    expected = _invocations(found, "conversation", problems)
-    recorded = _invocations(found, "actual_conversation", problems)
-    if _is_trace(found, problems):
-        expected, recorded = _traced(expected, recorded, problems)
+def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
+    """Return a case; what does not fit is noted, and None returned."""
+    found = _CASE.read(node)
+    if found is None:
+        return None
+    expected, recorded = found.conversation, found.actual_conversation
+    if found.eval_mode == "trace":
+        expected, recorded = _traced(expected, recorded, node)
     elif recorded:
-        problems.append('actual_conversation: only cases with eval_mode "trace" have one')
-    turns = _turns(expected, problems)
-    session = an_object(
-        found.get("session_input", {}), "session_input", ("app_name", "user_id", "state"), problems
+        node.member("actual_conversation").fault('only cases with eval_mode "trace" have one')
+    if not expected:
+        node.member("conversation").fault("expected at least one turn, found none")
+    for one, said in zip(node.member("actual_conversation").items(), expected, strict=False):
+        if said.user_content is None:
+            one.fault("expected the key `user_content`, found none")
+    if not node.is_right():
+        return None
+    turns = tuple(
+        Turn(user=s.user_content or "", expected=s.final_response, tools=s.called) for s in expected
     )
-    last = turns[-1] if turns else Turn(user="")
+    session = {**found.session_input}
+    state = session.pop("state", None)
     return Case(
         id=case_id,
-        input=last.user,
-        expected=last.expected,
-        tools=last.tools,
+        input=turns[-1].user,
+        expected=turns[-1].expected,
+        tools=turns[-1].tools,
         turns=turns if len(turns) > 1 else (),
-        context=context(found.get("context_messages"), "context_messages", problems),
-        state=a_mapping(session.pop("state", None), "session_input.state", problems),
+        context=found.context_messages,
+        state=state if isinstance(state, dict) else {},
         recorded=_answer(recorded),
-        hints=hints(found.get("hints"), "hints", problems),
-        critical=a_flag(found.get("critical"), "critical", problems),
+        hints=found.hints,
+        critical=found.critical,
         fields=session,
         origin=origin,
     )
 
 
-def _is_trace(found: Object, problems: Problems) -> bool:
-    mode = found.get("eval_mode", "")
-    if mode not in ("", "default", "trace"):
-        problems.append(f'eval_mode: expected "trace" or nothing, found {shown(mode)}')
-    return mode == "trace"
-
-
 def _traced(
-    expected: list[_Said], recorded: list[_Said], problems: Problems
-) -> tuple[list[_Said], list[_Said]]:
+    expected: tuple[_Said, ...], recorded: tuple[_Said, ...], node: Node
+) -> tuple[tuple[_Said, ...], tuple[_Said, ...]]:
     """Return what is expected and what was recorded of a case that was recorded."""
     if not recorded:  # the conversation itself is the recording; nothing is expected
-        return [_Said(said.user, None, None) for said in expected], expected
+        return tuple(_Said(user_content=one.user_content) for one in expected), expected
     if not expected:
-        return [_Said(said.user, None, None) for said in recorded], recorded
+        return tuple(_Said(user_content=one.user_content) for one in recorded), recorded
     if len(expected) != len(recorded):
-        problems.append(
-            f"actual_conversation: expected {len(expected)} turns as in conversation, "
-            f"found {len(recorded)}"
+        node.member("actual_conversation").fault(
+            f"expected {len(expected)} turns as in conversation, found {len(recorded)}"
         )
     return expected, recorded
 
 
-def _turns(said: list[_Said], problems: Problems) -> tuple[Turn, ...]:
-    if not said:
-        problems.append("conversation: expected at least one turn")
-    for index, one in enumerate(said):
-        if one.user is None:
-            problems.append(f"conversation[{index}]: lacks `user_content`")
-    return tuple(Turn(user=s.user or "", expected=s.answer, tools=s.tools) for s in said)
-
-
-def _answer(recorded: list[_Said]) -> Answer | None:
+def _answer(recorded: tuple[_Said, ...]) -> Answer | None:
     if not recorded:
         return None
-    return Answer(text=recorded[-1].answer or "", tools=recorded[-1].tools or ())
-
-
-def _invocations(found: Object, key: str, problems: Problems) -> list[_Said]:
-    items = enumerate(a_list(found.get(key), key, problems))
-    return [_invocation(item, f"{key}[{index}]", problems) for index, item in items]
-
-
-def _invocation(value: Json, at: str, problems: Problems) -> _Said:
-    found = an_object(value, at, _TURN_KEYS, problems)
-    user, answer = found.get("user_content"), found.get("final_response")
-    if "tools" in found and "intermediate_data" in found:
-        problems.append(f"{at}: expected either `tools` or `intermediate_data`")
-    tools = tool_uses(found["tools"], f"{at}.tools", problems) if "tools" in found else None
-    if "intermediate_data" in found:
-        tools = _intermediate(found["intermediate_data"], f"{at}.intermediate_data", problems)
-    return _Said(
-        None if user is None else _text(user, f"{at}.user_content", ASKING, problems),
-        None if answer is None else _text(answer, f"{at}.final_response", ANSWERING, problems),
-        tools,
-    )
-
-
-def _text(value: Json, at: str, roles: frozenset[str], problems: Problems) -> str:
-    return message(value, at, problems, roles=roles)[1]
-
-
-def _intermediate(value: Json, at: str, problems: Problems) -> tuple[ToolUse, ...] | None:
-    keys = ("tool_uses", "tool_responses", "intermediate_responses")
-    found = an_object(value, at, keys, problems)
-    if "tool_uses" not in found:
-        return None
-    uses = tool_uses(found["tool_uses"], f"{at}.tool_uses", problems)
-    results = _results(found.get("tool_responses"), f"{at}.tool_responses", problems)
-    calls = a_list(found["tool_uses"], at, [])
-    ids = [call.get("id") if isinstance(call, dict) else None for call in calls]
-    return tuple(
-        attrs.evolve(use, result=results.get(key, use.result)) if isinstance(key, str) else use
-        for use, key in zip(uses, ids, strict=True)
-    )
-
-
-def _results(value: Json, at: str, problems: Problems) -> Object:
-    """Return the results of tools by the id of their call."""
-    results: Object = {}
-    for index, item in enumerate(a_list(value, at, problems)):
-        where = f"{at}[{index}]"
-        keys = ("id", "name", "response", "will_continue", "scheduling")
-        found = an_object(item, where, keys, problems)
-        results[a_text(found.get("id"), f"{where}.id", problems)] = found.get("response")
-    return results
+    return Answer(text=recorded[-1].final_response or "", tools=recorded[-1].called or ())

@@ -8,7 +8,6 @@ from pathlib import Path
 from promptgraft.errors import ConfigError
 from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import Faults
-from promptgraft.evals.pieces import Object, Problems
 from promptgraft.evals.plain import PlainReader
 from promptgraft.evals.reading import Row
 from promptgraft.evals.rows_csv import csv_rows
@@ -16,6 +15,7 @@ from promptgraft.evals.rows_json import json_rows, jsonl_rows
 from promptgraft.evals.rows_yaml import yaml_rows
 from promptgraft.evals.types import Case
 from promptgraft.serde import Json, digest, shown
+from promptgraft.strict.nodes import Node, Source
 
 FORMATS: dict[str, Callable[[Path, Faults], Iterator[Row]]] = {
     "jsonl": jsonl_rows,
@@ -83,6 +83,7 @@ class CaseReader:
         self._finds = finds_eval_cases
         self._source = source
         self._lines: dict[str, int] = {}
+        self._noted = Source("")  # shared by all cases until one has a fault
         self.faults = Faults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
@@ -103,27 +104,29 @@ class CaseReader:
         if not isinstance(value, dict):
             self.faults.add(line, f"expected an object, found {shown(value)}")
             return None
-        problems: Problems = []
+        node = Node(value, (), self._noted)
         origin = f"{self._source}:{line}"
         if in_eval_set or (self._finds and is_eval_case(value)):
-            case_id = self._id(eval_case_id(value), value, line, problems)
-            case = read_eval_case(value, case_id=case_id, origin=origin, problems=problems)
+            case_id = self._id(eval_case_id(value), node, line)
+            case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
-            case_id = self._id(self._plain.id_of(value), value, line, problems)
-            case = self._plain.read(value, case_id=case_id, origin=origin, problems=problems)
-        for problem in problems:
-            self.faults.add(line, problem, case_id)
+            case_id = self._id(self._plain.id_of(value), node, line)
+            case = self._plain.read(node, case_id=case_id, origin=origin)
+        if not node.is_right():
+            for fault in self._noted.faults:
+                self.faults.add(line, fault, case_id)
+            self._noted = Source("")
         return case
 
-    def _id(self, given: Json, value: Object, line: int, problems: Problems) -> str:
+    def _id(self, given: Json, node: Node, line: int) -> str:
         if given is None:
-            case_id, what = str(digest(value))[:_SHORT_DIGEST], "the same case without an id"
+            case_id, what = str(digest(node.value))[:_SHORT_DIGEST], "the same case without an id"
         elif (isinstance(given, str) and given.strip()) or type(given) is int:
             case_id, what = str(given), "the same id"
         else:
-            problems.append(f"id: expected a text or an integer, found {shown(given)}")
+            node.fault(f"id: expected a text or an integer, found {shown(given)}")
             return ""
         first = self._lines.setdefault(case_id, line)
         if first != line:
-            problems.append(f"{what} as in line {first}")
+            node.fault(f"{what} as in line {first}")
         return case_id

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals import pieces
-from promptgraft.evals.pieces import Object, Problems
+from promptgraft.evals.pieces import ANSWER, FLAG, HINTS, MESSAGES, TOOL_USES, TURNS
 from promptgraft.evals.types import Case, Turn
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.strict.checks import ANYTHING, OBJECT, Check, Kind, check
+from promptgraft.strict.nodes import Node
 
 FIELDS = (
     "id",
@@ -24,8 +26,21 @@ FIELDS = (
     "recorded",
     "fields",
 )
+_KINDS: Mapping[str, Kind[object]] = {
+    "expected": ANYTHING,
+    "critical": FLAG,
+    "hints": HINTS,
+    "tools": TOOL_USES,
+    "context": MESSAGES,
+    "state": OBJECT,
+    "recorded": ANSWER,
+    "fields": OBJECT,
+}
+_INPUT: Check[str | dict[str, Json]] = check(
+    "a text or an object", lambda value: value if isinstance(value, (str, dict)) else None
+)
+_NO_TURN = Turn(user="")
 # In CSV these are JSON inside the cell.
-_SIMPLE = {"id", "input", "expected"}
 _STRUCTURED = {"tools", "turns", "context", "state", "recorded", "fields"}
 # Parameters may have any name; one that is this near to a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
@@ -54,74 +69,70 @@ class PlainReader:
         self._cells = cells
         self._takes_rest: bool | None = False if "input" in names else None
 
-    def id_of(self, value: Object) -> Json:
+    def id_of(self, value: Mapping[str, Json]) -> Json:
         """Return what the case calls itself; None when it does not say."""
         found = value.get(self._id)
         return None if self._cells and found == "" else found
 
-    def read(self, value: Object, *, case_id: str, origin: str, problems: Problems) -> Case:
-        """Return a case; what does not fit is noted in ``problems``."""
-        found, rest = self._named(value, problems)
-        if found.keys() <= _SIMPLE:  # nearly all of a large file
-            return Case(
-                id=case_id,
-                input=self._input(value, found, rest, problems),
-                expected=found.get("expected"),
-                fields=self._kept(value, found, problems),
-                origin=origin,
-            )
-        turns = pieces.turns(found["turns"], "turns", problems) if "turns" in found else ()
-        last = turns[-1] if turns else Turn(user="")
-        tools, recorded = found.get("tools"), found.get("recorded")
+    def read(self, node: Node, *, case_id: str, origin: str) -> Case | None:
+        """Return a case; what does not fit is noted, and None returned."""
+        value = node.value if isinstance(node.value, dict) else {}
+        found, rest = self._named(node)
+        turns = TURNS.read(found["turns"]) if "turns" in found else ()
+        last = turns[-1] if turns else _NO_TURN
+        given = self._input(node, found, rest) if turns == () else last.user
+        said: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
+        said |= {name: kind.read(found[name]) for name, kind in _KINDS.items() if name in found}
+        kept = {key: value[key] for key in value if key in self._keep}
+        kept |= said.pop("fields", None) or {}
+        if not node.is_right():
+            return None
         return Case(
             id=case_id,
-            input=last.user if turns else self._input(value, found, rest, problems),
-            expected=found.get("expected", last.expected),
-            tools=last.tools if tools is None else pieces.tool_uses(tools, "tools", problems),
-            turns=turns if len(turns) > 1 else (),
-            context=pieces.context(found.get("context"), "context", problems),
-            state=pieces.a_mapping(found.get("state"), "state", problems),
-            recorded=None if recorded is None else pieces.answer(recorded, "recorded", problems),
-            hints=pieces.hints(found.get("hints"), "hints", problems),
-            critical=pieces.a_flag(found.get("critical"), "critical", problems),
-            fields=self._kept(value, found, problems),
+            input=given,
+            turns=turns if turns and len(turns) > 1 else (),
+            fields=kept,
             origin=origin,
+            **said,
         )
 
-    def _named(self, value: Object, problems: Problems) -> tuple[Object, list[str]]:
+    def _named(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return what is said of each field, and the keys that are none."""
-        found: Object = {}
+        found: dict[str, Node] = {}
         rest: list[str] = []
-        for column, item in value.items():
+        for column, item in node.value.items() if isinstance(node.value, dict) else ():
             field = self._columns.get(column)
             if field is None:
                 if column not in self._keep:
                     rest.append(column)
             elif item is not None and not (self._cells and item == ""):
                 is_json = self._cells and field in _STRUCTURED and isinstance(item, str)
-                found[field] = _from_cell(str(item), column, problems) if is_json else item
+                there = Node(item, (column,), node.source)
+                there = _from_cell(there) if is_json else there
+                if there.value is not None:
+                    found[field] = there
         return found, rest
 
-    def _kept(self, value: Object, found: Object, problems: Problems) -> Object:
-        kept = {key: value[key] for key in value if key in self._keep}
-        return kept | pieces.a_mapping(found.get("fields"), "fields", problems)
-
-    def _input(self, value: Object, found: Object, rest: list[str], problems: Problems) -> Json:
+    def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Json:
         if self._takes_rest is None:  # the first case decides for its file
             self._takes_rest = "input" not in found and "turns" not in found
         if self._takes_rest:
-            return _all_of(value, found, rest, problems)
-        if rest:
-            unknown = [key for key in rest if key not in self._parameters]
-            _refuse(unknown, tuple(self._columns), problems)
+            return _all_of(node, found, rest)
+        for key in rest:
+            if key not in self._parameters:
+                mend = did_you_mean(key, list(self._columns))
+                mend = mend or "; name it in `keep` or take it out"
+                node.member(key).fault(f"unknown key{mend}")
+        value = node.value if isinstance(node.value, dict) else {}
         if self._parameters:
-            problems.extend(f"lacks `{k}`" for k in self._parameters if k not in value)
+            for key in self._parameters:
+                if key not in value:
+                    node.fault(f"expected the key `{key}`, found none")
             return {key: value[key] for key in self._parameters if key in value}
         if "input" not in found:
-            problems.append(f"lacks `{self._input_column}`")
-        elif not isinstance(found["input"], (str, dict)):
-            problems.append(f"input: expected a text or an object, found {shown(found['input'])}")
-        return found.get("input")
+            node.fault(f"expected the key `{self._input_column}`, found none")
+            return None
+        return _INPUT.read(found["input"])
 
 
 def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -143,28 +154,23 @@ def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple
     return columns, parameters
 
 
-def _from_cell(text: str, column: str, problems: Problems) -> Json:
+def _from_cell(node: Node) -> Node:
     try:
-        return parse_json(text, where=column)
+        value = parse_json(str(node.value), where="")
     except DataFormatError:
-        problems.append(f"{column}: expected JSON in the cell, found {shown(text)}")
-        return None
+        node.expected("JSON in the cell")
+        value = None
+    return Node(value, node.path, node.source)
 
 
-def _refuse(rest: Sequence[str], known: Sequence[str], problems: Problems) -> None:
-    for key in rest:
-        mend = did_you_mean(key, list(known)) or "; name it in `keep` or take it out"
-        problems.append(f"unknown field {shown(key)}{mend}")
-
-
-def _all_of(value: Object, found: Object, rest: Sequence[str], problems: Problems) -> Object:
+def _all_of(node: Node, found: Mapping[str, Node], rest: Sequence[str]) -> dict[str, Json]:
     if "input" in found:
-        problems.append("`input` here, but the first case has parameters instead; use one of both")
+        node.fault("`input` here, but the first case has parameters instead; use one of both")
         return {}
     for key in rest:
         near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=_TYPING_MISTAKE)
         if near:
-            problems.append(f"unknown field {shown(key)} (did you mean `{near[0]}`?)")
+            node.member(key).fault(f"unknown key (did you mean `{near[0]}`?)")
     if not rest:
-        problems.append("lacks `input`")
-    return {key: value[key] for key in rest}
+        node.fault("expected the key `input`, found none")
+    return {key: node.member(key).value for key in rest}

@@ -13,11 +13,11 @@ from promptgraft.evals.reading import (
     container_keys,
     is_cases,
     read_lines,
-    read_text,
     too_long,
     unfit,
 )
 from promptgraft.serde import STRICT_JSON, Json, MismatchError
+from promptgraft.strict.nodes import read_text
 
 _LENIENT = json.JSONDecoder()
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
@@ -41,7 +41,7 @@ def json_rows(path: Path, faults: Faults) -> Iterator[Row]:
     Raises:
         OSError: the system refuses.
     """
-    text = read_text(path, faults)
+    text = read_text(path, faults.add)
     if text is None or not text.strip():
         return
     scanner = _Scanner(text, faults)

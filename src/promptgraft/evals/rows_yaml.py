@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptgraft.evals.faults import Faults
-from promptgraft.evals.reading import Row, is_cases, read_text
+from promptgraft.evals.reading import Row, is_cases
 from promptgraft.evals.rows_json import eval_set_rows
 from promptgraft.serde import Json
+from promptgraft.strict.nodes import read_text
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 
 
@@ -18,7 +19,7 @@ def yaml_rows(path: Path, faults: Faults) -> Iterator[Row]:
     Raises:
         OSError: the system refuses.
     """
-    text = read_text(path, faults)
+    text = read_text(path, faults.add)
     document = None if text is None else read_yaml(text, faults.add)
     if document is not None:
         yield from _rows(document, faults)

@@ -57,6 +57,7 @@ def record_of(
     skip: Collection[str] = (),
     special: Mapping[str, Kind[object]] | None = None,
     aliases: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
     about: str = "",
     rules: Schema | None = None,
 ) -> Kind[T]:
@@ -65,7 +66,7 @@ def record_of(
     See :func:`keys_of` and :func:`~promptgraft.strict.kinds.record`.
     """
     keys = keys_of(kind, skip=skip, special=special)
-    return record(make or kind, keys, aliases=aliases, about=about, rules=rules)
+    return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
 
 
 def keys_of(

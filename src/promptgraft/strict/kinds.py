@@ -120,6 +120,7 @@ def record(
     *,
     elsewhere: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
     about: str = "",
     rules: Schema | None = None,
 ) -> Kind[T]:
@@ -131,6 +132,7 @@ def record(
         elsewhere: what is said of keys that users may look for here; they are refused.
         aliases: other names of keys. Where they are given, even none, keys may be written in
             camelCase too.
+        left_out: keys that may stand in it and are not read.
         about: what it is, in one line.
         rules: what ``make`` demands of the keys together, for the JSON Schema.
     """
@@ -141,8 +143,9 @@ def record(
         if not isinstance(node.value, dict):
             node.expected(what)
             return None
-        members = known_members(node, keys, elsewhere=elsewhere, aliases=aliases)
-        values = {name: keys[name].kind.read(member) for name, member in members.items()}
+        known = (*keys, *left_out)
+        members = known_members(node, known, elsewhere=elsewhere, aliases=aliases)
+        values = {name: keys[name].kind.read(one) for name, one in members.items() if name in keys}
         _note_missing(node, keys, values)
         if not node.is_right():
             return None
@@ -189,6 +192,8 @@ def known_members(
         return members
     for key, value in node.value.items():
         name = key if aliases is None else aliases.get(snake_case(key), snake_case(key))
+        if value is None and aliases is not None:
+            continue  # what other tools write for what is not there
         if name not in known:
             said = (elsewhere or {}).get(name)
             node.member(key).fault(said or f"unknown key{_known(name, list(known))}")
@@ -210,7 +215,7 @@ def _note_missing(node: Node, keys: Keys, values: Mapping[str, object]) -> None:
     missing = [name for name, key in keys.items() if key.required and name not in values]
     if not missing or not isinstance(node.value, dict):
         return
-    unknown = [name for name in node.value if name not in keys]
+    unknown = [name for name in node.value if snake_case(name) not in keys]
     for name in missing:
         if not difflib.get_close_matches(name, unknown, 1, _TYPING_MISTAKE):
             about = f" ({keys[name].about.rstrip('.')})" if keys[name].about else ""

@@ -6,13 +6,12 @@ import math
 
 import attrs
 
-from promptgraft.errors import DataFormatError
 from promptgraft.evals.aggregate import CaseOutcome
 from promptgraft.evals.attempt import Attempt
-from promptgraft.evals.pieces import Problems
-from promptgraft.evals.pieces import answer as read_answer
+from promptgraft.evals.pieces import ANSWER
 from promptgraft.evals.types import Answer
 from promptgraft.serde import Json, structure, unstructure
+from promptgraft.strict.nodes import Node, Source
 
 
 @attrs.frozen(kw_only=True)
@@ -64,9 +63,8 @@ def answered_from(plain: Json, *, where: str) -> Answered:
     found = plain if isinstance(plain, dict) else {}
     outcome = structure(found.get("outcome"), CaseOutcome, where=f"{where}: outcome")
     seconds = structure(found.get("seconds"), float, where=f"{where}: seconds")
-    problems: Problems = []
-    given = found.get("answer")
-    answer = None if given is None else read_answer(given, "answer", problems)
-    if problems:
-        raise DataFormatError.of(f"{where}: {problem}" for problem in problems)
+    source = Source.of(found.get("answer"), where)
+    node = Node(source.document.value, ("answer",), source)
+    answer = None if node.value is None else ANSWER.read(node)
+    source.raise_all()
     return Answered(outcome=outcome, answer=answer, seconds=seconds)
