@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from promptgraft.errors import InvalidIdentifierError
-from promptgraft.strict.checks import integer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,11 +56,12 @@ def read_prompt_name(
 
 def at_least(least: int) -> Callback:
     """Return a callback that reads an integer which is not smaller than ``least``."""
-    check = integer(least)
-
     def read(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
         if value is None:
             return None
+        from promptgraft.strict.checks import integer
+
+        check = integer(least)
         digits = value.isascii() and value.removeprefix("-").isdigit() and len(value) <= 18
         number = check.fits(int(value) if digits else None)
         if number is None:

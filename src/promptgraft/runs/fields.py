@@ -1,15 +1,57 @@
-"""Reading the fields of plain objects that a file holds, with a name for what is wrong."""
+"""Fields of the plain objects that the files of a run hold; the first fault is raised."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NoReturn
+from decimal import Decimal, InvalidOperation
+from typing import TypeGuard, TypeVar
 
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import Json, shown
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.search.scores import Scores
+from promptgraft.serde import Json
+from promptgraft.strict.checks import (
+    FLAG,
+    INTEGER,
+    MOMENT,
+    NUMBER,
+    OBJECT,
+    STRING,
+    Check,
+    Kind,
+    check,
+)
+from promptgraft.strict.kinds import listed, named
+from promptgraft.strict.nodes import Node, Source
 
-_MISSING = object()
+T = TypeVar("T")
+
+
+def _amount(value: object) -> Decimal | None:
+    try:
+        amount = Decimal(value) if isinstance(value, str) else None
+    except InvalidOperation:
+        return None
+    return amount if amount is not None and amount.is_finite() else None
+
+
+def _scores(value: object) -> Scores | None:
+    if isinstance(value, list) and _are_scores(value):
+        with suppress(OverflowError):  # an integer that no float can hold
+            return Scores(value)
+    return None
+
+
+def _are_scores(value: list[Json]) -> TypeGuard[list[float | None]]:
+    # By their types, which are few: a large run has millions of scores.
+    return frozenset((int, float, type(None))).issuperset(map(type, value))
+
+
+_AMOUNT: Check[Decimal] = check("a decimal number as text", _amount)
+_SCORES: Check[Scores] = check("a list of numbers", _scores)
+_NAMES, _INTEGERS = listed(STRING, "a list of texts"), listed(INTEGER, "a list of integers")
+_TEXTS, _NUMBERS = named(STRING), named(NUMBER)
 
 
 class Fields:
@@ -24,30 +66,37 @@ class Fields:
         self._plain = plain
         self._where = where
 
+    def read(self, name: str, kind: Kind[T]) -> T:
+        """Return a field.
+
+        Raises:
+            DataFormatError: it is not of this kind; this holds for all methods.
+        """
+        source = Source(self._where)
+        value = kind.read(Node(self._plain.get(name), (name,), source))
+        if value is None:
+            raise DataFormatError(source.faults[0])
+        return value
+
+    def read_or_none(self, name: str, kind: Kind[T]) -> T | None:
+        """Return a field, or None for null."""
+        return None if self.is_null(name) else self.read(name, kind)
+
     def is_null(self, name: str) -> bool:
         """Tell whether there is null, or nothing."""
         return self._plain.get(name) is None
 
     def text(self, name: str) -> str:
-        """Return a text.
-
-        Raises:
-            DataFormatError: here and below: there is something else.
-        """
-        value = self._plain.get(name)
-        return value if isinstance(value, str) else self._refuse(name, "a text")
+        """Return a text."""
+        return self.read(name, STRING)
 
     def text_or_none(self, name: str) -> str | None:
         """Return a text, or None for null."""
-        return None if self.is_null(name) else self.text(name)
+        return self.read_or_none(name, STRING)
 
     def moment(self, name: str) -> datetime:
-        """Return a time; one without a zone could not be compared with others."""
-        try:
-            found = datetime.fromisoformat(self.text(name))
-        except ValueError:
-            return self._refuse(name, "an ISO 8601 time")
-        return found if found.tzinfo else self._refuse(name, "an ISO 8601 time with its zone")
+        """Return a time with its zone."""
+        return self.read(name, MOMENT)
 
     def inside(self, name: str) -> Fields:
         """Return the fields of an object in this one."""
@@ -55,10 +104,8 @@ class Fields:
 
     def plain(self, name: str) -> Mapping[str, Json]:
         """Return an object."""
-        value = self._plain.get(name)
-        return value if isinstance(value, dict) else self._refuse(name, "an object")
+        return self.read(name, OBJECT)
 
-    def _refuse(self, name: str, expected: str) -> NoReturn:
-        value: object = self._plain.get(name, _MISSING)
-        found = "nothing" if value is _MISSING else shown(value)
-        raise DataFormatError(f"{self._where}: {name}: expected {expected}, found {found}")
+    def numbers(self, name: str) -> Mapping[str, float]:
+        """Return numbers by name."""
+        return FrozenMap(self.read(name, _NUMBERS))

@@ -20,6 +20,7 @@ MOST_SHOWN = 20
 _MORE = re.compile(r": and ([0-9,]+) more$")
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_NO_DOCUMENT = YamlDocument(None, {}, {})
 _MEND = "save the file as UTF-8"
 
 
@@ -48,7 +49,7 @@ class Source:
     """
 
     name: str
-    document: YamlDocument = attrs.field(factory=lambda: YamlDocument(None, {}, {}))
+    document: YamlDocument = _NO_DOCUMENT
     _faults: list[tuple[int, str]] = attrs.field(factory=list, init=False, repr=False)
     _wrong: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
     _settled: set[YamlPath] = attrs.field(factory=set, init=False, repr=False)
