@@ -20,13 +20,18 @@ MOST_SHOWN = 20
 _MORE = re.compile(r": and ([0-9,]+) more$")
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_LONGEST_STEP = 80
 _NO_DOCUMENT = YamlDocument(None, {}, {})
 _MEND = "save the file as UTF-8"
 
 
 def spelled(path: YamlPath) -> str:
     """Return a path as messages write it: ``metrics[0].labels``."""
-    return yaml_text.spelled(path).removeprefix(".")
+    steps = (
+        f"{step[:_LONGEST_STEP]}…" if isinstance(step, str) and len(step) > _LONGEST_STEP else step
+        for step in path
+    )
+    return yaml_text.spelled(tuple(steps)).removeprefix(".")
 
 
 def found(value: object) -> str:
@@ -87,7 +92,7 @@ class Source:
 
     def _told(self, number: int, text: str) -> str:
         place = f"{self.name}:{number}" if number and self.name else self.name
-        return " ".join(f"{place}: {text}".removeprefix(": ").split("\n"))
+        return " ".join(f"{place}: {text}".removeprefix(": ").splitlines())
 
     def note(self, number: int, text: str) -> None:
         """Note that something is wrong in a line; 0 stands for the whole source."""
