@@ -125,7 +125,7 @@ def test_each_preset_has_its_rule_and_races_have_one_that_needs_no_mean() -> Non
         ),
         (
             {"frontier_pruning": "most"},
-            "frontier_pruning: expected 'dominated' or 'redundant', found 'most'",
+            "frontier_pruning: expected one of `dominated`, `redundant`, found 'most'",
         ),
     ],
 )

@@ -218,9 +218,12 @@ def test_a_size_pays_for_merges_where_they_are_on() -> None:
         ),
         (
             {"auto": "huge", "rollout_budget": 0},
-            "auto: expected 'light', 'medium' or 'heavy', found 'huge'",
+            "auto: expected one of `light`, `medium`, `heavy`, found 'huge'",
         ),
-        ({"auto": 3, "rollout_budget": 0}, "auto: expected 'light', 'medium' or 'heavy', found 3"),
+        (
+            {"auto": 3, "rollout_budget": 0},
+            "auto: expected one of `light`, `medium`, `heavy`, found 3",
+        ),
         (
             {"auto": "light", "rollout_budget": 0, "minibatch_size": "3"},
             "minibatch_size: expected an integer of at least 1, found '3'",

@@ -107,11 +107,11 @@ def test_a_model_of_unknown_price_ends_a_run_with_a_limit_in_money() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_cost": 0}, "max_cost: expected US dollars above 0, found"),
-        ({"max_cost": "-1"}, "max_cost: expected US dollars above 0, found"),
-        ({"max_cost": "much"}, "max_cost: expected US dollars such as 2.50, found 'much'"),
-        ({"max_cost": True}, "max_cost: expected US dollars such as 2.50, found True"),
-        ({"max_cost": float("nan")}, "max_cost: expected US dollars above 0, found"),
+        ({"max_cost": 0}, "max_cost: expected US dollars above 0, such as 2.50, found"),
+        ({"max_cost": "-1"}, "max_cost: expected US dollars above 0, such as 2.50, found"),
+        ({"max_cost": "much"}, "max_cost: expected US dollars above 0, such as 2.50, found 'much'"),
+        ({"max_cost": True}, "max_cost: expected US dollars above 0, such as 2.50, found True"),
+        ({"max_cost": float("nan")}, "max_cost: expected US dollars above 0, such as 2.50, found"),
         ({"max_tokens": 0}, "max_tokens: expected an integer of at least 1, found 0"),
         ({"max_tokens": 1.5}, "max_tokens: expected an integer of at least 1, found 1.5"),
         ({"max_reflections": False}, "max_reflections: expected an integer of at least 1, found"),

@@ -429,15 +429,15 @@ def test_examples_are_changed_one_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "quick"}, "preset: expected 'paper' or 'lean', found 'quick'"),
+        ({"preset": "quick"}, "preset: expected one of `paper`, `lean`, found 'quick'"),
         ({"validation": Racing}, r"validation: expected Full\(\) or Racing\(\), found <class"),
         ({"exploration": 1.5}, "exploration: expected a number from 0 to 1, found 1.5"),
         ({"exploration": "x"}, "exploration: expected a number from 0 to 1, found 'x'"),
         (
             {"minibatches": "x"},
-            "minibatches: expected 'random', 'epochs' or 'teaching', found 'x'",
+            "minibatches: expected one of `random`, `epochs`, `teaching`, found 'x'",
         ),
-        ({"module_choice": "x"}, "module_choice: expected 'turns' or 'blamed', found 'x'"),
+        ({"module_choice": "x"}, "module_choice: expected one of `turns`, `blamed`, found 'x'"),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected true or false, found 1"),
         (
             {"validation": Racing(), "pick": "score=1"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -13,19 +12,15 @@ from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import shown
+from promptgraft.strict.checks import money
 
 _MILLION = Decimal(1_000_000)
+_PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
 
 
 def _as_dollars(value: object) -> Decimal:
-    if isinstance(value, (int, float, str, Decimal)) and not isinstance(value, bool):
-        with contextlib.suppress(ArithmeticError):
-            dollars = Decimal(str(value))  # of the digits that a float shows, not of its binary
-            if dollars.is_finite() and dollars >= 0:
-                return dollars
-    raise ConfigError(
-        f"price: expected US dollars for a million tokens, at least 0, found {shown(value)}"
-    )
+    _PRICE.hold("price", value)
+    return _PRICE.fits(value) or Decimal(0)
 
 
 def _as_dollars_or_none(value: object) -> Decimal | None:

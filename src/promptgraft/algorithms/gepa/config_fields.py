@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -19,8 +18,10 @@ from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning, Frontier
 from promptgraft.search.stoppers import Stopper
 from promptgraft.search.validation import Full
 from promptgraft.serde import shown
+from promptgraft.strict.checks import money, number, one_of
 from promptgraft.targets.types import GepaExample, named_numbers_fault
 
+_DOLLARS = money(texts=True).or_none
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
@@ -82,19 +83,12 @@ def as_stoppers(stoppers: Iterable[Stopper]) -> tuple[Stopper, ...]:
 
 def as_auto(size: object) -> Auto | None:
     """Return a size by its name."""
-    if size is None:
-        return None
-    if isinstance(size, str) and size in tuple(Auto):
-        return Auto(size)
-    raise ConfigError(f"auto: expected 'light', 'medium' or 'heavy', found {shown(size)}")
+    return None if size is None else _one_of(Auto, "auto", size)
 
 
 def as_frontier(kind: object) -> FrontierType:
     """Return what the cells of the frontier are, by name."""
-    if isinstance(kind, str) and kind in tuple(FrontierType):
-        return FrontierType(kind)
-    names = ", ".join(repr(str(known)) for known in FrontierType)
-    raise ConfigError(f"frontier_type: expected one of {names}, found {shown(kind)}")
+    return _one_of(FrontierType, "frontier_type", kind)
 
 
 def by_preset(name: str) -> Any:
@@ -150,12 +144,8 @@ def as_module_choice(choice: object) -> ModuleChoice:
 
 
 def _one_of(kind: type[ChoiceT], field: str, name: object) -> ChoiceT:
-    for known in kind:
-        if name == known.value:
-            return known
-    *names, last = (repr(known.value) for known in kind)
-    expected = f"{', '.join(names)} or {last}"
-    raise ConfigError(f"{field}: expected {expected}, found {shown(name)}")
+    one_of(*kind).hold(field, name)
+    return kind(str(name))
 
 
 def as_weights(weights: Mapping[str, float] | str) -> Mapping[str, float]:
@@ -171,8 +161,7 @@ def as_pick(weights: Mapping[str, float] | str) -> Mapping[str, float]:
 def _weights(what: str, weights: Mapping[str, float] | str) -> Mapping[str, float]:
     found = _numbers(what, weights)
     for name, weight in found.items():
-        if not 0 < weight < math.inf:
-            raise ConfigError(f"{what}: `{name}`: expected a number above 0, found {weight!r}")
+        number(above=0).hold(f"{what}: `{name}`", weight)
     return found
 
 
@@ -219,14 +208,8 @@ def as_rollout_cost(amount: object) -> Decimal | None:
 
 
 def _as_dollars(name: str, amount: object) -> Decimal | None:
-    if amount is None or isinstance(amount, Decimal):
-        return amount
-    if isinstance(amount, (int, float, str)) and not isinstance(amount, bool):
-        try:
-            return Decimal(str(amount))
-        except InvalidOperation:
-            pass
-    raise ConfigError(f"{name}: expected US dollars such as 2.50, found {shown(amount)}")
+    _DOLLARS.hold(name, amount)
+    return _DOLLARS.fits(amount)
 
 
 def _check_sequence(values: object, expected: str) -> None:
