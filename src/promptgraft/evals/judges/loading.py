@@ -18,7 +18,6 @@ from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json
 from promptgraft.strict.checks import (
-    ANYTHING,
     COUNT,
     NUMBER,
     OBJECT,
@@ -132,7 +131,6 @@ def _their_rubric(
     id: str = "",  # noqa: A002 - its name in files
     content: str | None = None,
     description: str | None = None,
-    type: str | None = None,  # noqa: A002, ARG001 - read and left out
     weight: float = 1.0,
 ) -> Rubric:
     return Rubric(id=id, text=content or description or "", weight=weight)
@@ -145,10 +143,10 @@ _THEIR_RUBRIC = record(
         "id": Key(STRING),
         "content": Key(record(lambda text=None: text, {"text": Key(STRING)}, aliases={})),
         "description": Key(STRING),
-        "type": Key(ANYTHING),
         "weight": Key(NUMBER),
     },
     aliases={},
+    left_out=("type",),
 )
 
 
