@@ -190,6 +190,8 @@ def test_values_that_are_hidden_are_never_shown() -> None:
     with pytest.raises(ConfigError, match=r"^key: .*\(not shown\); name a variable$") as caught:
         secret.hold("key", ["hunter2"])
     assert "hunter2" not in str(caught.value)
+    (fault,) = faults(["hunter2"], secret)
+    assert fault == "expected a text, found something else (not shown); name a variable"
 
 
 def test_keys_of_other_tools_are_read_in_both_ways_of_writing() -> None:

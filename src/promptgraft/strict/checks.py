@@ -59,6 +59,16 @@ class Check(Kind[T_co]):
     mend: str = ""
     nullable: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        # Bound to this check, so that one that is evolved from it reads with its own message.
+        object.__setattr__(self, "read", self._read)
+
+    def _read(self, node: Node) -> T_co | None:
+        value = self.fits(node.value)
+        if value is None:
+            node.fault(self.fault(found(node.value), node.value))
+        return value
+
     def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
         """Hold the value of a field, as validators do.
 
@@ -101,15 +111,7 @@ def check(
     mend: str = "",
 ) -> Check[T]:
     """Return a check; see :class:`Check`."""
-
-    def read(node: Node) -> T | None:
-        value = fits(node.value)
-        if value is None:
-            node.fault(made.fault(found(node.value), node.value))
-        return value
-
-    made = Check(read, schema or {}, what, fits, tuple(names), hidden, mend)
-    return made
+    return Check(lambda _: None, schema or {}, what, fits, tuple(names), hidden, mend)
 
 
 def _number(value: object) -> float | None:
