@@ -56,6 +56,7 @@ def read_prompt_name(
 
 def at_least(least: int) -> Callback:
     """Return a callback that reads an integer which is not smaller than ``least``."""
+
     def read(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
         if value is None:
             return None

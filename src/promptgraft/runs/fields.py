@@ -4,54 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.search.scores import Scores
 from promptgraft.serde import Json
-from promptgraft.strict.checks import (
-    FLAG,
-    INTEGER,
-    MOMENT,
-    NUMBER,
-    OBJECT,
-    STRING,
-    Check,
-    Kind,
-    check,
-)
-from promptgraft.strict.kinds import listed, named
+from promptgraft.strict.checks import MOMENT, OBJECT, STRING, Kind
 from promptgraft.strict.nodes import Node, Source
 
 T = TypeVar("T")
-
-
-def _amount(value: object) -> Decimal | None:
-    try:
-        amount = Decimal(value) if isinstance(value, str) else None
-    except InvalidOperation:
-        return None
-    return amount if amount is not None and amount.is_finite() else None
-
-
-def _scores(value: object) -> Scores | None:
-    if isinstance(value, list) and _are_scores(value):
-        with suppress(OverflowError):  # an integer that no float can hold
-            return Scores(value)
-    return None
-
-
-def _are_scores(value: list[Json]) -> TypeGuard[list[float | None]]:
-    # By their types, which are few: a large run has millions of scores.
-    return frozenset((int, float, type(None))).issuperset(map(type, value))
-
-
-_AMOUNT: Check[Decimal] = check("a decimal number as text", _amount)
-_SCORES: Check[Scores] = check("a list of numbers", _scores)
-_NAMES, _INTEGERS = listed(STRING, "a list of texts"), listed(INTEGER, "a list of integers")
-_TEXTS, _NUMBERS = named(STRING), named(NUMBER)
 
 
 class Fields:
@@ -105,7 +65,3 @@ class Fields:
     def plain(self, name: str) -> Mapping[str, Json]:
         """Return an object."""
         return self.read(name, OBJECT)
-
-    def numbers(self, name: str) -> Mapping[str, float]:
-        """Return numbers by name."""
-        return FrozenMap(self.read(name, _NUMBERS))
