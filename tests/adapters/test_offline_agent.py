@@ -28,7 +28,6 @@ from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.agent_names import invented, names_in
 from promptgraft.adapters.offline.agent_reflector import TAGS, reflect
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
@@ -36,6 +35,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, TaskExample
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
+from promptgraft.search.reply import parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import (
     MetaPrompt,

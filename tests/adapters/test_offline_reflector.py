@@ -18,10 +18,10 @@ from promptgraft import (
     RolloutRecord,
     Session,
 )
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
 from promptgraft.errors import ConfigError
 from promptgraft.parts.body import BodySyntax, marker_names
+from promptgraft.search.reply import parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")

@@ -35,14 +35,14 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
     RunPlan,
 )
-from promptgraft.algorithms.gepa.budgets import ACCEPTED, Auto, affordable, rollouts_for
-from promptgraft.algorithms.gepa.estimates import FEEDBACK_CHARS
 from promptgraft.errors import ConfigError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.search.budgets import Auto, affordable, rollouts_for
+from promptgraft.search.estimates import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
@@ -195,9 +195,9 @@ def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: Auto) -> 
         **PATIENT,
     )
     run = Run(settings, task=echo, reflection=one_word_more())
-    assert run.start().accepted_mutations == ACCEPTED[size]
-    assert run.plan().proposals.if_accepted == ACCEPTED[size]
-    assert affordable(settings.rollout_budget - 1, settings).if_accepted == ACCEPTED[size] - 1
+    assert run.start().accepted_mutations == size.proposals
+    assert run.plan().proposals.if_accepted == size.proposals
+    assert affordable(settings.rollout_budget - 1, settings).if_accepted == size.proposals - 1
 
 
 def test_a_size_pays_for_merges_where_they_are_on() -> None:
@@ -205,7 +205,7 @@ def test_a_size_pays_for_merges_where_they_are_on() -> None:
         config(rollout_budget=0, auto="light", enable_merge=on) for on in (False, True)
     )
     assert merging.rollout_budget - plain.rollout_budget == 4 * merging.pareto_set_size
-    assert affordable(merging.rollout_budget, merging).if_accepted == ACCEPTED[Auto.LIGHT]
+    assert affordable(merging.rollout_budget, merging).if_accepted == Auto.LIGHT.proposals
 
 
 @pytest.mark.parametrize(

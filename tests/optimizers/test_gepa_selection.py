@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaRolloutCompleted
-from promptgraft.algorithms.gepa.selection import Choices, split_examples
+from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, mean_score
+from promptgraft.search.splitting import split_examples
 from promptgraft.serde import digest_text
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.section import SectionModule

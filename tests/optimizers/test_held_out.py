@@ -20,12 +20,12 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
-from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, SessionProtocol
 from promptgraft.search import StopReason
+from promptgraft.search.plan import RunPlan
 
 UNSEEN = tuple(
     attrs.evolve(example, id=f"unseen-{example.id}")

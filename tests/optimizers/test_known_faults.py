@@ -42,7 +42,6 @@ from promptgraft.algorithms.gepa import (
     GepaMutationProposed,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
@@ -55,6 +54,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
+from promptgraft.search.reply import parse_reply
 from promptgraft.targets.formatting import clip
 
 AGENT = Prompt[object](agent_world.TEMPLATE)

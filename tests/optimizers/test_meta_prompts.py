@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import bound, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     REFLECT_ON_SECTION,
@@ -23,6 +22,7 @@ from promptgraft.algorithms.gepa.prompts import (
 )
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.prompt.fences import fenced
+from promptgraft.search.reply import parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 

@@ -24,7 +24,6 @@ from promptgraft.algorithms.gepa import (
     GepaResult,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal, Record
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
@@ -36,6 +35,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Rendered
 from promptgraft.prompt.rendered import RenderedSection
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext
+from promptgraft.search.plan import RunPlan
 from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.parts.section import SectionModule

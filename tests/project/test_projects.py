@@ -85,7 +85,7 @@ def test_a_right_project_loads_without_a_secret_and_fits_the_schema(
     project = load_project(path)
 
     for name in project.names:
-        assert project.gepa_config(name).pareto_set_size == len(project.splits.validation)
+        assert project.run_config(name).pareto_set_size == len(project.splits.validation)
     jsonschema.Draft202012Validator(project_schema()).validate(plain(path))
 
 
@@ -112,7 +112,7 @@ def test_the_settings_as_described_are_a_right_project_that_says_the_same(
     theirs, ours = load_project(path), project
     for name in ours.names:
         ignored = {"feedback_fn", "stoppers", "example_formatter"}
-        one, other = (attrs.asdict(p.gepa_config(name), recurse=False) for p in (theirs, ours))
+        one, other = (attrs.asdict(p.run_config(name), recurse=False) for p in (theirs, ours))
         assert {k: v for k, v in one.items() if k not in ignored | {"training_examples"}} == {
             k: v for k, v in other.items() if k not in ignored | {"training_examples"}
         }
@@ -147,7 +147,7 @@ def test_the_nearest_project_is_named_as_a_user_would_name_it(
 
 def test_validation_steers_train_teaches_and_test_is_held_out() -> None:
     project = load_project(RIGHT / "by_field.yaml")
-    config = project.gepa_config()
+    config = project.run_config()
 
     assert [example.id for example in config.training_examples] == ["4", "5", "1", "2", "3"]
     assert config.pareto_set_size == 2
@@ -161,7 +161,7 @@ def test_validation_steers_train_teaches_and_test_is_held_out() -> None:
 
 
 def test_every_section_with_a_text_that_may_be_overridden_is_a_target_by_default() -> None:
-    config = load_project(RIGHT / "least.yaml").gepa_config()
+    config = load_project(RIGHT / "least.yaml").run_config()
     # `guide` is a heading that only holds examples.
     assert config.target_section_paths == (("rules",), ("rules", "tone"))
     assert str(config.auto) == "light"
@@ -180,17 +180,18 @@ def test_a_prompt_changes_only_in_the_targets_that_it_has(folder: Path) -> None:
     )
     project = project_of(folder, start=text)
 
-    assert project.gepa_config("triage").target_task_examples == (("guide", "one"),)
-    assert project.gepa_config("short").target_section_paths == (("rules", "tone"),)
-    assert project.gepa_config("short").target_task_examples == ()
+    assert project.run_config("triage").target_task_examples == (("guide", "one"),)
+    assert project.run_config("short").target_section_paths == (("rules", "tone"),)
+    assert project.run_config("short").target_task_examples == ()
 
 
 def test_settings_reach_the_run_as_they_are_written() -> None:
-    config = load_project(RIGHT / "everything.yaml").gepa_config("triage")
+    config = load_project(RIGHT / "everything.yaml").run_config("triage")
 
     assert config.rollout_budget == 400
     assert str(config.max_cost) == "2.5"
     assert config.acceptance == MinGain(0.05)
+    assert isinstance(config, GepaConfig)
     assert config.enable_merge
     assert config.required_objectives == {"exact": 0.5}
     assert config.stoppers[0] == MaxProposals(30)
@@ -209,7 +210,7 @@ def test_every_setting_of_a_run_can_be_written_or_says_what_decides_it() -> None
     written = optimizer["properties"]
     assert isinstance(written, dict)
     names = {field.name for field in attrs.fields(GepaConfig)}
-    assert names == {*(set(written) - {"targets"}), *ELSEWHERE}
+    assert names == {*(set(written) - {"algorithm", "targets"}), *ELSEWHERE}
 
 
 def test_a_job_runs_offline_stores_nothing_and_begins_at_what_the_store_holds(
@@ -271,7 +272,7 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(
     assert project.adapter("task") is adapter
     assert project.adapter("reflection").identity.startswith("anthropic/1 claude-sonnet-4-5")
     told = [str(project), repr(project.config), repr(adapter), json.dumps(project.described())]
-    told += [repr(project.metrics), repr(project.models()), repr(project.gepa_config("triage"))]
+    told += [repr(project.metrics), repr(project.models()), repr(project.run_config("triage"))]
     assert "plain-1234567890" not in " ".join(told)
     assert "${PROJECT_TEST_KEY}" in told[3]
 

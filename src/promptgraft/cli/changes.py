@@ -9,9 +9,9 @@ from decimal import Decimal
 import attrs
 import click
 
-from promptgraft.algorithms.gepa import OptimizationJob
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import at_least, read_dollars, read_seconds
+from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, structure
 
 Command = Callable[..., ExitCode]

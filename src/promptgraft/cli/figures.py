@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.algorithms.gepa import GepaResult
 from promptgraft.cli.output import Screen
 from promptgraft.cli.running import went_to_its_end
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.overrides import PartDiff
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.result import RunResult
 from promptgraft.text import counted, difference, dollars, duration, score
 
 FIELD = 9
@@ -30,7 +30,7 @@ def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> To
     return before, after, difference(*scores, estimated=estimated)
 
 
-def pareto_scores(result: GepaResult) -> Told:
+def pareto_scores(result: RunResult) -> Told:
     """Return the means on D_pareto."""
     return told(
         (result.baseline_pareto_mean, result.best_pareto_mean),
@@ -38,7 +38,7 @@ def pareto_scores(result: GepaResult) -> Told:
     )
 
 
-def print_verdict(screen: Screen, prompt: str, result: GepaResult) -> None:
+def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
     """Print in a few words what came of a run."""
     early = "" if went_to_its_end(result) else ", stopped early"
     verdict = f"{'improved' if result.improved else 'not improved'}{early}"
@@ -71,7 +71,7 @@ def print_scores(screen: Screen, rows: Sequence[tuple[str, Told, str]]) -> None:
 
 
 def print_figures(
-    screen: Screen, result: GepaResult, budget: int, *, seconds: float | None = None
+    screen: Screen, result: RunResult, budget: int, *, seconds: float | None = None
 ) -> None:
     """Print what a run used, why it stopped, and what became of its proposals.
 
@@ -97,7 +97,7 @@ def print_figures(
     )
 
 
-def print_ledger(screen: Screen, result: GepaResult) -> None:
+def print_ledger(screen: Screen, result: RunResult) -> None:
     """Print calls, tokens, money and time by role and model; columns of zeros are left out."""
     head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
     rows = [_ledger_row(entry) for entry in result.ledger]

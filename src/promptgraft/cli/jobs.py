@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from types import FunctionType
 
-from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import (
     Wanted,
@@ -16,6 +15,7 @@ from promptgraft.project.python_source import (
     load,
     place_of,
 )
+from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import shown
 
 

@@ -8,7 +8,6 @@ from typing import TextIO
 
 import attrs
 
-from promptgraft.algorithms.gepa import GepaResult, OptimizationJob
 from promptgraft.cli.changes import Changes
 from promptgraft.cli.event_stream import EventStream
 from promptgraft.cli.exits import ExitCode, complain
@@ -27,6 +26,8 @@ from promptgraft.runs.files import write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runs.settings import run_config
 from promptgraft.runtime import EventBus
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
 from promptgraft.serde import Json
 
 
@@ -117,7 +118,7 @@ def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> 
                 journal=None,
             )
         except WinnerNotStoredError as error:
-            if not isinstance(error.result, GepaResult):
+            if not isinstance(error.result, RunResult):
                 raise
             result, problem = error.result, str(error)
     return Outcome(

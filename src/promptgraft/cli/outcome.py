@@ -6,7 +6,6 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.algorithms.gepa import GepaResult, OptimizationJob
 from promptgraft.cli.stored import override_file, revision_json_or_none
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -18,6 +17,8 @@ from promptgraft.overrides import (
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import result_document
 from promptgraft.search import PersistenceScope
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
 from promptgraft.serde import Json
 
 
@@ -36,7 +37,7 @@ class Outcome:
 
     job: OptimizationJob
     dry: bool
-    result: GepaResult
+    result: RunResult
     problem: str
     folder: RunFolder | None = None
     seconds: float

@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import click
 
-from promptgraft.algorithms.gepa import RolePlan, RunPlan
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.runnable import loaded
+from promptgraft.search.plan import RolePlan, RunPlan
 
 
 @click.command(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.algorithms.gepa import OptimizationJob
 from promptgraft.cli.jobs import loaded_job
 from promptgraft.cli.origins import Origin
 from promptgraft.cli.projects import loaded_project
@@ -17,6 +16,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.project import Project
 from promptgraft.runs import RunFolder
 from promptgraft.runs.settings import described_job
+from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json
 
 

@@ -8,13 +8,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import attrs
 
-from promptgraft.algorithms.gepa import GepaResult
-from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.progress import Progress
 from promptgraft.journal import FileJournal
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import StopReason
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
 
 MODEL = "embedded offline model"
 
@@ -52,11 +52,11 @@ def carry_out(
     cancellation: Cancellation,
     workers: int | None,
     journal: str | None,
-) -> GepaResult:
+) -> RunResult:
     """Run a job; ``workers`` and ``journal`` take the place of what its context has.
 
     Raises:
-        PromptgraftError: as :meth:`GepaOptimizer.optimize` does.
+        PromptgraftError: as :meth:`Optimizer.optimize` does.
     """
     given = job.context
     bus = given.event_bus or EventBus()
@@ -77,12 +77,12 @@ def carry_out(
         return attrs.evolve(job, context=context).run()
 
 
-def went_to_its_end(result: GepaResult) -> bool:
+def went_to_its_end(result: RunResult) -> bool:
     """Tell whether a run was not stopped early."""
     return result.stop_reason in _WENT_TO_ITS_END
 
 
-def exit_code_of_run(result: GepaResult) -> ExitCode:
+def exit_code_of_run(result: RunResult) -> ExitCode:
     """Return the exit code of a command that ends with ``result``."""
     return exit_code_for(result.stop_reason, improved=result.improved)
 
@@ -96,7 +96,7 @@ def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
     return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
 
 
-def complaint(result: GepaResult) -> str:
+def complaint(result: RunResult) -> str:
     """Return what is to be said on standard error of a run; empty for one that went to its end."""
     if result.stop_reason is StopReason.PROVIDER_FAILED:
         return f"the provider failed: {result.stop_detail}"

@@ -8,12 +8,12 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.algorithms.gepa.job import OptimizationJob
-from promptgraft.algorithms.gepa.plan import RunPlan
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.project.models import checked_model
 from promptgraft.project.project import Project, load_project
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.plan import RunPlan
 from promptgraft.yaml_text import YamlPath
 
 _NO_TEST = "there is no test set, so a run cannot say what its gain on unseen cases is"
@@ -77,4 +77,4 @@ def _plan(project: Project, name: str, adapters: Mapping[YamlPath, ProviderAdapt
         overrides_store=project.store(),
         overrides_tag=project.tag,
     )
-    return OptimizationJob(project.prompt(name).prompt, context, project.gepa_config(name)).plan()
+    return OptimizationJob(project.prompt(name).prompt, context, project.run_config(name)).plan()

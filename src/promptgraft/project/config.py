@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.algorithms import DEFAULT
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import DEFAULT_RUNS
@@ -13,7 +14,6 @@ from promptgraft.project.secrets import Secret
 from promptgraft.search.stoppers import Stopper
 from promptgraft.serde import Json
 
-DEFAULT_MINIBATCH = 6
 DEFAULT_WORKERS = 4
 
 
@@ -122,10 +122,12 @@ class OptimizerConfig:
     """The settings of the search.
 
     Attributes:
-        settings: those that are given, by their names in ``GepaConfig``.
+        algorithm: how prompts are improved.
+        settings: those that are given, by their names in the settings of the algorithm.
         targets: what may change; None for every section that may be overridden.
     """
 
+    algorithm: str
     settings: Mapping[str, object] = attrs.field(factory=dict)
     targets: TargetsConfig | None = None
 
@@ -167,7 +169,7 @@ class ProjectConfig:
     aggregation: Aggregation | None = None
     models: ModelsConfig
     params: str | None = None
-    optimizer: OptimizerConfig = attrs.field(factory=OptimizerConfig)
+    optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
     stoppers: tuple[Stopper, ...] = ()
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS

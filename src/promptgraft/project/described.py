@@ -6,9 +6,9 @@ import copy
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
+from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project.config import DEFAULT_MINIBATCH, DEFAULT_WORKERS, RatioConfig
+from promptgraft.project.config import DEFAULT_WORKERS, RatioConfig
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format_optimizer import ELSEWHERE
 from promptgraft.serde import Json
@@ -26,9 +26,8 @@ def described(written: Json) -> dict[str, Json]:
         **given,
         "splits": _splits(_object(given.get("splits"))),
         "optimizer": {
-            **_defaults(),
+            **_defaults(str(optimizer.get("algorithm", DEFAULT))),
             **size,
-            "minibatch_size": DEFAULT_MINIBATCH,
             **optimizer,
         },
         "stoppers": given.get("stoppers") or [],
@@ -38,11 +37,12 @@ def described(written: Json) -> dict[str, Json]:
     }
 
 
-def _defaults() -> dict[str, Json]:
-    """Return the settings of a search that have a plain default."""
-    found: dict[str, Json] = {}
-    for field in attrs.fields(GepaConfig):
-        default: object = field.default
+def _defaults(name: str) -> dict[str, Json]:
+    """Return the settings of an algorithm that have a plain default."""
+    config = algorithm(name)
+    found: dict[str, Json] = {"algorithm": name}
+    for field in attrs.fields(config):
+        default: object = config.in_projects.get(field.name, field.default)
         if field.name in ELSEWHERE or field.name in ("auto", "rollout_budget"):
             continue
         if isinstance(default, (bool, int, float, str)):

@@ -1,16 +1,18 @@
-"""The search in a project file: what ``GepaConfig`` and the stoppers take."""
+"""The search in a project file: what the settings of its algorithm and the stoppers take."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.config_checks import CHECKS
+from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.project.config import OptimizerConfig, TargetsConfig
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
+from promptgraft.search.config import RunConfig
+from promptgraft.search.config_checks import CHECKS
 from promptgraft.search.stoppers import BuiltIn, Stopper
 from promptgraft.strict.checks import TEXT, Kind, integer
 from promptgraft.strict.classes import abouts_of, class_of, keys_of, record_of
@@ -33,7 +35,7 @@ ELSEWHERE: Mapping[str, str] = {
     "target_tool_examples": "is written `targets.tool_examples` here",
     "target_task_examples": "is written `targets.task_examples` here",
 }
-"""Fields of ``GepaConfig`` that other parts of a project file decide."""
+"""Settings of a run that other parts of a project file decide."""
 
 FORMATTERS = ("example_formatter", "trace_formatter")
 """Settings that name a function in Python."""
@@ -46,8 +48,6 @@ def _example(name: str) -> GepaExample:
 
 
 _USABLE: Mapping[str, object] = {
-    "preset": "paper",  # with which every other setting can be used
-    "minibatch_size": 1,
     "pareto_set_size": 1,
     "training_examples": (_example("a"), _example("b")),
     "feedback_fn": _example,
@@ -55,18 +55,17 @@ _USABLE: Mapping[str, object] = {
 }
 
 
-_CONFIG: Callable[..., GepaConfig] = GepaConfig
-
-
-def _alone(name: str, kind: Kind[object]) -> Kind[object]:
-    """Hold one setting against ``GepaConfig``, so that all faults are found at once."""
+def _alone(config: type[RunConfig], name: str, kind: Kind[object]) -> Kind[object]:
+    """Hold one setting against the settings of a run, so that all faults are found at once."""
+    make: Callable[..., RunConfig] = config
 
     def read(node: Node) -> object:
         value = kind.read(node)
         if value is None:
             return None
+        others = {"rollout_budget": 1_000_000, **_USABLE, **config.permissive}
         try:
-            _CONFIG(**{"rollout_budget": 1_000_000, **_USABLE, name: value})
+            make(**{**others, name: value})
         except ConfigError as error:
             # What it says of other settings only holds of these made-up ones.
             if str(error).startswith(f"{name}: "):
@@ -77,18 +76,17 @@ def _alone(name: str, kind: Kind[object]) -> Kind[object]:
     return Kind(read, kind.schema)
 
 
-_SPECIAL: Mapping[str, Kind[object]] = {
-    **CHECKS,
-    "acceptance": class_of(Strict, MinGain, Paired),
-    "rollout_budget": integer(1),
-    **dict.fromkeys(FORMATTERS, REFERENCE),
-}
-
-
-def _setting_keys() -> Keys:
-    keys = keys_of(GepaConfig, skip=tuple(ELSEWHERE), special=_SPECIAL)
+def _setting_keys(config: type[RunConfig]) -> Keys:
+    special: Mapping[str, Kind[object]] = {
+        **CHECKS,
+        **config.checks,
+        "acceptance": class_of(Strict, MinGain, Paired),
+        "rollout_budget": integer(1),
+        **dict.fromkeys(FORMATTERS, REFERENCE),
+    }
+    keys = keys_of(config, skip=tuple(ELSEWHERE), special=special)
     return {
-        name: Key(key.kind if name in _SPECIAL else _alone(name, key.kind), key.about)
+        name: Key(key.kind if name in special else _alone(config, name, key.kind), key.about)
         for name, key in keys.items()
     }
 
@@ -99,16 +97,51 @@ _TARGETS: Kind[TargetsConfig] = record_of(
 )
 
 
-def _optimizer(targets: TargetsConfig | None = None, **settings: object) -> OptimizerConfig:
+def _optimizer(
+    algorithm: str = DEFAULT, targets: TargetsConfig | None = None, **settings: object
+) -> OptimizerConfig:
     if "auto" in settings and "rollout_budget" in settings:
         raise ConfigError("expected either `auto` or `rollout_budget`, found both")
-    return OptimizerConfig(settings=settings, targets=targets)
+    return OptimizerConfig(algorithm=algorithm, settings=settings, targets=targets)
 
 
-OPTIMIZER: Kind[OptimizerConfig] = record(
-    _optimizer,
-    {**_setting_keys(), "targets": Key(_TARGETS)},
-    elsewhere=ELSEWHERE,
-    about="The search; by default `auto: light`.",
-    rules={"not": {"required": ["auto", "rollout_budget"]}},
-)
+def _algorithm(node: Node) -> str | None:
+    """Return the name of an algorithm that is installed."""
+    name = TEXT.read(node)
+    if name is None:
+        return None
+    try:
+        algorithm(name)
+    except ConfigError as error:
+        node.fault(without_name(str(error), "algorithm"))
+        return None
+    return name
+
+
+@functools.cache
+def _settings_of(name: str) -> Kind[OptimizerConfig]:
+    about = f"The algorithm of the search; `{DEFAULT}` by default."
+    return record(
+        _optimizer,
+        {
+            "algorithm": Key(Kind(_algorithm, {"type": "string"}), about),
+            **_setting_keys(algorithm(name)),
+            "targets": Key(_TARGETS),
+        },
+        elsewhere=ELSEWHERE,
+        about="The search; by default `auto: light`.",
+        rules={"not": {"required": ["auto", "rollout_budget"]}},
+    )
+
+
+def _read(node: Node) -> OptimizerConfig | None:
+    """Read the settings that the algorithm has which is named among them."""
+    given = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
+    try:
+        kind = _settings_of(given if isinstance(given, str) else DEFAULT)
+    except ConfigError:
+        kind = _settings_of(DEFAULT)  # which says what is wrong with the name
+    return kind.read(node)
+
+
+OPTIMIZER: Kind[OptimizerConfig] = Kind(_read, _settings_of(DEFAULT).schema)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import META_NS, META_PROMPTS
+from promptgraft.algorithms import algorithm
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
 from promptgraft.overrides.checks import checked_entry
@@ -25,7 +25,8 @@ from promptgraft.yaml_text import read_yaml
 
 Template = PromptTemplate[object]
 
-SHIPPED: Mapping[str, Template] = {template.key: template for template in META_PROMPTS.values()}
+SHIPPED: Mapping[str, Template] = algorithm().questions
+META_NS = next(iter(SHIPPED.values())).ns
 """The meta-prompts by name."""
 
 _FENCE = "---"

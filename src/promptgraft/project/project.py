@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.binding import ParamsOf
@@ -29,8 +27,10 @@ from promptgraft.project.parts import (
     load_splits,
 )
 from promptgraft.project.python_source import PythonSource
-from promptgraft.project.settings import Judging, gepa_config, target_faults
+from promptgraft.project.settings import Judging, run_config, target_faults
+from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
@@ -56,7 +56,7 @@ class Project:
         # Messages name files as the user named the project.
         self.surroundings = Surroundings(file, self.path.parent, PythonSource(self.path.parent))
         self._prompts: dict[str, ProjectPrompt] = {}
-        self._configs: dict[str, GepaConfig] = {}
+        self._configs: dict[str, RunConfig] = {}
         # Judges are first asked in the threads of a run.
         self._making = threading.Lock()
         self._adapters: dict[YamlPath, ProviderAdapter] = {}
@@ -154,7 +154,7 @@ class Project:
             why = str(error).removeprefix("root_path: ")
             raise self.surroundings.refusal(("store", "path"), why) from error
 
-    def gepa_config(self, name: str | None = None) -> GepaConfig:
+    def run_config(self, name: str | None = None) -> RunConfig:
         """Return the settings of a run of a prompt; no model is needed for them.
 
         Raises:
@@ -163,7 +163,7 @@ class Project:
         """
         prompt = self.prompt(name)
         if prompt.name not in self._configs:
-            self._configs[prompt.name] = gepa_config(
+            self._configs[prompt.name] = run_config(
                 prompt,
                 self._judging,
                 optimizer=self.config.optimizer,
@@ -182,7 +182,7 @@ class Project:
             ConfigError: as :meth:`prompt`.
             DataFormatError: something that the run needs is at fault.
         """
-        config = self.gepa_config(name)
+        config = self.run_config(name)
         context = OptimizationContext(
             adapter=self.adapter("task"),
             reflection_adapter=self.adapter("reflection"),
@@ -226,7 +226,7 @@ class Project:
                 yield from missing
                 return
         for name in self.names:
-            yield from _lines(partial(self.gepa_config, name))
+            yield from _lines(partial(self.run_config, name))
 
     def _twins(self) -> Iterator[str]:
         seen: dict[tuple[str, str], str] = {}

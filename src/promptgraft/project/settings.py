@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
+from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.binding import ParamsOf, params_of_fitting
@@ -16,15 +15,15 @@ from promptgraft.evals.metrics.base import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.project.config import DEFAULT_MINIBATCH, OptimizerConfig, TargetsConfig
+from promptgraft.project.config import OptimizerConfig, TargetsConfig
 from promptgraft.project.format_optimizer import FORMATTERS
 from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.search.config import RunConfig
+from promptgraft.search.config_fields import ToolExampleTarget
 from promptgraft.search.stoppers import StopFile, Stopper
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from
 from promptgraft.targets.types import GepaExample
-
-_CONFIG: Callable[..., GepaConfig] = GepaConfig
 
 
 @attrs.frozen(kw_only=True)
@@ -55,14 +54,14 @@ class Judging:
         return examples_from(prompt.prompt, part, self.metrics, params=self.params)
 
 
-def gepa_config(
+def run_config(
     prompt: ProjectPrompt,
     judging: Judging,
     *,
     optimizer: OptimizerConfig,
     stoppers: tuple[Stopper, ...],
     around: Surroundings,
-) -> GepaConfig:
+) -> RunConfig:
     """Return the settings of a run; validation comes first, then train, and test is held out.
 
     Raises:
@@ -78,14 +77,16 @@ def gepa_config(
         if lines:
             raise DataFormatError.of(lines) from error
         raise around.refusal(("prompts", prompt.name), error) from error
-    settings = {"minibatch_size": DEFAULT_MINIBATCH, **optimizer.settings}
+    kind = algorithm(optimizer.algorithm)
+    make: Callable[..., RunConfig] = kind
+    settings = {**kind.in_projects, **optimizer.settings}
     if "rollout_budget" not in settings:
         settings.setdefault("auto", "light")
     for name in FORMATTERS:
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
     try:
-        return _CONFIG(
+        return make(
             **settings,
             **targets,
             pareto_set_size=len(validation),

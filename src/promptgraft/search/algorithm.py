@@ -10,10 +10,11 @@ import attrs
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Asking
 from promptgraft.search.budget import RolloutBudget
-from promptgraft.search.events import Emit
+from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.objectives import Scorer
 from promptgraft.search.population import Population
 from promptgraft.targets.base import Target
+from promptgraft.targets.modules import Module
 from promptgraft.targets.types import GepaExample
 
 Questions = Mapping[str, Prompt[object]]
@@ -56,6 +57,21 @@ class Search(Protocol):
     @property
     def best(self) -> int:
         """Position of the candidate that wins, if it is confirmed."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Steps made, the one included that the search ended in."""
+        ...
+
+    @property
+    def accepted(self) -> Sequence[Sequence[Module]]:
+        """What each accepted proposal has changed."""
+        ...
+
+    @property
+    def rejections(self) -> Sequence[MutationRejected]:
+        """Every rejected proposal."""
         ...
 
     def run(self) -> Asking[None]:

@@ -103,7 +103,7 @@ def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
 
 def abouts_of(kind: type) -> dict[str, str]:
     """Return what the docstring of a class says of its fields, by name, each in one line."""
-    said = inspect.getdoc(kind) or ""
+    said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
     return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
 
 

@@ -66,6 +66,11 @@ class Target(Protocol):
         """What may be mutated, in the order in which it takes its turn."""
         ...
 
+    @property
+    def leaves_traces(self) -> bool:
+        """Whether rollouts show what happened on the way, such as calls of tools."""
+        ...
+
     def baseline(self) -> Candidate:
         """Return the candidate that changes nothing."""
         ...

@@ -101,6 +101,10 @@ class PromptTarget:
         """Identity and hashes of the prompt."""
         return self.rollout.prompt.descriptor
 
+    @property
+    def leaves_traces(self) -> bool:
+        return bool(self.descriptor.tools)
+
     def baseline(self) -> Candidate:
         return self._candidate(self.rollout.base.holding(()), parents=())
 

@@ -1,7 +1,6 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
 from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
 from promptgraft.algorithms.gepa.events import (
     GepaCandidateAdded,
     GepaCandidateScored,
@@ -18,14 +17,16 @@ from promptgraft.algorithms.gepa.events import (
     GepaStopFileRemoved,
     GepaWorking,
 )
-from promptgraft.algorithms.gepa.job import OptimizationJob
 from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
-from promptgraft.algorithms.gepa.plan import RolePlan, RunPlan
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
-from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
+from promptgraft.search.config_fields import ToolExampleTarget
 from promptgraft.search.frontier import FrontierPruning, FrontierType
+from promptgraft.search.job import OptimizationJob
 from promptgraft.search.outcomes import Confirmation, HeldOut
+from promptgraft.search.plan import RolePlan, RunPlan
+from promptgraft.search.result import GeneratedTaskExample
+from promptgraft.search.result import RunResult as GepaResult
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.types import (
     Candidate,

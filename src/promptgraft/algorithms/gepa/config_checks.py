@@ -1,132 +1,78 @@
-"""What must hold of the settings of a run, before the first rollout."""
+"""What must hold of the settings of GEPA, before the first rollout."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import attrs
-
-from promptgraft.algorithms.gepa.budgets import auto_budget
-from promptgraft.algorithms.gepa.config_fields import ToolExampleTarget
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed
-from promptgraft.parts.descriptors import show_path
-from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.acceptance import Paired
-from promptgraft.search.context import PersistenceScope
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.validation import Full, Racing
 from promptgraft.serde import shown
-from promptgraft.strict.checks import (
-    COUNT,
-    DOLLARS,
-    FINITE,
-    FLAG,
-    SECONDS,
-    SHARE,
-    Check,
-    instance,
-    integer,
-    one_of,
-)
-from promptgraft.targets.types import GepaExample
+from promptgraft.strict.checks import COUNT, DOLLARS, FLAG, SHARE, Check, integer
 
 if TYPE_CHECKING:
-    from promptgraft.algorithms.gepa.config import GepaConfig
+    from promptgraft.algorithms.gepa.settings import GepaSettings
 
 CHECKS: Mapping[str, Check[object]] = {
-    "max_reflections": COUNT.or_none,
-    "max_cost": DOLLARS.or_none,
-    "max_tokens": COUNT.or_none,
-    "timeout": SECONDS.or_none,
     "exploration": SHARE,
     "reuse_rollouts": FLAG,
     "reflections_per_module": COUNT,
     "proposals_per_step": COUNT,
     "steps_at_once": COUNT,
     "minibatch_size": COUNT,
-    "pareto_set_size": COUNT,
-    "seed": integer(0),
     "enable_merge": FLAG,
     "max_merge_invocations": integer(0),
-    "enable_example_generation": FLAG,
-    "max_task_examples_per_section": COUNT,
     "example_mutation_rate": SHARE,
-    "max_prompt_chars": COUNT.or_none,
     "max_rollout_cost": DOLLARS.or_none,
     "max_copied_words": COUNT.or_none,
     "history_top_k": integer(0),
-    "shuffle_examples": FLAG,
-    "perfect_score": FINITE,
-    "max_example_chars": integer(100),
-    "max_trace_chars": integer(100),
-    "max_part_chars": integer(1, MAX_BODY_CHARS),  # which is what stores keep
-    "on_error": one_of("unscored", "zero"),
-    "max_unscored_share": SHARE,
     "max_failed_reflections": COUNT,
     "max_idle_steps": COUNT,
-    "persist": FLAG,
-    "persist_scope": instance(PersistenceScope),
 }
-"""What each setting must be by itself; what project files may say of it too."""
+"""What each setting must be by itself."""
 
-_BUDGET = attrs.evolve(COUNT, mend="or give auto='light', 'medium' or 'heavy' instead")
+DECISIVE = (
+    "proposals_per_step",
+    "steps_at_once",
+    "minibatch_size",
+    "exploration",
+    "minibatches",
+    "reuse_rollouts",
+    "module_choice",
+    "reflections_per_module",
+    "enable_merge",
+    "max_merge_invocations",
+    "example_mutation_rate",
+    "frontier_pruning",
+    "max_copied_words",
+    "history_top_k",
+)
+"""Settings that decide the path of a run."""
+
 _MOST_AT_ONCE = 1_000
 """Proposals under way: each has a thread, and all of them begin before the first one ends."""
 
 
-_TARGETS = (
-    "target_section_paths",
-    "target_tools",
-    "target_output_fields",
-    "target_tool_examples",
-    "target_task_examples",
-)
-
-
-def check_config(config: GepaConfig) -> None:
-    """Check everything that can be checked without a prompt.
+def check_gepa(config: GepaSettings) -> None:
+    """Check the settings that only GEPA has.
 
     Raises:
         ConfigError: naming the field, what was expected and what was found.
     """
-    check_sizes(config)
-    _check_objectives(config)
-    _check_power(config)
-    _check_choices(config)
-    _check_validation(config)
-    _check_targets(config)
-    _check_budget(config)
-
-
-def check_sizes(config: GepaConfig) -> None:
-    """Check what decides how many rollouts a step takes.
-
-    Raises:
-        ConfigError: as ``check_config``.
-    """
-    for name, check in CHECKS.items():
-        check.hold(name, getattr(config, name))
     at_once = config.proposals_per_step * config.steps_at_once
     if at_once > _MOST_AT_ONCE:
         raise ConfigError(
             f"steps_at_once: {config.steps_at_once} steps of {config.proposals_per_step} proposals "
             f"are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; lower one of them"
         )
-    _check_examples(config)
+    _check_power(config)
+    _check_validation(config)
 
 
-def _check_objectives(config: GepaConfig) -> None:
-    policy: object = config.acceptance
-    if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
-        raise ConfigError(
-            "acceptance: expected a policy such as Strict(), MinGain(0.05) or Paired(), "
-            f"found {shown(policy)}"
-        )
-
-
-def _check_power(config: GepaConfig) -> None:
+def _check_power(config: GepaSettings) -> None:
     """Refuse a test that cannot be made, or that no comparison can pass."""
     policy = config.acceptance
     if config.pick and policy.confirmations:
@@ -145,21 +91,7 @@ def _check_power(config: GepaConfig) -> None:
         )
 
 
-def _check_choices(config: GepaConfig) -> None:
-    for position, stopper in enumerate(config.stoppers):
-        if isinstance(stopper, type) or not callable(stopper):
-            raise ConfigError(
-                f"stoppers[{position}]: expected a stopper such as MaxProposals(30), or a "
-                f"function of the run's state, found {shown(stopper)}"
-            )
-    for name in ("feedback_fn", "example_formatter", "trace_formatter"):
-        value = getattr(config, name)
-        optional = name != "feedback_fn"
-        if not callable(value) and not (optional and value is None):
-            raise ConfigError(f"{name}: expected a function, found {shown(value)}")
-
-
-def _check_validation(config: GepaConfig) -> None:
+def _check_validation(config: GepaSettings) -> None:
     """Refuse races together with what needs the means of all candidates."""
     if not isinstance(config.validation, Full | Racing):
         raise ConfigError(
@@ -183,76 +115,3 @@ def _check_validation(config: GepaConfig) -> None:
             f"candidates on different examples, found '{config.frontier_pruning}'; give "
             "validation=Full() to use it"
         )
-
-
-def _check_targets(config: GepaConfig) -> None:
-    for name in ("target_section_paths", "target_task_examples"):
-        for path in getattr(config, name):
-            keys: object = path
-            if not isinstance(keys, tuple) or not keys or not _are_names(keys):
-                raise ConfigError(
-                    f"{name}: expected tuples of section keys such as ('policies', 'refunds'), "
-                    f"found {shown(path)}"
-                )
-    for example in config.target_tool_examples:
-        if not isinstance(example, ToolExampleTarget):
-            raise ConfigError(
-                f"target_tool_examples: expected ToolExampleTarget, found {shown(example)}"
-            )
-    if not config.enable_example_generation and not any(getattr(config, n) for n in _TARGETS):
-        raise ConfigError(
-            "target_section_paths: expected at least one part that may change, here or under "
-            "another target, found none"
-        )
-    for name in _TARGETS:
-        seen: set[object] = set()
-        for target in getattr(config, name):
-            if target in seen:
-                named = show_path(target) if isinstance(target, tuple) else target
-                raise ConfigError(f"{name}: `{named}` is named twice")
-            seen.add(target)
-
-
-def _check_examples(config: GepaConfig) -> None:
-    seen: set[str] = set()
-    for name in ("training_examples", "held_out_examples"):
-        for position, example in enumerate(getattr(config, name)):
-            if not isinstance(example, GepaExample):
-                raise ConfigError(
-                    f"{name}[{position}]: expected a GepaExample, found {shown(example)}"
-                )
-            if example.id in seen:
-                raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
-            seen.add(example.id)
-    if config.feedback_size < 1:
-        raise ConfigError(
-            f"pareto_set_size: {config.pareto_set_size} of {len(config.training_examples)} "
-            "examples leave none to learn from; lower it or add examples"
-        )
-
-
-def _check_budget(config: GepaConfig) -> None:
-    budget = config.rollout_budget
-    _BUDGET.hold("rollout_budget", budget)
-    if config.auto is not None and budget != (derived := auto_budget(config.auto, config)):
-        raise ConfigError(
-            f"rollout_budget: {budget} is given, but auto={str(config.auto)!r} makes it {derived}; "
-            "leave one of them out"
-        )
-    if config.rollout_budget < config.least_budget:
-        kept = {
-            "the rest of D_pareto": config.finals_size,
-            "confirming the winner": config.confirmation_size,
-            "the held-out examples": config.following_size - config.confirmation_size,
-        }
-        last = "".join(f", {what} {size}" for what, size in kept.items() if size)
-        fewer = " or proposals_per_step" if config.proposals_per_step > 1 else ""
-        raise ConfigError(
-            f"rollout_budget: expected at least {config.least_budget} (the baseline takes "
-            f"{config.baseline_size} rollouts, one step up to {config.step_size}{last}), found "
-            f"{config.rollout_budget}; raise it or lower pareto_set_size or minibatch_size{fewer}"
-        )
-
-
-def _are_names(keys: tuple[object, ...]) -> bool:
-    return all(isinstance(key, str) for key in keys)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.merge import Triple, disputed, triples
 from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import (
@@ -43,7 +43,7 @@ class Merger:
 
     def __init__(
         self,
-        config: GepaConfig,
+        config: GepaSettings,
         target: Target,
         *,
         pareto: Sequence[GepaExample],

@@ -50,7 +50,7 @@ class Preset(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Strategy:
-    """How a search spends its rollouts; each part is a setting of ``GepaConfig`` too."""
+    """How a search spends its rollouts; each part is a setting of ``GepaSettings`` too."""
 
     validation: Validation
     frontier_pruning: FrontierPruning

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.mutation import JSON_TAG, TEXT_TAG
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.search.reply import JSON_TAG, TEXT_TAG
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 

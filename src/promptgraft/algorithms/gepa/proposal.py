@@ -11,14 +11,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.history import Remembered
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import reply_tag
 from promptgraft.algorithms.gepa.reflection import MetaPrompts, question_on
 from promptgraft.algorithms.gepa.rejections import Rejections
 from promptgraft.algorithms.gepa.sampling import Lesson, blame_of, blamed
 from promptgraft.algorithms.gepa.selection import Turn
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.search.asks import Asking, Reply, Together
@@ -26,6 +25,7 @@ from promptgraft.search.comparison import Compared, Comparer
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.objectives import Scorer
+from promptgraft.search.reply import parse_reply
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.modules import Module, is_example, owner_of
 from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
@@ -47,7 +47,7 @@ class Rules:
         emit: takes events.
     """
 
-    config: GepaConfig
+    config: GepaSettings
     target: Target
     scorer: Scorer
     comparer: Comparer

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
 from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.objectives import Scorer
 from promptgraft.search.pool import Pool
@@ -102,7 +102,7 @@ class Lessons:
 
     def __init__(
         self,
-        config: GepaConfig,
+        config: GepaSettings,
         feedback: Sequence[GepaExample],
         *,
         choices: Choices,

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from promptgraft.algorithms.gepa.combining import Combined
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.proposal import Known, Proposal, named_with
 from promptgraft.algorithms.gepa.reporting import tell_accepted
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.steps import TWIN, Step
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
@@ -54,7 +54,7 @@ class GepaSearch:
         rejections: every rejected proposal.
     """
 
-    def __init__(self, config: GepaConfig, kit: Kit) -> None:
+    def __init__(self, config: GepaSettings, kit: Kit) -> None:
         self._config = config
         self._kit = kit
         self._by = strategies_of(config, kit)

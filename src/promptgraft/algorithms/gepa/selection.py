@@ -212,13 +212,3 @@ class _Turns:
     def took(self, module: Module) -> None:
         self._modules.remove(module)
         self._modules.append(module)
-
-
-def split_examples(
-    examples: Sequence[GepaExample], pareto_size: int, *, shuffle_seed: int | None
-) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
-    """Return D_pareto (the first ``pareto_size``) and D_feedback (the others)."""
-    ordered = list(examples)
-    if shuffle_seed is not None:
-        random.Random(f"{shuffle_seed}/split").shuffle(ordered)
-    return tuple(ordered[:pareto_size]), tuple(ordered[pareto_size:])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.algorithms.gepa.combining import Combiner
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.history import History
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
 from promptgraft.algorithms.gepa.sampling import Lessons
 from promptgraft.algorithms.gepa.selection import Choices
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.comparison import Comparer
 from promptgraft.search.leak_guard import AnswerGuard
@@ -47,7 +47,7 @@ class Strategies:
     merger: Merger
 
 
-def strategies_of(config: GepaConfig, kit: Kit) -> Strategies:
+def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
     """Return the strategies that settings ask for."""
     target, scorer = kit.target, kit.scorer
     choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
@@ -90,7 +90,7 @@ def strategies_of(config: GepaConfig, kit: Kit) -> Strategies:
     )
 
 
-def _validator(config: GepaConfig, kit: Kit, choices: Choices) -> Validator:
+def _validator(config: GepaSettings, kit: Kit, choices: Choices) -> Validator:
     order = choices.order(len(kit.validation))
     if isinstance(config.validation, Full):
         return FullValidator(kit.validation, population=kit.population)

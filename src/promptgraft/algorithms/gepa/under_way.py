@@ -14,8 +14,8 @@ from typing import Protocol
 import attrs
 
 from promptgraft.algorithms.gepa.combining import Combined
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.algorithms.gepa.proposal import Proposal
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.steps import Step
 from promptgraft.algorithms.gepa.strategies import Strategies
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
@@ -97,7 +97,7 @@ class UnderWay:
 
     def __init__(
         self,
-        config: GepaConfig,
+        config: GepaSettings,
         budget: RolloutBudget,
         by: Strategies,
         search: Opener,

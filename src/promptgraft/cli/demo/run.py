@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.algorithms.gepa import Candidate, GepaConfig, GepaResult, OptimizationJob
+from promptgraft.algorithms import algorithm
 from promptgraft.cli.demo.example import Example, load_example
 from promptgraft.cli.demo.kept import Kept, keep, place_for
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
@@ -27,9 +27,13 @@ from promptgraft.overrides import PartDiff, Provenance, diff_override
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Cancellation
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.search.config import RunConfig
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.result import RunResult
 from promptgraft.search.scores import mean_score
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
+from promptgraft.targets.types import Candidate
 
 
 class InterruptedRunError(LimitReachedError):
@@ -81,8 +85,8 @@ class DemoOutcome:
     settings: DemoSettings
     example: Example
     identity: str
-    config: GepaConfig
-    result: GepaResult
+    config: RunConfig
+    result: RunResult
     measured: HeldOut
     parts: tuple[PartDiff, ...]
     kept: Kept
@@ -152,8 +156,9 @@ def conclude_demo(outcome: DemoOutcome) -> ExitCode:
     return exit_code_of_run(result)
 
 
-def _config(example: Example, settings: DemoSettings) -> GepaConfig:
-    config = GepaConfig(
+def _config(example: Example, settings: DemoSettings) -> RunConfig:
+    make: Callable[..., RunConfig] = algorithm()
+    config = make(
         rollout_budget=example.budget,
         minibatch_size=example.minibatch_size,
         pareto_set_size=example.pareto_set_size,
@@ -187,7 +192,7 @@ def _interruptible(journal: str | None) -> Iterator[Cancellation]:
 
 
 def _measure(
-    example: Example, config: GepaConfig, adapter: OfflineAdapter, result: GepaResult
+    example: Example, config: RunConfig, adapter: OfflineAdapter, result: RunResult
 ) -> HeldOut:
     """Try baseline and winner on the held-out tickets; nothing is lost when that fails."""
     if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
@@ -212,7 +217,7 @@ def _measure(
     return HeldOut(baseline=baseline, best=best)
 
 
-def _provenance(result: GepaResult, seed: int, measured: HeldOut) -> Provenance:
+def _provenance(result: RunResult, seed: int, measured: HeldOut) -> Provenance:
     scores = {
         "baseline": result.baseline_pareto_mean,
         "best": result.best_pareto_mean,

@@ -111,7 +111,7 @@ def _base(folder: RunFolder, empty: PromptOverride) -> PromptOverride:
 
 
 def _note(run: RunRecord, chosen: CandidateAdded) -> str:
-    return f"GEPA, candidate {chosen.candidate}, {run.rollouts} rollouts, seed {run.seed}"
+    return f"candidate {chosen.candidate}, {run.rollouts} rollouts, seed {run.seed}"
 
 
 def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:

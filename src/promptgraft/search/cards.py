@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from promptgraft.algorithms.gepa.plan import RunPlan
-from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.parts.kinds import in_order
+from promptgraft.search.plan import RunPlan
+from promptgraft.search.result import RunResult
 from promptgraft.text import change, counted, dollars, score
 
 
-def result_line(result: GepaResult) -> str:
+def result_line(result: RunResult) -> str:
     """Return the outcome of a run in one line."""
     verdict = "improved" if result.improved else "not improved"
     return (
@@ -18,7 +18,7 @@ def result_line(result: GepaResult) -> str:
     )
 
 
-def result_card(result: GepaResult) -> Card:
+def result_card(result: RunResult) -> Card:
     """Return what a result shows: verdict, figures, the pool, the ledger, the new texts."""
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     return Card(
@@ -48,21 +48,21 @@ def result_card(result: GepaResult) -> Card:
     )
 
 
-def _used(result: GepaResult) -> str:
+def _used(result: RunResult) -> str:
     rollouts = counted(result.total_rollouts, "rollout")
     reflections = counted(result.total_reflections, "reflection")
     return f"{rollouts}, {reflections}, {dollars(result.total_cost)}"
 
 
-def _name(result: GepaResult) -> str:
+def _name(result: RunResult) -> str:
     return f"{result.best_override.ns}/{result.best_override.prompt_key}"
 
 
-def _on_examples(result: GepaResult) -> str:
+def _on_examples(result: RunResult) -> str:
     return f"{_change(result)} on {counted(len(result.pareto_ids), 'example')}"
 
 
-def _change(result: GepaResult) -> str:
+def _change(result: RunResult) -> str:
     return change(
         result.baseline_pareto_mean,
         result.best_pareto_mean,
@@ -70,7 +70,7 @@ def _change(result: GepaResult) -> str:
     )
 
 
-def _held_out(result: GepaResult) -> tuple[tuple[str, str], ...]:
+def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     found = result.held_out
     if found is None:
         return ()
@@ -80,12 +80,12 @@ def _held_out(result: GepaResult) -> tuple[tuple[str, str], ...]:
     return (("held out", f"{means} on {counted(len(found.ids), 'example')} never seen"),)
 
 
-def _rejected(result: GepaResult) -> str:
+def _rejected(result: RunResult) -> str:
     counts = result.rejected_by_reason
     return ", ".join(f"{number} {reason}" for reason, number in counts.items()) or "none"
 
 
-def _pool(result: GepaResult) -> Table:
+def _pool(result: RunResult) -> Table:
     means = result.means
     ranked = sorted(
         range(len(means)), key=lambda place: (means[place] is None, -(means[place] or 0.0))
@@ -103,14 +103,14 @@ def _pool(result: GepaResult) -> Table:
     )
 
 
-def _of_candidate(result: GepaResult, place: int) -> tuple[str, ...]:
+def _of_candidate(result: RunResult, place: int) -> tuple[str, ...]:
     candidate = result.candidates[place]
     marks = ["best"] if place == result.best_index else []
     marks += ["frontier"] if place in result.frontier else []
     return " + ".join(map(str, candidate.parents)), ", ".join(marks), candidate.changed
 
 
-def _ledger(result: GepaResult) -> Table:
+def _ledger(result: RunResult) -> Table:
     return Table(
         head=("", "calls", "tokens in", "out", "money", "seconds", "model"),
         rows=(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.algorithms.gepa.search import GepaSearch
-from promptgraft.algorithms.gepa.types import GeneratedTaskExample, GepaResult
+from promptgraft.search.algorithm import Search
 from promptgraft.search.course import Course
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.pool import Pool
+from promptgraft.search.result import GeneratedTaskExample, RunResult
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.modules import is_example
 from promptgraft.targets.types import Candidate, GepaExample
@@ -17,21 +17,21 @@ _MERGE = "merge"
 
 
 def build_result(
-    search: GepaSearch,
+    search: Search,
     course: Course,
     *,
     run_id: str,
     pareto: Sequence[GepaExample],
     ledger: Ledger,
     stopped: tuple[StopReason, str],
-) -> GepaResult:
+) -> RunResult:
     """Return the result of a run that has ended; nothing is persisted yet."""
     pool = search.population.pool
     candidates = pool.candidates
     confirmation = course.confirmation
     best = course.winner
     override = pool.candidate(best).override
-    return GepaResult(
+    return RunResult(
         run_id=run_id,
         best_section_overrides=pool.candidate(best).section_bodies,
         best_tool_overrides=override.tool_overrides,

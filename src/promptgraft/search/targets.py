@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from promptgraft.algorithms.gepa.config import GepaConfig
 from promptgraft.errors import ConfigError
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.search.config import RunConfig
 from promptgraft.targets.parts.generation import GenerationModule
 from promptgraft.targets.parts.output_field import OutputFieldModule
 from promptgraft.targets.parts.part import PromptModule
@@ -14,7 +14,7 @@ from promptgraft.targets.parts.tool import ToolModule
 from promptgraft.targets.parts.tool_example import ToolExampleModule
 
 
-def modules_of(config: GepaConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
+def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
     """Return what may be mutated, in the order in which it takes its turn.
 
     Raises:
@@ -36,7 +36,7 @@ def modules_of(config: GepaConfig, descriptor: PromptDescriptor) -> tuple[Prompt
     return modules
 
 
-def _generation_paths(config: GepaConfig, descriptor: PromptDescriptor) -> tuple[SectionPath, ...]:
+def _generation_paths(config: RunConfig, descriptor: PromptDescriptor) -> tuple[SectionPath, ...]:
     if not config.enable_example_generation:
         return ()
     named = tuple(dict.fromkeys(path[:-1] for path in config.target_task_examples))

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import attrs
 
-from promptgraft.algorithms.gepa.config_fields import as_weights
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.types import PromptOverride
@@ -17,6 +16,7 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.search.config_fields import as_weights
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.objectives import pick
@@ -47,7 +47,7 @@ class GeneratedTaskExample:
 
 
 @attrs.frozen(kw_only=True)
-class GepaResult(Shown):
+class RunResult(Shown):
     """The outcome of a run: a function of configuration, seed, data and answers only.
 
     Attributes:
@@ -198,11 +198,11 @@ class GepaResult(Shown):
         )
 
     def __repr__(self) -> str:
-        from promptgraft.algorithms.gepa.cards import result_line
+        from promptgraft.search.cards import result_line
 
-        return f"<GepaResult {result_line(self)}>"
+        return f"<RunResult {result_line(self)}>"
 
     def _card(self) -> Card:
-        from promptgraft.algorithms.gepa.cards import result_card
+        from promptgraft.search.cards import result_card
 
         return result_card(self)

@@ -7,56 +7,43 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.targets import modules_of
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.search.algorithm import Questions
+from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.targets import modules_of
 from promptgraft.serde import HexDigest, Json, digest, unstructure
-from promptgraft.targets.types import GepaExample, MetaPrompt
+from promptgraft.targets.types import GepaExample
 
-_ALGORITHM = "gepa/1"
 _PLAIN_SETTINGS = (
     "seed",
     "shuffle_examples",
-    "proposals_per_step",
-    "steps_at_once",
-    "minibatch_size",
     "pareto_set_size",
     "perfect_score",
-    "exploration",
-    "minibatches",
-    "reuse_rollouts",
-    "module_choice",
-    "reflections_per_module",
-    "enable_merge",
-    "max_merge_invocations",
     "max_task_examples_per_section",
-    "example_mutation_rate",
     "on_error",
     "frontier_type",
-    "frontier_pruning",
     "max_prompt_chars",
-    "max_copied_words",
-    "history_top_k",
     "max_example_chars",
     "max_trace_chars",
     "max_part_chars",
 )
+
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def fingerprint_of(
     context: OptimizationContext,
-    config: GepaConfig,
+    config: RunConfig,
     prompt: Prompt[object],
     *,
     examples: Mapping[str, HexDigest],
-    meta_prompts: Mapping[MetaPrompt, Prompt[object]],
+    questions: Questions,
 ) -> dict[str, Json]:
     """Return everything that decides the path of a run, by names that a user understands.
 
@@ -65,7 +52,7 @@ def fingerprint_of(
     descriptor = prompt.descriptor
     reflection = context.reflection_adapter or context.adapter
     return {
-        "algorithm": _ALGORITHM,
+        "algorithm": config.algorithm,
         "prompt": _template_digest(prompt.template),
         "prompt_name": f"{descriptor.ns}/{descriptor.key}",
         "bound": digest([_plain_or_repr(param) for param in prompt.params]),
@@ -74,16 +61,13 @@ def fingerprint_of(
         ),
         "targets": [module.name for module in modules_of(config, descriptor)],
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
-        "validation": repr(config.validation),
+        **config.decisive,
         "acceptance": _ADDRESS.sub("", repr(config.acceptance)),
         "weights": dict(config.weights),
         "required_objectives": dict(config.required_objectives),
-        "max_rollout_cost": None
-        if config.max_rollout_cost is None
-        else str(config.max_rollout_cost),
         "task_model": context.adapter.identity,
         "reflection_model": reflection.identity,
-        "meta_prompts": digest([_meta_prompt_digest(meta_prompts[key]) for key in MetaPrompt]),
+        "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
         "feedback_fn": _name_of(config.feedback_fn),
         "example_formatter": _name_of(config.scoring.example_formatter),
         "trace_formatter": _name_of(config.scoring.trace_formatter),

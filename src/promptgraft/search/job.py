@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
-from promptgraft.algorithms.gepa.plan import RunPlan
-from promptgraft.algorithms.gepa.types import GepaResult
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.template import Prompt
+from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.plan import RunPlan
+from promptgraft.search.result import RunResult
 from promptgraft.search.stoppers import StopFile
 from promptgraft.serde import shown
 
@@ -33,13 +33,13 @@ class OptimizationJob:
 
     prompt: Prompt[object]
     context: OptimizationContext
-    config: GepaConfig
+    config: RunConfig
 
     def __attrs_post_init__(self) -> None:
         kinds: dict[str, type] = {
             "prompt": Prompt,
             "context": OptimizationContext,
-            "config": GepaConfig,
+            "config": RunConfig,
         }
         for name, kind in kinds.items():
             value: object = getattr(self, name)
@@ -73,9 +73,9 @@ class OptimizationJob:
         return attrs.evolve(self, context=context)
 
     def plan(self) -> RunPlan:
-        """Say what the run can use; see :meth:`GepaOptimizer.plan`."""
-        return GepaOptimizer(self.context, self.config).plan(self.prompt)
+        """Say what the run can use; see :meth:`Optimizer.plan`."""
+        return Optimizer(self.context, self.config).plan(self.prompt)
 
-    def run(self) -> GepaResult:
-        """Run it; see :meth:`GepaOptimizer.optimize`."""
-        return GepaOptimizer(self.context, self.config).optimize(self.prompt)
+    def run(self) -> RunResult:
+        """Run it; see :meth:`Optimizer.optimize`."""
+        return Optimizer(self.context, self.config).optimize(self.prompt)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
-from promptgraft.algorithms.gepa.budgets import Affordable, affordable, rollouts_for
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.estimates import (
-    longest_answer,
-    longest_prompt,
-    longest_question,
-    tokens_of,
-)
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.prompt.template import Prompt
+from promptgraft.search.algorithm import Questions
+from promptgraft.search.budgets import Affordable
+from promptgraft.search.config import RunConfig
+from promptgraft.search.estimates import longest_answer, longest_prompt, tokens_of
 from promptgraft.search.ledger import money
 from promptgraft.search.stoppers import MaxProposals
 from promptgraft.serde import Json
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.spending import Role
-from promptgraft.targets.types import MetaPrompt
 
 _LEAST_ACCEPTED = 3
 
@@ -143,22 +137,22 @@ class RunPlan(Shown):
         }
 
     def _card(self) -> Card:
-        from promptgraft.algorithms.gepa.cards import plan_card
+        from promptgraft.search.cards import plan_card
 
         return plan_card(self)
 
 
 def plan_run(
     target: PromptTarget,
-    config: GepaConfig,
+    config: RunConfig,
     *,
     task: ProviderAdapter,
     reflection: ProviderAdapter,
-    meta_prompts: Mapping[MetaPrompt, Prompt[object]],
+    questions: Questions,
 ) -> RunPlan:
     """Say what a run can use."""
-    proposals = affordable(config.rollout_budget, config)
-    reflections = config.reflections_of(config.proposals_per_step * proposals.steps)
+    proposals = config.pays_for(config.rollout_budget)
+    reflections = config.most_questions(config.rollout_budget)
     limit = config.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)
@@ -166,7 +160,7 @@ def plan_run(
     for stopper in config.stoppers:
         if isinstance(stopper, MaxProposals):
             proposals = proposals.limited(stopper.proposals)
-    question = longest_question(target, config, meta_prompts, answer=longest_answer(task))
+    question = config.longest_question(target, questions, answer=longest_answer(task))
     return RunPlan(
         rollouts=config.rollout_budget,
         reflections=reflections,
@@ -182,7 +176,7 @@ def plan_run(
         ),
         max_cost=config.max_cost,
         max_tokens=config.max_tokens,
-        warnings=(*_warnings(config), *_outdated(meta_prompts)),
+        warnings=(*_warnings(config), *_outdated(questions)),
         max_seconds=config.timeout,
     )
 
@@ -203,11 +197,11 @@ def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> Ro
     )
 
 
-def _warnings(config: GepaConfig) -> tuple[str, ...]:
+def _warnings(config: RunConfig) -> tuple[str, ...]:
     warnings = []
-    needed = rollouts_for(_LEAST_ACCEPTED, config)
+    needed = config.rollouts_for(_LEAST_ACCEPTED)
     if config.rollout_budget < needed:
-        most = affordable(config.rollout_budget, config).if_accepted
+        most = config.pays_for(config.rollout_budget).if_accepted
         warnings.append(
             f"rollout_budget: {config.rollout_budget} rollouts pay for only {most} accepted "
             f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
@@ -222,9 +216,9 @@ def _warnings(config: GepaConfig) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _outdated(meta_prompts: Mapping[MetaPrompt, Prompt[object]]) -> Iterator[str]:
+def _outdated(questions: Questions) -> Iterator[str]:
     """Yield a line for each meta-prompt with overrides that were made for another shipped text."""
-    for prompt in meta_prompts.values():
+    for prompt in questions.values():
         store, descriptor = prompt.overrides_store, prompt.descriptor
         found = store.resolve(descriptor) if store is not None else None
         skipped = resolve_override(descriptor, found).skipped

@@ -16,9 +16,10 @@ class Auto(StrEnum):
     MEDIUM = "medium"
     HEAVY = "heavy"
 
-
-ACCEPTED = {Auto.LIGHT: 6, Auto.MEDIUM: 15, Auto.HEAVY: 40}
-"""Proposals that a budget of each size can accept, if it accepts every one that it tries."""
+    @property
+    def proposals(self) -> int:
+        """Proposals that the budget can accept, if it accepts every one that it tries."""
+        return {Auto.LIGHT: 6, Auto.MEDIUM: 15, Auto.HEAVY: 40}[self]
 
 
 class Sizes(Protocol):
@@ -98,12 +99,12 @@ class Affordable:
 
 
 def auto_budget(auto: Auto, sizes: Sizes) -> int:
-    """Return the rollouts that pay for ``ACCEPTED[auto]`` proposals tried on all of D_pareto.
+    """Return the rollouts that pay for ``auto.proposals`` proposals tried on all of D_pareto.
 
     Fewer are accepted in practice, and what that saves pays for more proposals; a race saves
     more. So a size costs the same whatever the strategy.
     """
-    proposals, pareto = ACCEPTED[auto], sizes.pareto_set_size
+    proposals, pareto = auto.proposals, sizes.pareto_set_size
     tried = 1 + proposals + _merges(proposals, sizes)
     return tried * pareto + proposals * sizes.trial_size + sizes.following_size
 

@@ -1,0 +1,111 @@
+"""The parts of a run, put together: driver, population, search, and the course of all three."""
+
+from __future__ import annotations
+
+from promptgraft.search.algorithm import Kit, Questions, Search
+from promptgraft.search.answers import Answers
+from promptgraft.search.batches import Books, Sources
+from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.calls import Calls
+from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext
+from promptgraft.search.course import Course
+from promptgraft.search.driver import Driver
+from promptgraft.search.events import Emit
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.objectives import Scorer
+from promptgraft.search.population import Population
+from promptgraft.search.stops import Stops
+from promptgraft.targets.base import Target
+
+
+def assemble(
+    context: OptimizationContext,
+    config: RunConfig,
+    *,
+    target: Target,
+    questions: Questions,
+    answers: Answers,
+    ledger: Ledger,
+    sources: Sources,
+    publish: Emit,
+) -> tuple[Search, Course, Driver]:
+    """Return a search, the course of its run, and what runs it.
+
+    Args:
+        context: the surroundings of the run.
+        config: its settings.
+        target: what is improved.
+        questions: the questions to the reflection model, as users have them now.
+        answers: the journal as the run sees it.
+        ledger: counts everything that the run uses.
+        sources: where answers come from.
+        publish: is called with every event.
+    """
+    books = Books(answers, ledger.part())
+    driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
+    validation, training = config.split
+    scorer = Scorer(config.weights, also=config.pick)
+    kit = Kit(
+        target=target,
+        validation=validation,
+        training=training,
+        scorer=scorer,
+        population=Population(
+            config.pool(),
+            target=target,
+            examples=validation,
+            scorer=scorer,
+            required=config.required_objectives,
+            max_unscored_share=config.max_unscored_share,
+            ledger=books.ledger,
+            emit=driver.emit,
+        ),
+        budget=RolloutBudget(books.ledger, reserve=config.reserved_size),
+        questions=questions,
+        emit=driver.emit,
+    )
+    search = config.search(kit)
+    course = Course(
+        search,
+        answers=answers,
+        validation=validation,
+        held_out=config.held_out_examples,
+        acceptance=config.acceptance,
+        scorer=scorer,
+        budget=kit.budget,
+    )
+    return search, course, driver
+
+
+def _driver(
+    context: OptimizationContext,
+    config: RunConfig,
+    *,
+    books: Books,
+    ledger: Ledger,
+    sources: Sources,
+    publish: Emit,
+) -> Driver:
+    stops = Stops(
+        config.stoppers,
+        ledger=books.ledger,
+        deadline=sources.deadline,
+        pause=context.pause,
+        clock=context.clock,
+        perfect_score=config.perfect_score,
+    )
+    return Driver(
+        sources,
+        books=books,
+        whole=ledger,
+        calls=Calls(
+            books.answers.record_all,
+            executor=context.executor,
+            questions_at_once=config.questions_at_once,
+            deadline=sources.deadline,
+        ),
+        max_unscored_share=config.max_unscored_share,
+        look=stops.look,
+        publish=publish,
+    )

@@ -1,0 +1,316 @@
+"""A run from its checks to its winner, whatever the algorithm."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    JournalCorruptError,
+    PromptgraftError,
+    WinnerNotStoredError,
+)
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.budget import Budget
+from promptgraft.runtime.session import SessionProtocol, teller
+from promptgraft.runtime.stop_file import remove_left_over
+from promptgraft.runtime.watch import Watch
+from promptgraft.search.algorithm import Questions
+from promptgraft.search.answers import Answers
+from promptgraft.search.batches import Sources
+from promptgraft.search.config import RunConfig
+from promptgraft.search.context import (
+    BasePromptOptimizer,
+    OptimizationContext,
+    PersistenceScope,
+)
+from promptgraft.search.engine import assemble
+from promptgraft.search.events import RunStarted
+from promptgraft.search.fingerprint import example_digest, fingerprint_of
+from promptgraft.search.ledger import Ledger
+from promptgraft.search.notices import RunPlanned, StopFileRemoved, Working
+from promptgraft.search.plan import RunPlan, plan_run
+from promptgraft.search.population import texts_of
+from promptgraft.search.result import RunResult
+from promptgraft.search.results import build_result
+from promptgraft.search.targets import modules_of
+from promptgraft.serde import digest
+from promptgraft.targets.prompt_rollout import PromptRollout
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.snapshot import store_of
+
+_logger = logging.getLogger("promptgraft")
+
+_A_CALL = Usage(input_tokens=1, output_tokens=1)
+
+
+class Optimizer(BasePromptOptimizer[RunResult]):
+    """Improves a prompt with the algorithm that its settings are for.
+
+    Args:
+        context: the surroundings of the run.
+        config: its settings.
+    """
+
+    def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
+        super().__init__(context)
+        self._config = config
+
+    def optimize(
+        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+    ) -> RunResult:
+        """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
+
+        ``prompt`` is the source with whatever is bound for every example. The overrides that
+        the context's store holds for it are part of the baseline. With a journal, answers
+        that it holds are not asked for again.
+
+        Raises:
+            UnknownPartError: a target does not exist or may not be overridden.
+            ConfigError, BindingError, DataFormatError: settings or examples do not fit the
+                prompt; found before the first rollout.
+            FeedbackError: the feedback function failed; names the example.
+            JournalError: the journal is locked, damaged, or belongs to another run.
+            WinnerNotStoredError: the run is complete, but the store refused the winner; the
+                result is in the error.
+        """
+        run = _Run(self._context, self._config, prompt, session)
+        return run.complete()
+
+    def plan(self, prompt: Prompt[object]) -> RunPlan:
+        """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
+
+        Raises:
+            UnknownPartError, ConfigError, BindingError, DataFormatError: as ``optimize`` does.
+        """
+        return _Run(attrs.evolve(self._context, journal=None), self._config, prompt, None).plan
+
+
+class _Run:
+    """One call of ``optimize``, from checks to persistence."""
+
+    def __init__(
+        self,
+        context: OptimizationContext,
+        config: RunConfig,
+        prompt: Prompt[object],
+        session: SessionProtocol | None,
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._prompt = prompt
+        self._session = session
+        self._emit = teller(session, context.event_bus)
+        self._digests = {
+            example.id: example_digest(example)
+            for example in (*config.training_examples, *config.held_out_examples)
+        }
+        self._questions = self._present_questions()
+        self._deadline = context.run_deadline(config.timeout, stop_files=config.stop_files)
+        self._budget = Budget(max_cost=config.max_cost, max_tokens=config.max_tokens)
+        self._watch = Watch(
+            budget=self._budget if self._budget.is_limited else None,
+            notices=context.event_bus,
+        )
+        fingerprint = fingerprint_of(
+            context, config, prompt, examples=self._digests, questions=self._questions
+        )
+        self._run_id = digest(fingerprint)[:12]
+        # Whatever can be found wrong without the journal is found before it is touched.
+        present = self._present_overrides()
+        self._target_over(present).check_examples(
+            (*config.training_examples, *config.held_out_examples)
+        )
+        self._check_prices()
+        if context.journal is not None:
+            context.journal.begin(fingerprint)
+        self._answers = Answers(context.journal)
+        self._target = self._target_over(self._base(present))
+        self._ledger = Ledger(
+            config.rollout_budget, max_reflections=config.max_reflections, budget=self._budget
+        )
+        self._pareto, self._feedback = config.split
+
+    def complete(self) -> RunResult:
+        """Run the search and keep the winner."""
+        left_over = remove_left_over(self._config.stop_files)
+        self._emit(
+            RunStarted(
+                run_id=self._run_id,
+                prompt=f"{self._prompt.descriptor.ns}/{self._prompt.descriptor.key}",
+                pareto_ids=tuple(example.id for example in self._pareto),
+                modules=tuple(module.name for module in self._target.modules),
+                texts=texts_of(self._target, self._target.baseline()),
+                seed=self._config.seed,
+            )
+        )
+        self._emit(self._planned())
+        for path in left_over:
+            _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
+            self._emit(StopFileRemoved(path=str(path)))
+        search, course, driver = assemble(
+            self._context,
+            self._config,
+            target=self._target,
+            questions=self._questions,
+            answers=self._answers,
+            ledger=self._ledger,
+            sources=Sources(
+                rollout=self._target.rollout,
+                example_digests=self._digests,
+                reflection=self._reflection_adapter,
+                watch=self._watch,
+                deadline=self._deadline,
+                working=self._working,
+            ),
+            publish=self._emit,
+        )
+        stopped = driver.run(course.run())
+        result = build_result(
+            search,
+            course,
+            run_id=self._run_id,
+            pareto=self._pareto,
+            ledger=self._ledger,
+            stopped=stopped,
+        )
+        try:
+            result = self._keep(result)
+        finally:
+            self._emit(result.ended)
+        return result
+
+    def _planned(self) -> RunPlanned:
+        plan = self.plan
+        return RunPlanned(
+            budget=self._config.rollout_budget,
+            line=plan.line,
+            warnings=plan.warnings,
+            max_cost=plan.max_cost,
+            max_tokens=plan.max_tokens,
+            max_seconds=plan.max_seconds,
+        )
+
+    def _working(self, position: str, done: int, total: int) -> None:
+        """Tell the bus what the run does now."""
+        if self._context.event_bus is not None:
+            self._context.event_bus.publish(
+                Working(
+                    position=position,
+                    done=done,
+                    total=total,
+                    rollouts=self._ledger.rollouts,
+                    reflections=self._ledger.reflections,
+                    tokens=self._ledger.charge.tokens,
+                    cost=self._ledger.known_cost,
+                )
+            )
+
+    @property
+    def plan(self) -> RunPlan:
+        """What the run can use."""
+        return plan_run(
+            self._target,
+            self._config,
+            task=self._context.adapter,
+            reflection=self._reflection_adapter,
+            questions=self._questions,
+        )
+
+    @property
+    def _reflection_adapter(self) -> ProviderAdapter:
+        return self._context.reflection_adapter or self._context.adapter
+
+    def _check_prices(self) -> None:
+        """Find out before the first call that ``max_cost`` cannot be kept."""
+        if self._config.max_cost is None:
+            return
+        for adapter in (self._context.adapter, self._reflection_adapter):
+            if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
+                raise ConfigError(
+                    f"max_cost: the price of `{adapter.identity}` is not known, so it cannot be "
+                    "kept; give the adapter its prices or leave max_cost out"
+                )
+
+    def _present_questions(self) -> Questions:
+        """Return the questions as users have them now: a run does not change its questions."""
+        store = self._context.overrides_store
+        prompts = {}
+        for key, template in self._config.questions.items():
+            found = store.resolve(template.descriptor) if store is not None else None
+            prompts[key] = Prompt(template, overrides_store=store_of(found) if found else None)
+        return prompts
+
+    def _present_overrides(self) -> PromptOverride:
+        """Return what the store holds for the prompt now; nothing at all without a store."""
+        descriptor, tag = self._prompt.descriptor, self._context.overrides_tag
+        store = self._context.overrides_store
+        found = store.resolve(descriptor, tag) if store is not None else None
+        return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
+
+    def _base(self, present: PromptOverride) -> PromptOverride:
+        """Return what the store held when the run began.
+
+        It is an answer too: the winner of this very run changes the store, and a run that is
+        resumed must see what it saw at first.
+        """
+        question = digest([self._prompt.descriptor.ns, self._prompt.descriptor.key])
+        recorded = self._answers.recall("base", question)
+        if recorded is None:
+            self._answers.record("base", question, "base", plain_entries(present))
+            return present
+        try:
+            return read_entries(recorded, present, where="base")
+        except DataFormatError as error:
+            raise JournalCorruptError(
+                f"the journal's record `base` is no override: {error}; restore the journal"
+            ) from None
+
+    def _target_over(self, base: PromptOverride) -> PromptTarget:
+        context, config = self._context, self._config
+        keeps = config.persist and config.persist_scope is PersistenceScope.GLOBAL
+        return PromptTarget(
+            rollout=PromptRollout(
+                # Without its own store, which is not used and may not travel to a process.
+                prompt=attrs.evolve(self._prompt, overrides_store=None),
+                base=base,
+                adapter=context.adapter,
+                scoring=config.scoring,
+                watch=self._watch,
+            ),
+            modules=modules_of(config, self._prompt.descriptor),
+            max_task_examples=config.max_task_examples_per_section,
+            max_part_chars=config.max_part_chars,
+            max_prompt_chars=config.max_prompt_chars,
+            store=context.overrides_store if keeps else None,
+        )
+
+    def _keep(self, result: RunResult) -> RunResult:
+        if not result.improved or not self._config.persist:
+            return result
+        if self._config.persist_scope is PersistenceScope.SESSION:
+            if self._session is not None:
+                self._session.dispatch(result.best_override)
+            return result
+        scores = {"baseline": result.baseline_pareto_mean, "best": result.best_pareto_mean}
+        provenance = Provenance(
+            run_id=self._run_id,
+            note=(
+                f"{self._config.algorithm}, {result.total_rollouts} rollouts, "
+                f"seed {self._config.seed}"
+            ),
+            scores=FrozenMap((name, mean) for name, mean in scores.items() if mean is not None),
+        )
+        winner = result.candidates[result.best_index]
+        try:
+            return attrs.evolve(result, persisted=self._target.persist(winner, provenance))
+        except PromptgraftError as error:  # the prompt's own faults, too: nothing may be lost
+            raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
