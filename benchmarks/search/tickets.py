@@ -22,8 +22,7 @@ from promptgraft import (
     PromptTemplate,
     Session,
 )
-from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample
-from promptgraft.adapters.offline.reflector import rewrite
+from promptgraft.adapters.offline.rewriting import Tried, rewrite
 from search.reflecting import Habits, Reflector
 from search.worlds import Item, Texts, Trial
 
@@ -106,20 +105,7 @@ class TicketReflector(Reflector):
 
 
 def _rewritten(text: str, cases: Sequence[tuple[str, str, str]]) -> str:
-    return rewrite(
-        ReflectionTask(
-            current=text,
-            neighbours="",
-            choices=QUEUES,
-            examples=tuple(
-                ShownExample(score=0.0, input=words, output=given, feedback=wanted)
-                for wanted, given, words in cases
-            ),
-            placeholders=(),
-            max_chars=None,
-            previous=None,
-        )
-    )
+    return rewrite(text, [Tried(words, wanted, given) for wanted, given, words in cases], QUEUES)
 
 
 @functools.cache

@@ -26,8 +26,8 @@ from adapters.agent_world import (
 )
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.adapters.offline.agent_names import invented, names_in
-from promptgraft.adapters.offline.agent_reflector import TAGS, reflect
+from promptgraft.adapters.offline.words import invented, names_in
+from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
@@ -232,13 +232,13 @@ CURRENT = {
 }
 
 
-def meta_text(
+def asked(
     meta: MetaPrompt,
     records: list[RolloutRecord],
     *,
     current: str | None = None,
     previous: str = "",
-) -> str:
+) -> Prompt[object]:
     part, text = CURRENT[meta]
     description = ModuleDescription(
         name=part,
@@ -253,20 +253,20 @@ def meta_text(
     params = reflection_params(
         description, records, problem="no" if previous else "", previous=previous
     )
-    return Prompt(META_PROMPTS[meta]).bind(params).render().text
+    return Prompt(META_PROMPTS[meta]).bind(params)
 
 
-def proposal(meta: MetaPrompt, text: str) -> str:
-    return parse_reply(reflect(meta.value, text, 10), tag=reply_tag(meta))
+def reply(prompt: Prompt[object]) -> str:
+    return OfflineAdapter().evaluate(prompt, session=Session()).text
 
 
-def test_every_tag_is_the_one_that_the_meta_prompt_asks_for() -> None:
-    assert {meta.value: reply_tag(meta) for meta in MetaPrompt} == TAGS
+def proposal(meta: MetaPrompt, prompt: Prompt[object]) -> str:
+    return parse_reply(reply(prompt), tag=reply_tag(meta))
 
 
 def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> None:
     read = read_tool_example(
-        proposal(MetaPrompt.TOOL_EXAMPLE, meta_text(MetaPrompt.TOOL_EXAMPLE, failures()))
+        proposal(MetaPrompt.TOOL_EXAMPLE, asked(MetaPrompt.TOOL_EXAMPLE, failures()))
     )
     assert read.description == "What does the herb `sample_name` taste of?"
     assert json.loads(read.input_json) == {"label": "herb:sample_name"}
@@ -275,7 +275,7 @@ def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> Non
 
 @pytest.mark.parametrize("meta", [MetaPrompt.TASK_EXAMPLE, MetaPrompt.GENERATION])
 def test_a_worked_example_is_written_that_the_agent_can_follow(meta: MetaPrompt) -> None:
-    read = read_task_example(proposal(meta, meta_text(meta, failures())), outcome_is_text=False)
+    read = read_task_example(proposal(meta, asked(meta, failures())), outcome_is_text=False)
     assert "wood_sorrel" not in read.objective
     assert [s.tool_name for s in read.steps] == ["look", "visit"]
     outcome = json.loads(read.outcome_json)
@@ -299,15 +299,15 @@ def test_a_worked_example_is_written_that_the_agent_can_follow(meta: MetaPrompt)
 
 
 def test_words_of_failures_go_into_descriptions_rules_and_meanings() -> None:
-    tool = proposal(MetaPrompt.TOOL, meta_text(MetaPrompt.TOOL, failures()))
+    tool = proposal(MetaPrompt.TOOL, asked(MetaPrompt.TOOL, failures()))
     said = read_said(tool, ["description", "param label"])
     assert {"herb", "taste", "sharp"} <= set(said["description"].replace(",", " ").split())
 
-    rules = proposal(MetaPrompt.SECTION, meta_text(MetaPrompt.SECTION, failures()))
+    rules = proposal(MetaPrompt.SECTION, asked(MetaPrompt.SECTION, failures()))
     sour = next(line for line in rules.split("\n") if line.startswith("- sour"))
     assert "acid" in sour
 
-    field = proposal(MetaPrompt.OUTPUT_FIELD, meta_text(MetaPrompt.OUTPUT_FIELD, failures()))
+    field = proposal(MetaPrompt.OUTPUT_FIELD, asked(MetaPrompt.OUTPUT_FIELD, failures()))
     meanings = read_said(field, ["description", "aliases", "value sour", "value sweet"])
     assert "acid" in meanings["value sour"]
     assert meanings["description"] == "How it tastes."
@@ -325,6 +325,6 @@ def test_replies_are_one_block_with_the_right_tag_whatever_is_read(meta: MetaPro
             tool_trace_repr=random_.choice(pieces).replace("\ud800", ""),
             output_repr=random_.choice(pieces).replace("\ud800", ""),
         )
-        question = meta_text(meta, [record, *failures()][: random_.randint(0, 3)])
+        question = asked(meta, [record, *failures()][: random_.randint(0, 3)])
         assert proposal(meta, question) if meta is not MetaPrompt.GENERATION else True
-        assert reflect(meta.value, question, 3) == reflect(meta.value, question, 3)
+        assert reply(question) == reply(question)

@@ -6,14 +6,12 @@ from decimal import Decimal
 from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
-from promptgraft.adapters.offline.agent import act, serves
-from promptgraft.adapters.offline.agent_reflector import TAGS, is_about_fields, reflect
-from promptgraft.adapters.offline.learner import ATTENTION, Instruction, lesson_of
-from promptgraft.adapters.offline.metaprompt import read_task
-from promptgraft.adapters.offline.reflector import WORDS_PER_FAILURE, rewrite
-from promptgraft.adapters.offline.reply import instruction_block
+from promptgraft.adapters.offline.agent import act
+from promptgraft.adapters.offline.learner import ATTENTION
+from promptgraft.adapters.offline.reflector import META_PROMPTS, reflect
+from promptgraft.adapters.offline.rewriting import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
-from promptgraft.prompt.output import choices_of
+from promptgraft.prompt.fields import fields_of, options_of
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -23,7 +21,7 @@ from promptgraft.strict.checks import COUNT
 
 OutputT = TypeVar("OutputT")
 
-_REFLECTION = ("promptgraft/gepa", "reflect-section")
+_META_NS = "promptgraft/gepa"
 
 
 class OfflineAdapter:
@@ -60,15 +58,13 @@ class OfflineAdapter:
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
     ) -> None:
-        defaults = {"attention": ATTENTION, "words_per_failure": WORDS_PER_FAILURE}
-        options: dict[str, object] = {
-            "attention": attention,
-            "words_per_failure": words_per_failure,
-        }
-        for name, value in options.items():
+        self._identity = identity
+        for name, value, default in (
+            ("attention", attention, ATTENTION),
+            ("words_per_failure", words_per_failure, WORDS_PER_FAILURE),
+        ):
             COUNT.hold(f"OfflineAdapter: {name}", value)
-        changed = [f"{name}={value}" for name, value in options.items() if value != defaults[name]]
-        self._identity = " ".join((identity, *changed))
+            self._identity += "" if value == default else f" {name}={value}"
         self._attention = attention
         self._words_per_failure = words_per_failure
 
@@ -111,46 +107,19 @@ class OfflineAdapter:
         session: SessionProtocol,
         deadline: Deadline | None,
     ) -> str:
-        if rendered.ns == _REFLECTION[0] and rendered.key in TAGS:
-            if rendered.key != _REFLECTION[1] or is_about_fields(rendered.text):
-                return reflect(rendered.key, rendered.text, self._words_per_failure)
-        elif serves(rendered):
-            return act(rendered, session=session, deadline=deadline, attention=self._attention)
-        choices = choices_of(rendered.output_type)
-        if choices is not None:
-            lesson = lesson_of(_instruction(rendered), choices, self._attention)
-            return choices[lesson.choose(_input(rendered))]
-        if (rendered.ns, rendered.key) == _REFLECTION:
-            text = rewrite(
-                read_task(rendered.text),
+        kind = rendered.output_type
+        if rendered.ns == _META_NS and rendered.key in META_PROMPTS:
+            return reflect(
+                rendered.key,
+                rendered.text,
                 words_per_failure=self._words_per_failure,
                 attention=self._attention,
             )
-            return instruction_block(text)
+        if rendered.tools or fields_of(kind) or options_of(kind):
+            return act(rendered, session=session, deadline=deadline, attention=self._attention)
         raise ConfigError(
             f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
             "prompts whose output type is a choice (an Enum or Literal of strings) or a class, "
-            f"prompts with tools, and the reflection prompts of `{_REFLECTION[0]}`; found output "
-            f"type {shown(rendered.output_type)}; use the adapter of a model provider"
+            f"prompts with tools, and the reflection prompts of `{_META_NS}`; found output "
+            f"type {shown(kind)}; use the adapter of a model provider"
         )
-
-
-def _instruction(rendered: RenderedPrompt[object]) -> Instruction:
-    return tuple(
-        (
-            section.title,
-            tuple(
-                segment.text if segment.placeholder is None else " " for segment in section.segments
-            ),
-        )
-        for section in rendered.sections
-    )
-
-
-def _input(rendered: RenderedPrompt[object]) -> str:
-    return "\n".join(
-        segment.text
-        for section in rendered.sections
-        for segment in section.segments
-        if segment.placeholder is not None
-    )

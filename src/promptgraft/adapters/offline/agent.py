@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_origin
 
 import attrs
 
-from promptgraft.adapters.offline.agent_answer import Answering, answer
-from promptgraft.adapters.offline.agent_calls import (
-    Analogy,
-    Made,
-    NothingThereError,
-    first_guess,
-    make,
-)
-from promptgraft.adapters.offline.agent_patterns import (
+from promptgraft.adapters.calling.tools import call_tool
+from promptgraft.adapters.offline.learner import learn
+from promptgraft.adapters.offline.shown import (
     Call,
     Nearness,
+    Path,
     Pattern,
-    input_of,
-    nearness_over,
-    read_patterns,
-    shown_call,
+    leaves,
+    read_json,
+    read_pattern,
+    texts_in,
 )
-from promptgraft.prompt.fields import fields_of
-from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
+from promptgraft.adapters.offline.words import (
+    counterparts,
+    names_in,
+    own_words,
+    plain_words,
+    replaced,
+    terms,
+)
+from promptgraft.prompt.fields import FieldInfo, fields_of, options_of
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool
+from promptgraft.prompt.schema import NOTHING_SAID, describe, shown_name, type_name
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import Json
 
-NEAR = 0.65
-"""How near a worked example must be to be followed; see :class:`Nearness`."""
+_NEAR = 0.65
+"""How near a worked example must be to be followed."""
 
 _MOST_CALLS = 8
-
-
-def serves(rendered: RenderedPrompt[object]) -> bool:
-    """Tell whether a prompt is one for an agent: it has tools, or an answer with fields."""
-    return bool(rendered.tools) or bool(fields_of(rendered.output_type))
+_LONGEST_LINE = 2_000
+_DEEPEST = 8
+_EMPTY: dict[Any, Json] = {str: "", int: 0, float: 0.0, bool: False, list: [], tuple: [], dict: {}}
 
 
 def act(
@@ -46,7 +51,7 @@ def act(
     deadline: Deadline | None,
     attention: int,
 ) -> str:
-    """Answer an agent's prompt: call its tools, and return the answer as text.
+    """Answer a prompt: call its tools, and return the answer as text.
 
     The worked example whose objective is nearest to the input is followed step by step, if it
     is near enough. Otherwise the tool whose descriptions are nearest is called once, like the
@@ -55,84 +60,263 @@ def act(
     Raises:
         DeadlineExceededError: ``deadline`` has passed.
     """
-    text = input_of(rendered)
-    patterns = read_patterns(rendered)
-    tools = tuple(_Offered.read(tool) for tool in rendered.tools)
-    nearness = nearness_over(
-        [
-            *(pattern.objective for pattern in patterns),
-            *(tool.said for tool in tools),
-            *(call.description for tool in tools for call in tool.calls),
-        ]
+    text = "\n".join(_pieces(rendered.sections, values=True))
+    worked = [read_pattern(section.text) for section in rendered.sections if _is_worked(section)]
+    pattern = _pattern(rendered.tools, worked, text)
+    done = _Done(pattern, text)
+    tools = {tool.name: tool for tool in rendered.tools}
+    for call in pattern.calls[:_MOST_CALLS]:
+        if deadline is not None:
+            deadline.check()
+        done.made.append(_made(tools.get(call.tool), call, done, session))
+    rules = "\n\n".join(
+        f"# {section.title}\n{''.join(_pieces([section]))}".partition("\nExample calls of `")[0]
+        for section in rendered.sections
+        if not _is_worked(section)
     )
-    position, near = nearness.nearest(text, [pattern.objective for pattern in patterns])
-    if near >= NEAR:
-        followed = _Following(tools, session, deadline).follow(patterns[position], text)
-    else:
-        followed = _Following(tools, session, deadline).choose(nearness, text)
-    return answer(
-        rendered,
-        Answering(text=text, patterns=patterns, followed=followed, attention=attention),
-    )
+    return _Answer(rendered, rules, worked, done, attention).text()
+
+
+def _pieces(sections: Sequence[RenderedSection], *, values: bool = False) -> Iterator[str]:
+    """Yield the text of sections with a space for each value, or only the values."""
+    for section in sections:
+        for segment in section.segments:
+            if values == (segment.placeholder is not None):
+                yield segment.text
+            elif not values:
+                yield " "
+
+
+def _is_worked(section: RenderedSection) -> bool:
+    return section.title.startswith("Example: ") and section.text.startswith("Objective: ")
+
+
+def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str) -> Pattern:
+    """Return what is to be done for an input: a worked example, or one call of a tool."""
+    said = ["\n".join((_spoken(t), t.description, *t.param_descriptions.values())) for t in tools]
+    examples = [[call.description for call in tool.examples] for tool in tools]
+    objectives = [pattern.objective for pattern in worked]
+    nearness = Nearness([*objectives, *said, *(one for calls in examples for one in calls)])
+    position, near = nearness.nearest(text, objectives)
+    if near >= _NEAR:
+        return worked[position]
+    if not tools:
+        return Pattern(objective="")
+    scores = [
+        nearness.between(text, one) + nearness.nearest(text, calls)[1]
+        for one, calls in zip(said, examples, strict=True)
+    ]
+    best = scores.index(max(scores))
+    tool = tools[best]
+    if not tool.examples:
+        return Pattern(
+            objective="", calls=[Call(tool=tool.name, input=_guess(tool, text), output=None)]
+        )
+    example = tool.examples[nearness.nearest(text, examples[best])[0]]
+    output = read_json(example.output_json)
+    call = Call(tool=tool.name, input=read_json(example.input_json), output=output)
+    return Pattern(objective=example.description, calls=[call])
+
+
+def _spoken(tool: RenderedTool) -> str:
+    return tool.name.replace("_", " ")
+
+
+def _guess(tool: RenderedTool, text: str) -> Json:
+    """Return parameters for a tool of which no call is shown: the names in the input, in order."""
+    names = iter([name.value for name in names_in(text) if name.kind != "number"])
+    needed = [field for field in fields_of(tool.tool.params_type) if field.required]
+    return {
+        field.name: next(names, text) if field.kind is str else _empty(field.kind)
+        for field in needed
+    }
+
+
+def _made(
+    tool: RenderedTool | None, call: Call, done: _Done, session: SessionProtocol
+) -> Call | None:
+    """Make a call like a shown one; None where the prompt has no such tool or value."""
+    if tool is None:
+        return None
+    try:
+        given = done.like(call.input)
+    except LookupError:
+        return None
+    return Call(tool=tool.name, input=given, output=call_tool(tool, given, session).output)
 
 
 @attrs.frozen
-class _Offered:
-    """A tool, what is said of it, and the calls of it that are shown."""
+class _Done:
+    """What has been done for an input after the pattern of another one.
 
-    tool: RenderedTool
-    said: str
-    calls: tuple[Call, ...]
+    Attributes:
+        pattern: what the prompt shows.
+        text: the input.
+        made: what was made of each of the calls so far; None where nothing was.
+    """
 
-    @classmethod
-    def read(cls, tool: RenderedTool) -> _Offered:
-        said = (tool.name.replace("_", " "), tool.description, *tool.param_descriptions.values())
-        return cls(tool, "\n".join(said), tuple(map(shown_call, tool.examples)))
+    pattern: Pattern
+    text: str
+    made: list[Call | None] = attrs.field(factory=list)
 
+    def like(self, value: Json) -> Json:
+        """Return what answers to a value of the pattern.
 
-@attrs.frozen
-class _Following:
-    tools: Sequence[_Offered]
-    session: SessionProtocol
-    deadline: Deadline | None
+        Names of its objective become the names at the same place of the input. A text that
+        stands somewhere in a shown result becomes what stands there in the real one. Plain
+        words that only the objective has become those that only the input has. Everything
+        else stays.
 
-    def follow(self, pattern: Pattern, text: str) -> Analogy:
-        """Make the calls of a worked example for a new input."""
-        made: list[Made | None] = []
-        shown = pattern.calls[:_MOST_CALLS]
-        by_name = {offered.tool.name: offered.tool for offered in self.tools}
-        for index, call in enumerate(shown):
-            so_far = Analogy(before=pattern.objective, after=text, shown=shown[:index], made=made)
-            made.append(self._call(by_name.get(call.tool), call, so_far))
-        return Analogy(before=pattern.objective, after=text, shown=shown, made=tuple(made))
+        Raises:
+            LookupError: the real result holds nothing at that place.
+        """
+        match value:
+            case str():
+                named = replaced(value, counterparts(self.pattern.objective, self.text))
+                if named != value or not value:
+                    return named
+                if place := self._place(value):
+                    return self._at(place)
+                return replaced(value, own_words(self.pattern.objective, self.text))
+            case list():
+                return [self.like(item) for item in value]
+            case dict():
+                return {key: self.like(item) for key, item in value.items()}
+            case bool() | None:
+                return value
+        number = counterparts(self.pattern.objective, self.text).get(str(value), "")
+        return int(number) if number.isdigit() else value
 
-    def choose(self, nearness: Nearness, text: str) -> Analogy:
-        """Call the tool that the input speaks for."""
-        if not self.tools:
-            return Analogy(before="", after=text)
-        scores = [self._score(nearness, offered, text) for offered in self.tools]
-        offered = self.tools[scores.index(max(scores))]
-        position, _ = nearness.nearest(text, [call.description for call in offered.calls])
-        if not offered.calls:
-            made = make(offered.tool, first_guess(offered.tool, text), self.session)
-            return Analogy(before="", after=text, made=(made,))
-        call = offered.calls[max(position, 0)]
-        analogy = Analogy(before=call.description, after=text)
-        return attrs.evolve(analogy, made=(self._call(offered.tool, call, analogy),))
-
-    def _score(self, nearness: Nearness, offered: _Offered, text: str) -> float:
-        descriptions = [call.description for call in offered.calls]
-        _, near = nearness.nearest(text, descriptions)
-        return nearness.between(text, offered.said) + near
-
-    def _call(self, tool: RenderedTool | None, call: Call, analogy: Analogy) -> Made | None:
-        """Make a call like a shown one; None where the prompt has no such tool or value."""
-        if self.deadline is not None:
-            self.deadline.check()
-        if tool is None:
-            return None
+    def outcome(self, value: Json) -> Json:
+        """Return what answers to a value of the pattern's outcome; None for nothing."""
         try:
-            given = analogy.of(call.input)
-        except NothingThereError:
+            if isinstance(value, str):
+                return self.like(value)
+            place = self._place(value)
+            return self._at(place) if place else value
+        except LookupError:
+            return None if isinstance(value, str) else value
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts in the results, in order."""
+        return (text for call in self.made if call for text in texts_in(call.output))
+
+    def _place(self, value: Json) -> tuple[int, Path] | None:
+        """Return which of the shown results holds a value, and where."""
+        for index, (call, _) in enumerate(zip(self.pattern.calls, self.made, strict=False)):
+            for path, leaf in leaves(call.output):
+                if leaf == value and type(leaf) is type(value):
+                    return index, path
+        return None
+
+    def _at(self, place: tuple[int, Path]) -> Json:
+        made = self.made[place[0]]
+        found = _at(made.output if made else None, place[1])
+        if found is None:
+            raise LookupError
+        return found
+
+
+@attrs.frozen
+class _Answer:
+    """From what was found out to an answer in the form that the prompt asks for."""
+
+    rendered: RenderedPrompt[object]
+    rules: str
+    worked: Sequence[Pattern]
+    done: _Done
+    attention: int
+
+    def text(self) -> str:
+        """Return JSON for a class, an option for a choice, else plain text."""
+        kind: Any = self.rendered.output_type
+        outcome = self.done.pattern.outcome
+        if options := options_of(kind):
+            said = self.rendered.described.get(type_name(kind), NOTHING_SAID)
+            return self._choice(describe(said, options), options, ())
+        if fields_of(kind):
+            return json.dumps(self._fields(kind, ()), ensure_ascii=False)
+        if isinstance(outcome, str) and outcome:
+            return str(self.done.outcome(outcome) or "")
+        return next(self.done.texts(), self.done.text)
+
+    def _fields(self, kind: Any, path: Path) -> dict[str, Json]:
+        """Return the fields of a class under the names that are shown."""
+        values: dict[str, Json] = {}
+        for field in fields_of(kind):
+            said = self.rendered.described.get(field.key, field.described)
+            name = shown_name(field.name, said)
+            value = self._value(field, name, (*path, field.name))
+            if value is not None or field.required:
+                values[name] = value
+        return values
+
+    def _value(self, field: FieldInfo, name: str, path: Path) -> Json:
+        said = self.rendered.described.get(field.key, field.described)
+        kind = _plain(field.kind)
+        if options := options_of(kind):
+            return self._choice(describe(said, options), options, path)
+        if fields_of(kind) and len(path) <= _DEEPEST:
+            return dict(self._fields(kind, path))
+        known = _at(self.done.pattern.outcome, path)
+        if known is not None and known != "":
+            found = self.done.outcome(known)
+        else:
+            found = self._leaf(f"{name} {said.description}", kind)
+        return _empty(kind) if found is None and field.required else found
+
+    def _choice(self, said: str, options: tuple[str, ...], path: Path) -> str:
+        """Return the option that rules, meanings and worked examples speak for most."""
+        text = "\n\n".join(filter(None, (self.rules, said, *self._answered(path))))
+        evidence = self.done.text
+        if self.rendered.tools:  # names say which one was looked up, not of which kind it is
+            evidence = " ".join(plain_words("\n".join((evidence, *self.done.texts()))))
+        scores = learn(text, options, self.attention).scores(evidence)
+        known = _at(self.done.pattern.outcome, path)
+        if max(scores) == min(scores) and isinstance(known, str) and known in options:
+            return known
+        return options[scores.index(max(scores))]
+
+    def _answered(self, path: Path) -> Iterator[str]:
+        """Yield each worked example as a text with its option on the next line."""
+        for pattern in self.worked:
+            option = _at(pattern.outcome, path)
+            if isinstance(option, str):
+                found = (text for call in pattern.calls for text in texts_in(call.output))
+                words = " ".join(plain_words("\n".join((pattern.objective, *found))))
+                yield f"{words[:_LONGEST_LINE]}\n{option}"
+
+    def _leaf(self, said: str, kind: Any) -> Json:
+        """Return the value in the results whose keys are named in ``said``; the first of equals."""
+        wanted = set(terms(said))
+        best: Json = None
+        most = 0
+        for made in filter(None, self.done.made):
+            for path, leaf in (*leaves(made.output), *leaves(made.input)):
+                keys = {stem for key in path if isinstance(key, str) for stem in terms(key)}
+                if type(leaf) is kind and len(keys & wanted) > most:
+                    best, most = leaf, len(keys & wanted)
+        return best
+
+
+def _empty(kind: Any) -> Json:
+    return next(iter(options_of(kind)), _EMPTY.get(get_origin(kind) or kind))
+
+
+def _plain(kind: Any) -> Any:
+    """Return the type that an optional one is made of, else the type itself."""
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    optional = len(parts) == 1 and type(None) in get_args(kind)
+    return parts[0] if optional else kind
+
+
+def _at(value: Json, path: Path) -> Json:
+    """Return what stands at a place in a JSON value; None for nothing."""
+    for key in path:
+        if isinstance(value, dict) and isinstance(key, str):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
             return None
-        return make(tool, given, self.session)
+    return value

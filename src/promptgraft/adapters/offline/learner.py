@@ -1,28 +1,100 @@
-"""An in-context learner: it chooses by the words of the prompt's own rules."""
+"""The in-context learner: it chooses by the words that a prompt's own rules say of each choice."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.names import Names, names_of
-from promptgraft.adapters.offline.rules import read_rules
-from promptgraft.adapters.offline.words import terms
-
-Instruction = tuple[tuple[str, tuple[str, ...]], ...]
-"""The prompt's own words: title and literal pieces of each section."""
+from promptgraft.adapters.offline.words import LONGEST_TEXT, terms
 
 ATTENTION = 100
 """How many rule words of each choice count by default."""
 
-_LONGEST_INPUT = 20_000
+_LINES = 200
+_LONGEST_LINE = 2_000
+_ANSWER_WORDS = 3
 _AGAINST = 0.5
 _DILUTION = 0.3
 _DILUTED_FROM = 10
+
+_MARKER = re.compile(r"[\s>*+•\-]*(?:\d{1,3}[.)]\s)?[\s*_`\"'“\[(]*")
+_SEPARATOR = re.compile(r"[*_`\"'”\])\s]*(?:[:=–—→(]|-{1,2}>?(?:\s|$)|$)[\s*_`]*")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
+_CLAUSE = re.compile(
+    r"(?<![,;:.!?])[,;:.!?]++(?:\s|$)|[()–—→]|\bbut\b|(?=\b(?:rather than|instead of|even)\b)"
+)
+_NOT = re.compile(
+    r"\s*(?:not|never|no|except|excluding|unless|without|rather than|instead of)\b", re.IGNORECASE
+)
+_NEUTRAL = re.compile(r"\s*(?:even|although|though|whatever|whichever|regardless)\b", re.IGNORECASE)
+
+
+@attrs.frozen
+class Opening:
+    """A line that opens with a choice, such as ``- refunds: money back``.
+
+    Attributes:
+        choice: index of the choice.
+        before: what stands before its name.
+        after: what stands between the name and the rest.
+        rest: what the line says of the choice.
+    """
+
+    choice: int
+    before: str
+    after: str
+    rest: str
+
+
+class Names:
+    """Finds the answers of a choice in text, in any case, with ``_`` and ``-`` also as spaces."""
+
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
+        self._positions: dict[str, int] = {}
+        for index, choice in enumerate(choices):
+            self._positions.setdefault(_spaced(choice), index)
+        spellings = sorted(filter(None, self._positions), key=len, reverse=True)
+        any_of = "|".join(re.escape(name).replace(r"\ ", "[ _-]") for name in spellings)
+        self._pattern = re.compile(rf"(?<!\w)(?:{any_of or '(?!)'})(?!\w)", re.IGNORECASE)
+
+    def named_in(self, text: str) -> tuple[int, ...]:
+        """Return the indices of the choices that ``text`` names, in order, each once."""
+        return tuple(dict.fromkeys(index for index, _ in self._found(text)))
+
+    def opening(self, line: str) -> Opening | None:
+        """Return how ``line`` opens with a choice; None when it does not."""
+        index, name = next(self._found(line), (0, None))
+        marker = _MARKER.match(line)
+        if name is None or marker is None or name.start() != marker.end():
+            return None
+        separator = _SEPARATOR.match(line, name.end())
+        if separator is None:
+            return None
+        return Opening(index, line[: name.start()], separator[0], line[separator.end() :])
+
+    def _found(self, text: str) -> Iterator[tuple[int, re.Match[str]]]:
+        for match in self._pattern.finditer(text):
+            # Ignoring case, a few letters match others than their lower case.
+            index = self._positions.get(_spaced(match[0]))
+            if index is not None:
+                yield index, match
+
+
+@functools.lru_cache(maxsize=64)
+def names_of(choices: tuple[str, ...]) -> Names:
+    """Return the finder for ``choices``, built once."""
+    return Names(choices)
+
+
+def _spaced(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().lower()
 
 
 @attrs.frozen
@@ -40,17 +112,11 @@ class Lesson:
     def scores(self, text: str) -> list[float]:
         """Return how much the words of ``text`` speak for each choice; each counts once."""
         totals = [0.0] * self.size
-        found = self.weights.keys() & terms(text[:_LONGEST_INPUT])
         # Sums of floats depend on their order, and that of a set on the process.
-        for stem in sorted(found):
+        for stem in sorted(self.weights.keys() & terms(text[:LONGEST_TEXT])):
             for choice, weight in self.weights[stem]:
                 totals[choice] += weight
         return totals
-
-    def choose(self, text: str) -> int:
-        """Return the choice with the highest score; the first of equals."""
-        totals = self.scores(text)
-        return totals.index(max(totals))
 
     def weight(self, stem: str, choice: int) -> float:
         """Return how much a stem speaks for a choice."""
@@ -58,14 +124,8 @@ class Lesson:
 
 
 @functools.lru_cache(maxsize=256)
-def lesson_of(instruction: Instruction, choices: tuple[str, ...], attention: int) -> Lesson:
-    """Return what a prompt's own words teach; worked out once for each wording."""
-    text = "\n\n".join(f"# {title}\n{''.join(pieces)}" for title, pieces in instruction)
-    return learn(text, choices, attention)
-
-
 def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Lesson:
-    """Weigh the words that ``text`` says about each choice.
+    """Weigh the words that ``text`` says about each choice; worked out once for each wording.
 
     A word counts ``1 + ln(n)`` for a choice whose rules say it ``n`` times, half of one
     against it in a clause such as "not refunds". It counts less the more choices share it
@@ -77,34 +137,89 @@ def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Le
         choices: the answers.
         attention: how many rule words of each choice count; later ones are not heard.
     """
-    names = names_of(choices)
-    said = _hear(text, names, attention)
-    shared = Counter(stem for words in said for stem, value in words.items() if value > 0)
+    spoken_for = [Counter(terms(_spaced(choice))) for choice in choices]
+    spoken_against: list[set[str]] = [set() for _ in choices]
+    left = [attention] * len(choices)
+    for choice, clause in _read_rules(text, names_of(choices)):
+        heard = terms(clause)[: left[choice]]
+        left[choice] -= len(heard)
+        if _NOT.match(clause):
+            spoken_against[choice].update(heard)
+        else:
+            spoken_for[choice].update(heard)
+    shared = Counter(itertools.chain.from_iterable(spoken_for))
     weights: dict[str, list[tuple[int, float]]] = {}
-    for choice, words in enumerate(said):
-        diluted = (len(words) + _DILUTED_FROM) ** -_DILUTION
-        for stem, value in words.items():
+    for choice, (counts, negated) in enumerate(zip(spoken_for, spoken_against, strict=True)):
+        diluted = (len(counts.keys() | negated) + _DILUTED_FROM) ** -_DILUTION
+        for stem in sorted(counts.keys() | negated):
+            value = 1 + math.log(counts[stem]) if counts[stem] else 0.0
+            value -= _AGAINST if stem in negated else 0.0
             rarity = math.log(1 + len(choices) / max(1, shared[stem]))
             weights.setdefault(stem, []).append((choice, value * rarity * diluted))
     return Lesson(len(choices), weights)
 
 
-def _hear(text: str, names: Names, attention: int) -> list[dict[str, float]]:
-    """Return, for each choice, its stems and how strongly its rules say them."""
-    spoken_for = [Counter(names.terms_of(choice)) for choice in range(len(names.choices))]
-    spoken_against: list[set[str]] = [set() for _ in names.choices]
-    left = [attention] * len(names.choices)
-    for clause in read_rules(text, names):
-        heard = clause.terms[: left[clause.choice]]
-        left[clause.choice] -= len(heard)
-        if clause.against:
-            spoken_against[clause.choice].update(heard)
+def _read_rules(text: str, names: Names) -> Iterator[tuple[int, str]]:
+    """Yield choices and the clauses that speak for or against them, in reading order.
+
+    A line that opens with a choice (``- refunds: money back``) belongs to it, and so does what
+    follows under a heading that names it. A line that holds only a choice answers for the
+    paragraph above it, as in an example. In any other line, each choice gets the clauses that
+    name it and those just before.
+    """
+    heading: int | None = None
+    opener: int | None = None
+    paragraph: list[str] = []
+    for line in _first_lines(text):
+        named = names.named_in(line)
+        opening = names.opening(line)
+        if not line or _HEADING.match(line):
+            if line:
+                heading = named[0] if len(named) == 1 else None
+            opener, paragraph = None, []
+        elif opening and opening.rest.strip():
+            yield from _said_of(opening.choice, opening.rest)
+        elif paragraph and (opening or (len(named) == 1 and len(line.split()) <= _ANSWER_WORDS)):
+            yield from _said_of(named[0], *paragraph)
+            paragraph = []
+        elif opening:
+            opener = opening.choice
+        elif named:
+            yield from _said_of(heading, line) if heading in named else _shared(line, names)
+        elif (owner := heading if opener is None else opener) is not None:
+            yield from _said_of(owner, line)
         else:
-            spoken_for[clause.choice].update(heard)
-    said: list[dict[str, float]] = []
-    for counts, negated in zip(spoken_for, spoken_against, strict=True):
-        words = {stem: 1 + math.log(count) for stem, count in counts.items()}
-        for stem in sorted(negated):
-            words[stem] = words.get(stem, 0.0) - _AGAINST
-        said.append(words)
-    return said
+            paragraph.append(line)
+
+
+def _first_lines(text: str) -> Iterator[str]:
+    """Yield the first lines; blank ones are empty, and do not count."""
+    left = _LINES
+    for line in text.split("\n"):
+        left -= bool(line.strip())
+        if left < 0:
+            return
+        yield line[:_LONGEST_LINE] if line.strip() else ""
+
+
+def _said_of(choice: int | None, *lines: str) -> Iterator[tuple[int, str]]:
+    if choice is not None:
+        yield from ((choice, clause) for line in lines for clause in _clauses(line))
+
+
+def _shared(line: str, names: Names) -> Iterator[tuple[int, str]]:
+    waiting: list[str] = []
+    owners: tuple[int, ...] = ()
+    for clause in _clauses(line):
+        if _NOT.match(clause):
+            yield from ((owner, clause) for owner in owners)
+            continue
+        waiting.append(clause)
+        owners = names.named_in(clause) or owners
+        if owners:
+            yield from itertools.product(owners, waiting)
+            waiting = []
+
+
+def _clauses(text: str) -> Iterator[str]:
+    return (one for one in _CLAUSE.split(text) if one.strip() and not _NEUTRAL.match(one))

@@ -1,144 +1,276 @@
-"""Writes rules out of what went wrong, as a reflection model would."""
+"""Improves the parts of a prompt out of failures, as a reflection model would."""
 
 from __future__ import annotations
 
-import functools
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.learner import ATTENTION, Lesson, learn
-from promptgraft.adapters.offline.metaprompt import ReflectionTask, ShownExample
-from promptgraft.adapters.offline.names import Names, names_of
-from promptgraft.adapters.offline.rule_text import Changes, cut, edited
-from promptgraft.adapters.offline.words import content_words, term
+from promptgraft.adapters.offline.learner import names_of
+from promptgraft.adapters.offline.questions import Case, Field, Question, read_question
+from promptgraft.adapters.offline.rewriting import Tried, rewrite
+from promptgraft.adapters.offline.shown import Call, Nearness, leaves, object_in
+from promptgraft.adapters.offline.words import (
+    form_of,
+    invented,
+    names_in,
+    plain_words,
+    replaced,
+    term,
+)
+from promptgraft.parts.examples import one_line
+from promptgraft.prompt.fences import fenced
+from promptgraft.serde import Json
 
-WORDS_PER_FAILURE = 10
-"""How many words of a failed input are taken up at most by default."""
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_DESCRIPTION = "description"
+_LONGEST_OBJECTIVE = 400
+_LONGEST_TEXT = 300
+_MOST_ITEMS = 3
+_KEY_WORDS = 3
 
-_DROPPED_PER_FAILURE = 2
-_PHRASE_WORDS = 4
-_LONGEST_INPUT = 4_000
-_PERFECT = 1.0
+META_PROMPTS = (
+    "reflect-section",
+    "reflect-tool",
+    "reflect-tool-example",
+    "reflect-task-example",
+    "generate-task-example",
+    "reflect-output-field",
+)
+"""Keys of the reflection prompts that are served."""
 
 
-def rewrite(
-    task: ReflectionTask,
-    *,
-    words_per_failure: int = WORDS_PER_FAILURE,
-    attention: int = ATTENTION,
-) -> str:
-    """Return a better text for the part, or the same where no failure can be read.
+def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
+    """Return a reply to a reflection prompt: one block with a better text or JSON.
 
-    Of each failed input, words that no example of another answer has and that no other choice
-    has a stronger claim on go into the rules of the expected choice; those that other
-    examples of that choice have too go first. Inputs that were answered rightly confirm their
-    choice with half as many words. Words that misled go out of the rules of the choice that
-    was wrongly given.
-
-    Placeholders are kept. As long as the text is too long, or the one that was refused, it
-    takes up half as many words.
+    Raises:
+        ConfigError: the prompt does not show the current text.
     """
-    names = names_of(task.choices)
-    cases = [case for example in task.examples if (case := _case(example, names)) is not None]
-    refused = {_bare(task.current)}
-    if task.previous is not None:
-        refused.add(_bare(task.previous))
-    if any(case.failed for case in cases) and _fits(task.current, task.max_chars):
-        lesson = learn(f"{task.current}\n\n{task.neighbours}", task.choices, attention)
-        for quota in _quotas(words_per_failure):
-            text = edited(task.current, names, _changes(cases, lesson, quota))
-            if _bare(text) not in refused and _fits(text, task.max_chars):
-                return text
-    return cut(task.current, task.max_chars, task.placeholders)
+    better = _Better(read_question(text), words_per_failure, attention)
+    if key == "reflect-section":
+        return _block("instruction", better.section())
+    replies: Mapping[str, Callable[[], str]] = {
+        "reflect-tool": better.tool,
+        "reflect-tool-example": better.tool_example,
+        "reflect-output-field": better.field,
+        "reflect-task-example": lambda: better.task_example(keyed=False),
+        "generate-task-example": lambda: better.task_example(keyed=True),
+    }
+    return _block("json", replies[key]())
 
 
-@attrs.frozen(kw_only=True)
-class _Case:
-    """An example that something can be learned from.
-
-    Attributes:
-        words: the content words of its input.
-        wanted: the choice that would have been right.
-        given: the choice that was answered; None when the answer was none.
-    """
-
-    words: Sequence[str]
-    wanted: int
-    given: int | None
-
-    @property
-    def failed(self) -> bool:
-        return self.wanted != self.given
+def _block(tag: str, text: str) -> str:
+    fence, _, rest = fenced(_UNUSABLE.sub("", text).replace("\r", "")).partition("\n")
+    return f"{fence}{tag}\n{rest}"
 
 
-def _case(example: ShownExample, names: Names) -> _Case | None:
-    answers = names.named_in(example.output)
-    given = answers[0] if len(answers) == 1 else None
-    if example.score is None:
-        return None
-    wanted = given
-    if example.score < _PERFECT:
-        others = (choice for choice in names.named_in(example.feedback) if choice != given)
-        wanted = next(others, None)
-    if wanted is None:
-        return None
-    return _Case(words=content_words(example.input[:_LONGEST_INPUT]), wanted=wanted, given=given)
+@attrs.frozen
+class _Better:
+    """Replies to one question."""
+
+    question: Question
+    words_per_failure: int
+    attention: int
+
+    def section(self) -> str:
+        """Return the rules with words of the failures, one field after the other."""
+        rules = self.question.current
+        for field in self.question.fields:
+            if field.options:
+                rules = self._ruled(field, rules, refused=self.question.refused)
+        return rules
+
+    def tool(self) -> str:
+        """Return the descriptions with what the inputs that the tool is right for have in common.
+
+        That is words, and made-up names of the kinds that only those inputs have.
+        """
+        name = self.question.part.removeprefix("tool ")
+        right = [case for case in self.question.cases if case.right]
+        others = [form_of(case.input) for case in right if case.right[0].tool != name]
+        taken = frozenset[str]().union(*others)
+        missed = [
+            case.input
+            for case in right
+            if case.right[0].tool == name and (not case.called or case.called[0].tool != name)
+        ]
+        samples = [
+            sample
+            for text in missed
+            for sample in invented(text).values()
+            if not form_of(sample) & taken
+        ]
+        counts = Counter(
+            word for text in missed for word in plain_words(text) if term(word) not in taken
+        )
+        words = [word for word, _ in counts.most_common(self.words_per_failure * len(missed))]
+        return self._with_words([*samples, *words])
+
+    def field(self) -> str:
+        """Return what is said of a field: meanings of options, or where its value is found."""
+        name = self.question.part.rpartition(".")[2].removeprefix("output field ")
+        said = object_in(self.question.current)
+        for field in self.question.fields:
+            meanings = {option: f"value {option}" for option in field.options}
+            # The field may be shown under another name; its options tell it then.
+            if field.name != name and not (meanings and said.keys() >= set(meanings.values())):
+                continue
+            if not meanings:
+                return self._with_words(_places(self.question.cases, field))
+            rules = "\n".join(
+                f"- {option}: {' '.join(str(said[key]).split())}"
+                for option, key in meanings.items()
+                if said.get(key)
+            )
+            learned: dict[str, list[str]] = {key: [] for key in meanings.values()}
+            for line in self._ruled(field, rules).split("\n"):
+                if opening := names_of(field.options).opening(line):
+                    learned[meanings[field.options[opening.choice]]].append(opening.rest.strip())
+            return one_line({**said, **{key: ", ".join(all_) for key, all_ in learned.items()}})
+        return self.question.current
+
+    def tool_example(self) -> str:
+        """Return an example of a tool: the right call of a failed example, in general words."""
+        for case in self._worth_showing():
+            for call in case.right:
+                if call.tool in self.question.tools[:1] and call.output is not None:
+                    general = _Renamed(case)
+                    return one_line(general.call(call, general.objective()))
+        return self.question.current
+
+    def task_example(self, *, keyed: bool) -> str:
+        """Return a worked example: what would have been right for a failure, in general words."""
+        case = next(self._worth_showing(), None)
+        if case is None:
+            others = self.question.others if keyed else ()
+            return next(iter(others), self.question.current)
+        general = _Renamed(case)
+        calls = [call for call in case.right if call.output is not None]
+        steps: list[Json] = [
+            {
+                "tool": call.tool,
+                **general.call(call, f"use {call.tool} with what was {'found' if i else 'asked'}"),
+            }
+            for i, call in enumerate(calls)
+        ]
+        key = [word for word in plain_words(case.input) if word.isascii()][:_KEY_WORDS]
+        reply: dict[str, Json] = {
+            **({"key": "-".join(key) or "example"} if keyed else {}),
+            "objective": general.objective(),
+            "steps": steps,
+            "outcome": general.outcome(self.question.fields),
+        }
+        return one_line(reply)
+
+    def _ruled(self, field: Field, rules: str, *, refused: str | None = None) -> str:
+        """Return rules on one choice, improved by what happened with it."""
+        tried: list[Tried] = []
+        for case in self.question.cases:
+            given = case.given.get(field.name)
+            if case.score is not None:
+                text = case.evidence if field.name else case.input
+                wanted = str(case.wanted.get(field.name))
+                tried.append(Tried(text, wanted, None if given is None else str(given)))
+        return rewrite(
+            rules,
+            tried,
+            field.options,
+            neighbours=self.question.neighbours,
+            max_chars=self.question.max_chars,
+            refused=refused,
+            words_per_failure=self.words_per_failure,
+            attention=self.attention,
+        )
+
+    def _with_words(self, words: Iterable[str]) -> str:
+        """Return the present texts with words added to the description that are not there yet."""
+        current = self.question.current
+        said = object_in(current)
+        known = {term(word) for name in said for word in plain_words(f"{name}: {said[name]}")}
+        new = [
+            word for word in dict.fromkeys(words) if term(word) not in known and word not in current
+        ]
+        before = str(said.get(_DESCRIPTION) or "").rstrip(" .")
+        if new:
+            said[_DESCRIPTION] = ", ".join((before, *new) if before else new)
+        return one_line(said)
+
+    def _worth_showing(self) -> Iterator[Case]:
+        """Yield failed cases with something right to show, those least like the others first.
+
+        After a refusal the first of them is left out.
+        """
+        cases = [case for case in self.question.cases if case.failed and case.right]
+        others = [str(object_in(one).get("objective", one)) for one in self.question.others]
+        nearness = Nearness([*others, *(case.input for case in cases)])
+
+        def rank(case: Case) -> tuple[float, float]:
+            _, near = nearness.nearest(case.input, others)
+            return round(near, 6), case.score or 0.0
+
+        yield from sorted(cases, key=rank)[self.question.refused is not None :]
 
 
-def _quotas(words_per_failure: int) -> Iterator[int]:
-    quota = words_per_failure
-    while quota:
-        yield quota
-        quota //= 2
-
-
-def _changes(cases: Sequence[_Case], lesson: Lesson, quota: int) -> Changes:
-    seen: defaultdict[str, Counter[int]] = defaultdict(Counter)
+def _places(cases: Sequence[Case], field: Field) -> Iterator[str]:
+    """Yield the keys under which the right calls find the values of a field."""
     for case in cases:
-        for stem in {term(word) for word in case.words}:
-            seen[stem][case.wanted] += 1
-    added: defaultdict[int, list[str]] = defaultdict(list)
-    dropped: defaultdict[int, set[str]] = defaultdict(set)
-    for case in cases:
-        words = _telling(case, seen, lesson)[: quota if case.failed else quota // 2]
-        added[case.wanted].extend(_phrases(case.words, frozenset(words)))
-        if case.failed and case.given is not None:
-            dropped[case.given].update(_misleading(case, case.given, seen, lesson))
-    return Changes(added=added, dropped=dropped)
+        wanted = case.wanted.get(field.name)
+        for call in reversed(case.right) if case.failed else ():
+            for path, leaf in (*leaves(call.output), *leaves(call.input)):
+                if leaf == wanted and wanted != "":
+                    yield from (key for key in path if isinstance(key, str))
 
 
-def _telling(case: _Case, seen: Mapping[str, Counter[int]], lesson: Lesson) -> list[str]:
-    """Return the words that tell the wanted choice from the others, the surest first."""
+class _Renamed:
+    """What a case shows, with made-up names for the real ones."""
 
-    @functools.cache
-    def tells(stem: str) -> bool:
-        claim = lesson.weight(stem, case.wanted)
-        rivals = (weight for _, weight in lesson.weights.get(stem, ()))
-        return len(seen[stem]) == 1 and all(weight <= claim for weight in rivals)
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        wanted = [value for value in case.wanted.values() if isinstance(value, str)]
+        named = "\n".join((case.input, *(f"`{value}`" for value in wanted if value)))
+        options = set(wanted) - {name.value for name in names_in(case.input)}
+        paths = {name.value for name in names_in(named) if name.kind == "path"}
+        self._names = {
+            name: other
+            for name, other in invented(named).items()
+            if name not in options or name in paths
+        }
 
-    telling = [word for word in case.words if tells(term(word))]
-    return sorted(telling, key=lambda word: -seen[term(word)][case.wanted])
+    def objective(self) -> str:
+        """Return what was asked in general words: with made-up names, or as words only."""
+        asked = " ".join(self._case.input.split())
+        general = self._text(asked, _LONGEST_OBJECTIVE)
+        return general if general != asked else " ".join(plain_words(asked)) or "anything"
 
+    def call(self, call: Call, description: str) -> dict[str, Json]:
+        """Return a call, described."""
+        return {
+            "description": description,
+            "input": self._value(call.input),
+            "output": self._value(call.output),
+        }
 
-def _phrases(words: Sequence[str], chosen: frozenset[str]) -> Iterator[str]:
-    kept = [word for word in words if word in chosen]
-    for start in range(0, len(kept), _PHRASE_WORDS):
-        yield " ".join(kept[start : start + _PHRASE_WORDS])
+    def outcome(self, fields: Sequence[Field]) -> Json:
+        """Return the answer that is right; options stay as they are."""
+        if not any(field.name for field in fields):
+            return str(self._case.wanted.get("", self._case.output))
+        options = {field.name for field in fields if field.options}
+        return {
+            name: value if name in options else self._value(value)
+            for name, value in self._case.wanted.items()
+        }
 
+    def _value(self, value: Json) -> Json:
+        match value:
+            case str():
+                return self._text(value, _LONGEST_TEXT)
+            case list():
+                return [self._value(item) for item in value[:_MOST_ITEMS]]
+            case dict():
+                return {key: self._value(item) for key, item in value.items()}
+        return value
 
-def _misleading(
-    case: _Case, given: int, seen: Mapping[str, Counter[int]], lesson: Lesson
-) -> list[str]:
-    stems = dict.fromkeys(term(word) for word in case.words)
-    misled = (stem for stem in stems if lesson.weight(stem, given) > 0 and not seen[stem][given])
-    return list(misled)[:_DROPPED_PER_FAILURE]
-
-
-def _fits(text: str, max_chars: int | None) -> bool:
-    return max_chars is None or len(text) <= max_chars
-
-
-def _bare(text: str) -> str:
-    return text.strip("\n")
+    def _text(self, text: str, longest: int) -> str:
+        return _UNUSABLE.sub("", replaced(text, self._names))[:longest]

@@ -1,0 +1,252 @@
+"""Reads a reflection prompt as a model does: from its text."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from promptgraft.adapters.offline.learner import names_of
+from promptgraft.adapters.offline.shown import Call, object_in, read_calls, read_json, texts_in
+from promptgraft.adapters.offline.words import plain_words
+from promptgraft.errors import ConfigError
+from promptgraft.serde import Json
+
+_PERFECT = 1.0
+_EXAMPLE_LEVEL = 3
+_HEADING = re.compile(r"(#{1,6}) (.*)")
+_FENCE = re.compile(r"(`{3,})[\w-]*\s*")
+_LABEL = re.compile(r"\*\*([^*:]{1,40}):\*\*\s*(.*)")
+_CHOICES = re.compile(r"one of:\s*(.+)", re.IGNORECASE)
+_SCHEMA = re.compile(r"schema:\s*(\{.*)", re.DOTALL)
+_AT_MOST = re.compile(r"at most (\d{1,9}) characters")
+_TOOL = re.compile(r"(?m)^Tool `([^`]{1,64})`")
+_PART = re.compile(r"(?m)^The part is: (.*)$")
+_EXPECTED = re.compile(r"expected:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;]{1,500}))")
+
+
+@attrs.frozen(kw_only=True)
+class Field:
+    """A field of the answer; its name is empty for an answer that is a choice.
+
+    ``options`` are those of a choice, and empty for other types.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One example with feedback.
+
+    Attributes:
+        score: its score; None when it has none.
+        input: what went in, as text.
+        output: what came out.
+        given: what was answered, by field.
+        wanted: what should have been, by field, as far as the feedback tells.
+        called: the calls that were made.
+        right: the calls that would have been right: those of the evaluation log, else those
+            that were made where the answer was perfect.
+    """
+
+    score: float | None
+    input: str
+    output: str
+    given: Mapping[str, Json]
+    wanted: Mapping[str, Json]
+    called: Sequence[Call]
+    right: Sequence[Call]
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is anything to learn from it."""
+        return self.score is not None and self.score < _PERFECT
+
+    @functools.cached_property
+    def evidence(self) -> str:
+        """The plain words of the input, and of what the right calls find."""
+        texts = (self.input, *(text for call in self.right for text in texts_in(call.output)))
+        return " ".join(plain_words("\n".join(texts)))
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """What a reflection prompt asks for.
+
+    Attributes:
+        part: name of the part.
+        current: its present text.
+        neighbours: the other parts of the prompt, as one text.
+        max_chars: how long the new text may be; None when nothing is said.
+        refused: the reply that was refused; None at the first attempt.
+        fields: the fields of the answer; none for free text.
+        tools: names of the tools whose types are shown.
+        others: other examples of the kind, as texts.
+        cases: what happened, in the order shown.
+    """
+
+    part: str
+    current: str
+    neighbours: str
+    max_chars: int | None
+    refused: str | None
+    fields: Sequence[Field]
+    tools: Sequence[str]
+    others: Sequence[str]
+    cases: Sequence[Case]
+
+
+@attrs.frozen
+class _Block:
+    """A heading in lower case, the lines below it, and its fenced texts with their labels."""
+
+    title: str
+    level: int = 0
+    lines: list[str] = attrs.field(factory=list)
+    fenced: list[tuple[str, str]] = attrs.field(factory=list)
+
+    @property
+    def prose(self) -> str:
+        return "\n".join(self.lines)
+
+
+def read_question(text: str) -> Question:
+    """Read a reflection prompt, in linear time.
+
+    Raises:
+        ConfigError: it does not show the current text.
+    """
+    blocks = tuple(_read_blocks(text))
+
+    def titled(title: str) -> _Block:
+        return next((block for block in blocks if block.title == title), _Block(title))
+
+    shown = titled("current text")
+    if not shown.level:
+        raise ConfigError(
+            "the embedded offline model: the reflection prompt has no heading "
+            "`## Current text`; keep that section where you override the prompt"
+        )
+    at_most = _AT_MOST.search(titled("task").prose)
+    part = _PART.search(shown.prose)
+    fields = _fields(titled("expected answers").prose)
+    return Question(
+        part=part[1] if part else "",
+        current=shown.fenced[0][1] if shown.fenced else "",
+        neighbours="\n\n".join(text for _, text in titled("rest of the prompt").fenced),
+        max_chars=int(at_most[1]) if at_most else None,
+        refused=next((text for _, text in titled("refused attempt").fenced), None),
+        fields=fields,
+        tools=_TOOL.findall(titled("types").prose),
+        others=[text for _, text in titled("other examples").fenced],
+        cases=[_case(block, fields) for block in blocks if block.level == _EXAMPLE_LEVEL],
+    )
+
+
+def _read_blocks(text: str) -> Iterator[_Block]:
+    """Yield what stands before the first heading, and the blocks below the others."""
+    block = _Block("")
+    fence, label = "", ""
+    inside: list[str] = []
+    for line in text.split("\n"):
+        if fence:
+            if line.startswith(fence) and not line.strip("` \r"):
+                block.fenced.append((label, "\n".join(inside)))
+                fence = ""
+            else:
+                inside.append(line)
+        elif opening := _FENCE.fullmatch(line):
+            fence, inside = opening[1], []
+        elif heading := _HEADING.fullmatch(line):
+            yield block
+            block, label = _Block(heading[2].strip().lower(), len(heading[1])), ""
+        else:
+            block.lines.append(line)
+            labelled = _LABEL.match(line)
+            label = labelled[1].lower() if labelled else label
+    yield block
+
+
+def _fields(prose: str) -> list[Field]:
+    if schema := _SCHEMA.search(prose):
+        properties = object_in(schema[1].strip()).get("properties")
+        kinds = properties.items() if isinstance(properties, dict) else ()
+        return [Field(name=name, options=_options(kind)) for name, kind in kinds]
+    found = _CHOICES.search(prose)
+    options = [option.strip(" `'\".") for option in found[1].split(",")] if found else []
+    choices = tuple(dict.fromkeys(filter(None, options)))
+    return [Field(name="", options=choices)] if choices else []
+
+
+def _options(kind: Json) -> tuple[str, ...]:
+    options = kind.get("enum") if isinstance(kind, dict) else None
+    options = options if isinstance(options, list) else []
+    return tuple(option for option in options if isinstance(option, str))
+
+
+def _case(block: _Block, fields: Sequence[Field]) -> Case:
+    labels = {found[1].lower(): found[2] for found in map(_LABEL.match, block.lines) if found}
+    shown = dict(reversed(block.fenced))
+    try:
+        score = float(labels.get("score", ""))
+    except ValueError:
+        score = None
+    perfect = score is not None and score >= _PERFECT
+    output = shown.get("output", "")
+    given = _given(output, fields)
+    # What feedback says nothing of was right, as long as it is but one of several fields.
+    wanted = given if perfect or any(field.name for field in fields) else {}
+    if not perfect:
+        wanted = {**wanted, **dict(_wanted(shown.get("feedback", ""), fields, given))}
+    called = tuple(read_calls(shown.get("trace", "")))
+    return Case(
+        score=score,
+        input="\n".join(texts_in(read_json(shown.get("input", "")))),
+        output=output,
+        given=given,
+        wanted=wanted,
+        called=called,
+        right=tuple(read_calls(shown.get("evaluation log", ""))) or (called if perfect else ()),
+    )
+
+
+def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
+    """Return the answer by field; where a field was shown under another name, by position."""
+    if len(fields) == 1 and not fields[0].name:
+        named = names_of(fields[0].options).named_in(output)
+        return {"": fields[0].options[named[0]]} if len(named) == 1 else {}
+    read = object_in(output)
+    known = {field.name for field in fields}
+    if len(read) == len(fields) and not known.issuperset(read):
+        return {field.name: value for field, value in zip(fields, read.values(), strict=True)}
+    return {name: value for name, value in read.items() if name in known}
+
+
+def _wanted(
+    feedback: str, fields: Sequence[Field], given: Mapping[str, Json]
+) -> Iterator[tuple[str, Json]]:
+    """Yield what a line such as ``severity: expected `high`, found `low``` says of a field."""
+    for field in fields:
+        name = re.compile(rf"(?<!\w){re.escape(field.name)}(?!\w)", re.IGNORECASE)
+        lines = feedback.split("\n") if field.name else [feedback]
+        for line in lines:
+            value = _said_of(field, line, given.get(field.name))
+            if value is not None and (not field.name or name.search(line)):
+                yield field.name, value
+                break
+
+
+def _said_of(field: Field, line: str, given: Json) -> Json:
+    expected = _EXPECTED.search(line)
+    if field.options:
+        said = line[expected.start() :] if expected and field.name else line
+        named = (field.options[index] for index in names_of(field.options).named_in(said))
+        return next((one for one in named if (expected and field.name) or one != given), None)
+    if expected is None:
+        return None
+    value = next(filter(None, expected.groups()), "")
+    return read_json(value) if isinstance(given, (int, float)) else value
