@@ -6,8 +6,6 @@ import base64
 import hashlib
 import html
 import re
-import struct
-import zlib
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,7 +26,6 @@ from promptgraft.runs.report.frontier import frontier_rows
 from promptgraft.runs.report.heat import LEVELS, UNSCORED, heat_map
 from promptgraft.runs.report.held_out import measured
 from promptgraft.runs.report.page import render
-from promptgraft.runs.report.png import palette_png
 from promptgraft.runs.report.tree import MOST_NODES, family_tree
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.outcomes import HeldOut
@@ -200,10 +197,10 @@ def test_hostile_texts_are_texts() -> None:
 def test_a_merge_hangs_on_both_of_its_parents() -> None:
     tree = family_tree(small_run())
     assert tree is not None
-    assert [node.number for node in tree.nodes] == [0, 1, 2, 3]
+    assert [node.value.candidate for node in tree.nodes] == [0, 1, 2, 3]
     assert len(tree.edges) == 4
     assert sum(edge.is_second for edge in tree.edges) == 1
-    assert [node.number for node in tree.nodes if node.is_on_line] == [0, 2, 3]
+    assert [node.value.candidate for node in tree.nodes if node.is_on_line] == [0, 2, 3]
     assert [edge.is_on_line for edge in tree.edges] == [False, False, True, True]
 
 
@@ -215,7 +212,11 @@ def test_the_frontier_says_on_how_many_cases_nobody_is_better_and_nobody_as_good
     )
     run = small_run(case_ids=("a", "b", "c"), candidates=pool, winner=1, frontier=(0, 1, 2))
     rows = frontier_rows(run, ())
-    assert [(row.number, row.leads, row.alone) for row in rows] == [(1, 2, 1), (0, 1, 0), (2, 1, 1)]
+    assert [(row.value.candidate, row.leads, row.alone) for row in rows] == [
+        (1, 2, 1),
+        (0, 1, 0),
+        (2, 1, 1),
+    ]
 
 
 def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
@@ -245,7 +246,7 @@ def test_every_candidate_has_a_place_of_its_own_right_of_its_parents(
     tree = family_tree(run)
 
     assert tree is not None
-    places = {node.number: (node.x, node.y) for node in tree.nodes}
+    places = {node.value.candidate: (node.x, node.y) for node in tree.nodes}
     assert len(set(places.values())) == len(places)
     assert len(places) + tree.left_out == len(pool)
     assert set(run.line_of(run.winner)) <= set(places)
@@ -276,13 +277,12 @@ def test_every_dot_lies_inside_its_chart(means: list[float | None], rollouts: in
     if chart is None:
         assert all(mean is None for mean in means)
         return
-    dots = re.findall(r"M([\d.e+-]+) ([\d.e+-]+)h0", chart.dots)
-    assert len(dots) == sum(mean is not None for mean in means)
-    for x, y in dots:
-        assert chart.left <= float(x) <= chart.right <= WIDTH
-        assert chart.top <= float(y) <= chart.bottom <= HEIGHT
+    assert len(chart.dots) == sum(mean is not None for mean in means)
+    for x, y in chart.dots:
+        assert chart.left <= x <= chart.right <= WIDTH
+        assert chart.top <= y <= chart.bottom <= HEIGHT
     assert 2 <= len(chart.y_ticks) <= 8
-    assert len({tick.label for tick in chart.x_ticks}) == len(chart.x_ticks)
+    assert len({label for _, label in chart.x_ticks}) == len(chart.x_ticks)
 
 
 def test_money_that_is_not_known_or_not_spent_has_no_drawing() -> None:
@@ -302,49 +302,22 @@ def test_money_that_is_not_known_or_not_spent_has_no_drawing() -> None:
     assert why == "This run cost nothing, so there is no drawing against money."
 
 
-def pixels(png: bytes) -> list[list[int]]:
-    """Read a picture back."""
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    chunks, at = {}, 8
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        kind, body = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
-        assert png[at + 8 + length : at + 12 + length] == struct.pack(">I", zlib.crc32(kind + body))
-        chunks[kind] = body
-        at += 12 + length
-    width, height, bits, color = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    assert (bits, color) == (4, 3)
-    data = zlib.decompress(chunks[b"IDAT"])
-    stride = (width + 1) // 2 + 1
-    rows = [data[row * stride + 1 : (row + 1) * stride] for row in range(height)]
-    return [[half for byte in row for half in (byte >> 4, byte & 15)][:width] for row in rows]
-
-
-@settings(max_examples=25)
-@given(st.integers(1, 9), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_a_picture_holds_what_was_put_into_it(width: int, height: int, chance: object) -> None:
-    rows = [[chance.randrange(12) for _ in range(width)] for _ in range(height)]  # type: ignore[attr-defined]
-    assert pixels(palette_png(rows, [(level, level, level) for level in range(12)])) == rows
-
-
-def test_a_large_map_is_a_picture_with_the_leaders_as_a_table() -> None:
+def test_of_a_large_map_the_leaders_are_shown_and_the_rest_is_counted() -> None:
     pool = tuple(candidate(number, parents=(0,) if number else ()) for number in range(100))
-    found = heat_map(small_run(candidates=pool, winner=99, frontier=(5, 99)), Limits())
+    run = small_run(candidates=pool, winner=99, frontier=(5, 99))
+    found = heat_map(run)
     assert found is not None
-    assert found.picture is not None
-    assert (found.picture.width, found.picture.height) == (100, 4)
-    png = base64.b64decode(found.picture.address.removeprefix("data:image/png;base64,"))
-    assert pixels(png)[0] == [LEVELS] * 100
-    assert pixels(png)[3][:3] == [0, UNSCORED, 0]
-    assert found.table.candidates == (0, 99, 5)
+    assert found.candidates == (0, 99, 5)
+    assert [cell.level for cell in found.rows[0][1]] == [LEVELS] * 3
+    assert "97 other candidates not" in section(render(run), "cases")
 
 
 def test_a_small_map_is_a_table_of_all_scores() -> None:
-    found = heat_map(small_run(), Limits())
+    found = heat_map(small_run())
     assert found is not None
-    assert found.picture is None
-    assert found.table.candidates == (0, 1, 2, 3)
-    assert [cell.text for cell in found.table.rows[3]] == ["0", "–", "0", "0"]
+    assert found.candidates == (0, 1, 2, 3)
+    assert [cell.text for cell in found.rows[3][1]] == ["0", "–", "0", "0"]
+    assert found.rows[3][1][1].level == UNSCORED
     assert found.has_unscored
 
 

@@ -29,14 +29,12 @@ class Limits:
         rejections: bytes of rejected proposals.
         answers: bytes of answers.
         listed: candidates, and rejected proposals, that have a line of their own.
-        pixels: scores in a picture of them.
     """
 
     diffs: int = 3_000_000
     rejections: int = 1_800_000
     answers: int = 2_600_000
     listed: int = 2_500
-    pixels: int = 1_500_000
 
     def halved(self) -> Limits:
         """Return half of all this."""

@@ -53,40 +53,23 @@ class CandidateView:
 
     Attributes:
         value: the candidate.
+        what: what kind of candidate it is, or which part it changed.
         gain: its mean against the baseline's.
         step_gain: its mean against its first parent's.
-        is_winner: whether the run ends with it.
-        is_on_line: whether the winner descends from it, or is it.
-        is_leading: whether it is on the frontier.
+        marks: what it is besides a candidate, in words.
         is_near: whether it stands in the list at once, not in a group that is opened.
         changes: what it changed against its first parent.
         is_cut: whether the changes did not fit into the page.
     """
 
     value: CandidateAdded
+    what: str
     gain: Score
     step_gain: Score
-    is_winner: bool
-    is_on_line: bool = False
-    is_leading: bool = False
-    is_near: bool = False
-    changes: tuple[PartChange, ...] = ()
-    is_cut: bool = False
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """What it is besides a candidate, in words."""
-        found = {
-            "winner": self.is_winner and self.value.candidate > 0,
-            "winner's line": self.is_on_line and not self.is_winner and self.value.candidate > 0,
-            "frontier": self.is_leading,
-        }
-        return tuple(mark for mark, holds in found.items() if holds)
-
-    @property
-    def what(self) -> str:
-        """What kind of candidate it is, or which part it changed."""
-        return short_name(self.value.changed)
+    marks: tuple[str, ...]
+    is_near: bool
+    changes: tuple[PartChange, ...]
+    is_cut: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +102,8 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
     The winner's line comes first where not everything fits, then the frontier, then the others
     with the highest means.
     """
-    line, leading = set(data.line_of(data.winner) if data.candidates else ()), set(data.frontier)
+    line = set(data.line_of(data.winner)) if data.candidates else set()
+    leading = set(data.frontier)
     ranked = sorted(
         data.candidates,
         key=lambda one: (
@@ -129,15 +113,28 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
         ),
     )
     allowance = Allowance(limits.diffs)
-    views = [
-        attrs.evolve(
-            _view(data, one, allowance),
-            is_on_line=one.candidate in line,
-            is_leading=one.candidate in leading,
+    views = []
+    for rank, one in enumerate(ranked[: limits.listed]):
+        parents = [data.candidates[parent] for parent in one.parents]
+        changes = tuple(_with_origins(one, parents)) if allowance.is_worth_it else ()
+        needed = sum(change.size for change in changes)
+        fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
+        on_line = "winner" if one.candidate == data.winner else "winner's line"
+        marks = {
+            on_line: one.candidate in line and one.candidate > 0,
+            "frontier": one.candidate in leading,
+        }
+        view = CandidateView(
+            value=one,
+            what=short_name(one.changed),
+            gain=_difference(data.candidates[0].mean, one.mean),
+            step_gain=_difference(parents[0].mean, one.mean) if parents else None,
+            marks=tuple(mark for mark, holds in marks.items() if holds),
             is_near=rank < _NEAR,
+            changes=changes if fits else (),
+            is_cut=not fits,
         )
-        for rank, one in enumerate(ranked[: limits.listed])
-    ]
+        views.append(view)
     return tuple(sorted(views, key=lambda view: view.value.candidate))
 
 
@@ -147,22 +144,8 @@ def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ..
     return tuple(_rejection(found, allowance) for found in data.rejections[: limits.listed])
 
 
-def _view(data: ReportData, one: CandidateAdded, left: Allowance) -> CandidateView:
-    parents = [data.candidates[parent] for parent in one.parents]
-    changes = tuple(_with_origins(one, parents)) if parents and left.is_worth_it else ()
-    fits = not parents or (left.is_worth_it and left.takes(sum(change.size for change in changes)))
-    return CandidateView(
-        value=one,
-        gain=_difference(data.candidates[0].mean, one.mean),
-        step_gain=_difference(parents[0].mean, one.mean) if parents else None,
-        is_winner=one.candidate == data.winner,
-        changes=changes if fits else (),
-        is_cut=not fits,
-    )
-
-
 def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
-    for change in _changes(parents[0].texts, one.texts):
+    for change in _changes(parents[0].texts, one.texts) if parents else ():
         text = one.texts.get(change.part)
         same = [parent.candidate for parent in parents[1:] if parent.texts.get(change.part) == text]
         yield attrs.evolve(change, origin=same[0]) if same else change

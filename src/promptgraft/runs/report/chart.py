@@ -12,18 +12,12 @@ from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 
 WIDTH, HEIGHT = 480, 290
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 30, 18, 50
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 30, 18, HEIGHT - 50
 _MANY = 300
 _TICKS = 4
 _LEAST_SPAN = 1e-6
 
-
-@attrs.frozen
-class Tick:
-    """A mark on an axis: where it is, and what it says."""
-
-    at: float
-    label: str
+_Point = tuple[float, float]
 
 
 @attrs.frozen(kw_only=True)
@@ -31,85 +25,49 @@ class Chart:
     """A drawing of means on D_pareto against what a run had used when they came.
 
     Attributes:
-        name: distinguishes the drawings of a page; also the id of its heading.
-        what: what the horizontal axis counts.
+        what: what the horizontal axis counts; distinguishes the drawings of a page.
         summary: the drawing in one sentence.
-        left: where the horizontal axis begins; the other edges likewise.
-        x_ticks: marks of the horizontal axis.
-        y_ticks: marks of the vertical axis.
-        dots: all candidates, as the data of one SVG path.
+        x_ticks: places and labels of the horizontal axis.
+        y_ticks: places and labels of the vertical axis.
+        dots: where the candidates are.
         best: the best so far, as the data of one SVG path.
         baseline: the height of the baseline; None when it is unscored.
         winner: where the winner is; None when nothing beat the baseline.
-        winner_label: what stands beside it.
-        label_left: whether it stands left of it.
         is_dense: whether the dots are so many that they cover each other.
     """
 
-    name: str
     what: str
     summary: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    dots: str
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    dots: tuple[_Point, ...]
     best: str
     baseline: float | None
-    winner: tuple[float, float] | None
-    winner_label: str = ""
-    label_left: bool = False
-    is_dense: bool = False
+    winner: _Point | None
+    is_dense: bool
     left: float = _LEFT
-    right: float = WIDTH - _RIGHT
+    right: float = _RIGHT
     top: float = _TOP
-    bottom: float = HEIGHT - _BOTTOM
-
-
-@attrs.frozen
-class _Axis:
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def at(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.end - self.start), 1)
+    bottom: float = _BOTTOM
 
 
 def rollouts_chart(data: ReportData) -> Chart | None:
     """Return means against rollouts; None while nothing is scored."""
-    return _chart(
-        data,
-        "rollouts",
-        measure=lambda one: float(one.rollouts),
-        total=float(data.rollouts),
-        label=_count,
-    )
+    used = [float(one.rollouts) for one in data.candidates]
+    return _chart(data, "rollouts", used, total=float(data.rollouts), label=_count)
 
 
 def spending_chart(data: ReportData) -> tuple[Chart | None, str]:
     """Return means against money, or what else is known of it, and why it is not money."""
     priced = data.cost is not None and all(one.cost is not None for one in data.candidates)
-    spent = max([data.cost or Decimal(0), *(one.cost or Decimal(0) for one in data.candidates)])
+    money = [float(one.cost or 0) for one in data.candidates]
+    spent = max([float(data.cost or Decimal(0)), *money])
     if priced and spent:
-        drawn = _chart(
-            data,
-            "dollars",
-            measure=lambda one: float(one.cost or 0),
-            total=float(spent),
-            label=_dollars,
-        )
-        return drawn, ""
+        return _chart(data, "dollars", money, total=spent, label=_dollars), ""
     why = "This run cost nothing" if priced else "The price of a model is not known"
-    tokens = max([data.tokens, *(one.tokens for one in data.candidates)])
-    if tokens:
-        drawn = _chart(
-            data,
-            "tokens",
-            measure=lambda one: float(one.tokens),
-            total=float(tokens),
-            label=_count,
-        )
+    tokens = [float(one.tokens) for one in data.candidates]
+    if most := max([float(data.tokens), *tokens]):
+        drawn = _chart(data, "tokens", tokens, total=most, label=_count)
         return drawn, f"{why}, so the drawing is against tokens."
     return None, f"{why}, so there is no drawing against money."
 
@@ -130,46 +88,45 @@ def steps_of(candidates: Sequence[CandidateAdded], winner: int) -> Iterator[Cand
 def _chart(
     data: ReportData,
     what: str,
+    used: Sequence[float],
     *,
-    measure: Callable[[CandidateAdded], float],
     total: float,
     label: Callable[[float, float], str],
 ) -> Chart | None:
-    scored = [(measure(one), one.mean) for one in data.candidates if one.mean is not None]
+    scored = [
+        (x, one.mean) for x, one in zip(used, data.candidates, strict=True) if one.mean is not None
+    ]
     if not scored:
         return None
     end = max(total, *(x for x, _ in scored)) or 1.0
     x_marks, y_marks = _marks(0, end), _marks(*_range([y for _, y in scored]))
-    x = _Axis(0, max(end, x_marks[-1]), _LEFT, WIDTH - _RIGHT)
-    y = _Axis(y_marks[0], y_marks[-1], HEIGHT - _BOTTOM, _TOP)
-    first = data.candidates[0]
-    last = data.candidates[data.winner]
-    won = (x.at(measure(last)), y.at(last.mean)) if data.winner and last.mean is not None else None
+    most = max(end, x_marks[-1])
+
+    def across(value: float) -> float:
+        return round(_LEFT + value / most * (_RIGHT - _LEFT), 1)
+
+    def up(value: float) -> float:
+        share = (value - y_marks[0]) / (y_marks[-1] - y_marks[0])
+        return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
+
+    first, last = data.candidates[0].mean, data.candidates[data.winner].mean
+    won = data.winner > 0 and last is not None
+    steps = [
+        (used[one.candidate], one.mean or 0.0) for one in steps_of(data.candidates, data.winner)
+    ]
+    path = "".join(f"H{across(x):g}V{up(y):g}" for x, y in steps)
+    start = f"M{across(steps[0][0]):g} {up(steps[0][1]):g}" if steps else ""
     return Chart(
-        name=what,
         what=what,
         summary=_summary(data, what, label(end, end)),
-        x_ticks=tuple(Tick(x.at(mark), label(mark, x.high)) for mark in x_marks),
-        y_ticks=tuple(Tick(y.at(mark), f"{mark:.4g}") for mark in y_marks),
-        dots="".join(f"M{x.at(used):g} {y.at(mean):g}h0" for used, mean in scored),
-        best=_best_line(
-            [
-                (x.at(measure(one)), y.at(one.mean or 0.0))
-                for one in steps_of(data.candidates, data.winner)
-            ],
-            x.at(end),
-        ),
-        baseline=None if first.mean is None else y.at(first.mean),
-        winner=won,
-        winner_label=f"#{last.candidate}  {last.mean:.3f}" if won and last.mean is not None else "",
-        label_left=won is not None and won[0] > WIDTH * 0.7,
+        x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
+        y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
+        dots=tuple((across(x), up(y)) for x, y in scored),
+        best=f"{start}{path}H{across(end):g}" if steps else "",
+        baseline=None if first is None else up(first),
+        winner=(across(used[data.winner]), up(last)) if won and last is not None else None,
         is_dense=len(scored) > _MANY,
     )
-
-
-def _best_line(points: Sequence[tuple[float, float]], end: float) -> str:
-    path = "".join(f"H{x:g}V{y:g}" if at else f"M{x:g} {y:g}" for at, (x, y) in enumerate(points))
-    return f"{path}H{end:g}" if path else ""
 
 
 def _summary(data: ReportData, what: str, used: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import compress
 from operator import eq
@@ -9,7 +10,8 @@ from operator import eq
 import attrs
 
 from promptgraft.runs.report.allowance import short_name
-from promptgraft.runs.report.data import ReportData, shown_mean
+from promptgraft.runs.report.data import ReportData
+from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import UNSCORED, Score, packed
 
 MOST_ROWS = 100
@@ -20,69 +22,54 @@ class FrontierRow:
     """One candidate of the frontier.
 
     Attributes:
-        number: its position.
+        value: the candidate.
         what: the part that it changed.
-        mean: its mean on D_pareto.
-        shown_mean: the same as the page shows it.
         leads: on how many cases nobody has a higher score.
         alone: on how many of these nobody has as high a score.
         objectives: its means in the objectives of the run.
-        is_winner: whether the run ends with it.
     """
 
-    number: int
+    value: CandidateAdded
     what: str
-    mean: Score
-    shown_mean: str
     leads: int
     alone: int
     objectives: tuple[Score, ...]
-    is_winner: bool
+
+
+def leaders(data: ReportData) -> list[int]:
+    """Return the positions on the frontier, the highest means first, those without one last."""
+    means = {number: data.candidates[number].mean for number in data.frontier}
+    return sorted(means, key=lambda number: (means[number] is None, -(means[number] or 0), number))
 
 
 def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
     """Return the frontier, the highest means first; at most ``MOST_ROWS``."""
-    means = {number: data.candidates[number].mean for number in data.frontier}
-    ranked = sorted(means, key=lambda number: (-(means[number] or 0.0), number))
-    # Without a mean last, whatever the others have.
-    ranked.sort(key=lambda number: means[number] is None)
-    tops = _tops([one.scores for one in data.candidates])
-    return tuple(_row(data, number, tops, objectives) for number in ranked[:MOST_ROWS])
+    highest, holders = _tops([one.scores for one in data.candidates])
+    rows = []
+    for number in leaders(data)[:MOST_ROWS]:
+        one = data.candidates[number]
+        led = [*compress(holders, map(eq, packed(one.scores), highest))]
+        row = FrontierRow(
+            value=one,
+            what=short_name(one.changed),
+            leads=len(led),
+            alone=led.count(1),
+            objectives=tuple(one.objectives.get(name) for name in objectives),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
-def _tops(scores: Sequence[Sequence[Score]]) -> Sequence[tuple[float, int]]:
+def _tops(scores: Sequence[Sequence[Score]]) -> tuple[Sequence[float], Sequence[int]]:
     """Return the highest score on each case, and how many candidates have it."""
     cases = max(map(len, scores), default=0)
     # Candidate by candidate, with whole rows: a large run has millions of scores.
     highest = [UNSCORED] * cases
     for one in scores:
         highest[: len(one)] = map(max, packed(one), highest)
+    highest = [math.nan if top == UNSCORED else top for top in highest]  # equal to no score
     holders = [0] * cases
     for one in scores:
         for case in compress(range(cases), map(eq, packed(one), highest)):
             holders[case] += 1
-    return list(zip(highest, holders, strict=True))
-
-
-def _row(
-    data: ReportData,
-    number: int,
-    tops: Sequence[tuple[float, int]],
-    objectives: Sequence[str],
-) -> FrontierRow:
-    one = data.candidates[number]
-    led = [
-        holders
-        for score, (highest, holders) in zip(one.scores, tops, strict=False)
-        if score is not None and score == highest
-    ]
-    return FrontierRow(
-        number=number,
-        what=short_name(one.changed),
-        mean=one.mean,
-        shown_mean=shown_mean(one),
-        leads=len(led),
-        alone=sum(holders == 1 for holders in led),
-        objectives=tuple(one.objectives.get(name) for name in objectives),
-        is_winner=number == data.winner and number > 0,
-    )
+    return highest, holders

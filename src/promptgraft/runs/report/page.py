@@ -97,7 +97,7 @@ def _filled(data: ReportData, limits: Limits) -> str:
             tree=family_tree(data),
             objectives=objectives,
             frontier=frontier_rows(data, objectives),
-            heat=heat_map(data, limits),
+            heat=heat_map(data),
             winner_changes=winner_changes(data),
             candidates=candidates,
             far=sum(not view.is_near for view in candidates),

@@ -104,26 +104,4 @@
       });
     });
   }
-
-  const map = document.querySelector(".map");
-  if (map) {
-    const readout = document.querySelector(".readout");
-    readout.hidden = false;
-    readout.textContent = "Point at the picture to see which score it is; click to go to the candidate.";
-    const scale = Number(map.dataset.scale);
-    const canvas = document.createElement("canvas");
-    canvas.width = map.width / scale;
-    canvas.height = map.height / scale;
-    const place = (event) => {
-      const box = map.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top].map((at) => Math.max(0, Math.floor(at / scale)));
-    };
-    map.addEventListener("mousemove", (event) => {
-      const [candidate, row] = place(event);
-      readout.textContent = `candidate #${candidate}, case ${row + 1} of ${canvas.height}`;
-    });
-    map.addEventListener("click", (event) => {
-      location.hash = `c${place(event)[0]}`;
-    });
-  }
 })();
