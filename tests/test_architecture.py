@@ -35,6 +35,7 @@ ROWS = (
         "notebook",
         "strict",
         "text",
+        "words",
         "yaml_text",
     },
 )

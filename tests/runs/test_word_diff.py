@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from promptgraft.runs.report.word_diff import Kind, Piece, collapsed, word_diff, words_in
+from promptgraft.runs.report.word_diff import Kind, Piece, collapsed, word_diff
+from promptgraft.words import words_in
 
 WORDS = st.sampled_from(["be", "kind", "and", "brief", "- item:", "\n", " ", "日本", ".", "\x00"])
 TEXTS = st.lists(WORDS, max_size=30).map(" ".join) | st.lists(WORDS, max_size=12).map("".join)
@@ -70,7 +71,7 @@ def test_long_unchanged_stretches_are_counted_instead(head: int, tail: int, arou
     hidden = [piece.text for piece in short if piece.kind is Kind.LEFT_OUT]
     assert all(text.endswith(" words unchanged") for text in hidden)
     counted = sum(int(text.split()[0]) for text in hidden)
-    assert counted + words_in(told(short, Kind.SAME)) == head + tail
+    assert counted + len(words_in(told(short, Kind.SAME))) == head + tail
 
 
 def test_texts_that_are_too_long_to_compare_are_replaced_at_once() -> None:

@@ -13,13 +13,14 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
-from promptgraft.search.words import WORD, Words, is_spaced
+from promptgraft.search.words import WORD, Words
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, is_example
 from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
+from promptgraft.words import is_spaced
 
 _COMMON_SHARE = 5  # of five answers
 _BITS = 8  # for each character of the answers; few other passages are looked up in vain

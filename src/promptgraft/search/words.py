@@ -1,24 +1,15 @@
-"""Texts as the words that a comparison goes by, whatever their case, spacing and marks."""
+"""The passages of a text by which a copy of it is told."""
 
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
-import unicodedata
 from collections.abc import Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 from operator import itemgetter
 
-_MARKS = ("Mn", "Mc", "Me", "Cf")
-# Scripts that put no space between words: here a character is what is compared.
-_SPACELESS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
-)
-_CHARACTER = re.compile(f"[{_SPACELESS}]")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+from promptgraft.words import folded_spans, folded_words, is_spaced
+
 CODE_CHARS = 24
 """How long a code or an address is, at least."""
 # Quotes, brackets and emphasis wrap a code or an address and are no part of it.
@@ -38,11 +29,7 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        if text.isascii():
-            self.words = _ASCII_WORD.findall(text.lower())
-        else:
-            plain = map(_plain, _word_pattern().findall(text))
-            self.words = [word for word in plain if word]
+        self.words = folded_words(text)
 
     def passages(self, weight: int) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield what a copy is told by: where it starts, and its words.
@@ -92,43 +79,10 @@ class Words:
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
         """Where in the text the words stand."""
-        pattern = _ASCII_WORD if self.text.isascii() else _word_pattern()
-        return [match.span() for match in pattern.finditer(self.text) if _plain(match[0])]
-
-
-def is_spaced(text: str) -> bool:
-    """Tell whether a text holds no character of a script without spaces."""
-    return text.isascii() or _CHARACTER.search(text) is None
+        return folded_spans(self.text)
 
 
 def _is_code(words: tuple[str, ...]) -> bool:
     if not all(map(is_spaced, words)):
         return False
     return len(words) > 1 or any(map(str.isdigit, words[0]))
-
-
-@lru_cache(maxsize=1 << 12)
-def _plain(word: str) -> str:
-    """Return a word without case and marks."""
-    if word.isascii():
-        return word.lower()
-    # Before it is decomposed too: sorting a long row of marks would take quadratic time.
-    bare = "".join(filter(str.isalnum, word))
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", bare))).casefold()
-
-
-@cache
-def _word_pattern() -> re.Pattern[str]:
-    marks = _mark_ranges()
-    return re.compile(f"[{_SPACELESS}]|[^\\W_{_SPACELESS}](?:[^\\W_{_SPACELESS}]|[{marks}])*")
-
-
-def _mark_ranges() -> str:
-    """Return accents, vowel signs, joiners and soft hyphens as a character class."""
-    points = itertools.chain(range(0x80, 0x1F000), range(0xE0000, 0xE01F0))
-    codes = [point for point in points if unicodedata.category(chr(point)) in _MARKS]
-    ranges = []
-    for _, group in itertools.groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
-        row = [code for _, code in group]
-        ranges.append(f"\\U{row[0]:08x}-\\U{row[-1]:08x}")
-    return "".join(ranges)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import attrs
 
+from promptgraft.words import is_spaced, words_in
+
 LONGEST_TEXT = 20_000
 
-_TOKEN = re.compile(r"[^\W_]+")
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+|[^\s@]{1,64}@[^\s@]{1,255}")
 _LONGEST_WORD = 30
 _SHORTEST_STEM = 4
@@ -62,7 +63,7 @@ class Name:
 
 def terms(text: str) -> list[str]:
     """Return the stems of the content words of ``text``, in order, in linear time."""
-    return [stem for stem in map(term, _TOKEN.findall(text.lower())) if stem]
+    return [stem for stem in map(term, words_in(text.lower())) if stem]
 
 
 def content_words(text: str) -> list[str]:
@@ -71,9 +72,14 @@ def content_words(text: str) -> list[str]:
     Web and mail addresses, words of two letters and words with digits are left out: they name
     one thing, not a kind.
     """
-    tokens = _TOKEN.findall(_ADDRESS.sub(" ", text).lower())
-    words = (token for token in tokens if token.isalpha() and len(token) > 2 and term(token))
-    return list(dict.fromkeys(words))
+    words = dict.fromkeys(words_in(_ADDRESS.sub(" ", text).lower()))
+    return [
+        word
+        for word in words
+        if term(word)
+        and not any(map(str.isnumeric, word))
+        and (len(word) > 2 or not is_spaced(word))
+    ]
 
 
 @functools.lru_cache(maxsize=16384)
@@ -84,7 +90,8 @@ def term(word: str) -> str:
     ending that leaves at least four letters with a vowel among them goes, and then a doubled
     last consonant is made single.
     """
-    if word in _STOP_WORDS or not 1 < len(word) <= _LONGEST_WORD or word.isdigit():
+    is_letter = len(word) == 1 and is_spaced(word)
+    if word in _STOP_WORDS or is_letter or len(word) > _LONGEST_WORD or word.isdigit():
         return ""
     if word.endswith("ss") or not word.isascii():
         return word

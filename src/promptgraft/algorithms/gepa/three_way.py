@@ -6,14 +6,14 @@ are mostly rules that do not touch each other. Programs that merge code call tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 import attrs
 
+from promptgraft.words import pieces_in
+
 _MOST_LINES = 1_000
-_WORD = re.compile(r"\w+|\W")
 
 
 @attrs.frozen
@@ -113,7 +113,7 @@ def _with_words(before: Sequence[str], edit: _Edit, others: Sequence[_Edit]) -> 
     for other in others:
         same = (edit.begin, edit.end) == (other.begin, other.end) and edit != other
         if same and len(old) == len(edit.after) == len(other.after) == 1 and old[0].strip():
-            words, *changed = (_WORD.findall(line) for line in (*old, *edit.after, *other.after))
+            words, *changed = (pieces_in(line) for line in (*old, *edit.after, *other.after))
             mine, theirs = ([*map(_as_one, _edits(words, side))] for side in changed)
             if all(one.begin == one.end for one in (*mine, *theirs)):
                 return attrs.evolve(edit, after=["".join(_applied(words, mine, theirs))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -16,15 +15,12 @@ from promptgraft.evals.metrics.reading import ReferenceMetric
 from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.strict.checks import SHARE, one_of
-
-# Chinese, Japanese and Korean are written without spaces: each character is a word.
-_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_WORD = re.compile(f"[{_IDEOGRAPHS}]|[^\\W_{_IDEOGRAPHS}]+")
+from promptgraft.words import words_in
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, without punctuation."""
-    return _WORD.findall(text.casefold())
+    return words_in(text.casefold())
 
 
 @attrs.frozen(kw_only=True)

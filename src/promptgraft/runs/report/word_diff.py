@@ -10,10 +10,8 @@ from enum import StrEnum
 
 import attrs
 
-_TOKEN = re.compile(
-    r"\n|[^\S\n]+|[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+|[^\w\s]"
-)
-_WORD = re.compile(r"\w+")
+from promptgraft.words import pieces_in, words_in
+
 _LARGEST = 4_000_000  # products of tokens; beyond them the comparison takes seconds
 _LEAST_ALIKE = 0.4
 _LEAST_HIDDEN = 12
@@ -61,7 +59,7 @@ def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
         text = piece.text
         first = _space_after(text, around) if at else 0
         last = len(text) - (_space_after(text[::-1], around) if at < len(pieces) - 1 else 0)
-        hidden = words_in(text[first:last])
+        hidden = len(words_in(text[first:last]))
         if piece.kind is not Kind.SAME or hidden < _LEAST_HIDDEN:
             found.append(piece)
             continue
@@ -72,11 +70,6 @@ def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
         )
         found += (end for end in ends if end.text)
     return tuple(found)
-
-
-def words_in(text: str) -> int:
-    """Return the number of words."""
-    return sum(1 for _ in _WORD.finditer(text))
 
 
 def _runs(
@@ -91,7 +84,7 @@ def _runs(
 
 def _by_word(before: str, after: str) -> Iterator[_Run]:
     """Yield the runs of words in a run of lines; one run where little is alike."""
-    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    old, new = pieces_in(before), pieces_in(after)
     # Both ends first: the matcher passes over words that are everywhere.
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
@@ -111,7 +104,7 @@ def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
     if len(old) * len(new) <= _LARGEST:
         # White space may extend a match, but is none by itself.
         runs = _runs(old, new, str.isspace)
-        kept = sum(len(_TOKEN.findall(before)) for same, before, _ in runs if same)
+        kept = sum(len(pieces_in(before)) for same, before, _ in runs if same)
         if kept >= _LEAST_ALIKE * min(len(old), len(new)):
             return runs
     return [(False, "".join(old), "".join(new))]
@@ -133,7 +126,7 @@ def _pieces(runs: Sequence[_Run]) -> Iterator[Piece]:
     old = new = ""
     for at, (same, before, after) in enumerate([*runs, (True, "", "")]):
         is_inside = 0 < at < len(runs) - 1
-        if not same or (is_inside and words_in(before) < 2 and "\n" not in before):
+        if not same or (is_inside and len(words_in(before)) < 2 and "\n" not in before):
             old, new = old + before, new + after
             continue
         changed = (Piece(Kind.REMOVED, old), Piece(Kind.ADDED, new), Piece(Kind.SAME, before))
