@@ -23,7 +23,6 @@ from promptgraft.adapters.offline.shown import (
 from promptgraft.adapters.offline.words import (
     counterparts,
     names_in,
-    own_words,
     plain_words,
     replaced,
     terms,
@@ -163,9 +162,8 @@ class _Done:
         """Return what answers to a value of the pattern.
 
         Names of its objective become the names at the same place of the input. A text that
-        stands somewhere in a shown result becomes what stands there in the real one. Plain
-        words that only the objective has become those that only the input has. Everything
-        else stays.
+        stands somewhere in a shown result becomes what stands there in the real one.
+        Everything else stays.
 
         Raises:
             LookupError: the real result holds nothing at that place.
@@ -175,9 +173,8 @@ class _Done:
                 named = replaced(value, counterparts(self.pattern.objective, self.text))
                 if named != value or not value:
                     return named
-                if place := self._place(value):
-                    return self._at(place)
-                return replaced(value, own_words(self.pattern.objective, self.text))
+                place = self._place(value)
+                return self._at(place) if place else value
             case list():
                 return [self.like(item) for item in value]
             case dict():

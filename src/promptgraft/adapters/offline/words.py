@@ -161,15 +161,6 @@ def counterparts(pattern: str, text: str) -> dict[str, str]:
     return found
 
 
-def own_words(pattern: str, text: str) -> dict[str, str]:
-    """Return which plain words of ``text`` answer to those of ``pattern`` that it lacks."""
-    before, after = plain_words(pattern), plain_words(text)
-    shared = {term(word) for word in before} & {term(word) for word in after}
-    lacking = [word for word in before if term(word) not in shared]
-    new = [word for word in after if term(word) not in shared]
-    return dict(zip(lacking, new, strict=False))
-
-
 def replaced(text: str, pairs: Mapping[str, str]) -> str:
     """Return ``text`` with each of the keys replaced, where it stands as a word of its own."""
     keys = sorted(filter(None, pairs), key=len, reverse=True)
