@@ -8,7 +8,7 @@ from typing import TypeVar
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.adapters.offline.agent import act
 from promptgraft.adapters.offline.learner import ATTENTION
-from promptgraft.adapters.offline.reflector import META_PROMPTS, reflect
+from promptgraft.adapters.offline.reflector import REPLIES, reflect
 from promptgraft.adapters.offline.rewriting import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.fields import fields_of, options_of
@@ -108,7 +108,7 @@ class OfflineAdapter:
         deadline: Deadline | None,
     ) -> str:
         kind = rendered.output_type
-        if rendered.ns == _META_NS and rendered.key in META_PROMPTS:
+        if rendered.ns == _META_NS and rendered.key in REPLIES:
             return reflect(
                 rendered.key,
                 rendered.text,

@@ -31,40 +31,6 @@ _LONGEST_TEXT = 300
 _MOST_ITEMS = 3
 _KEY_WORDS = 3
 
-META_PROMPTS = (
-    "reflect-section",
-    "reflect-tool",
-    "reflect-tool-example",
-    "reflect-task-example",
-    "generate-task-example",
-    "reflect-output-field",
-)
-"""Keys of the reflection prompts that are served."""
-
-
-def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
-    """Return a reply to a reflection prompt: one block with a better text or JSON.
-
-    Raises:
-        ConfigError: the prompt does not show the current text.
-    """
-    better = _Better(read_question(text), words_per_failure, attention)
-    if key == "reflect-section":
-        return _block("instruction", better.section())
-    replies: Mapping[str, Callable[[], str]] = {
-        "reflect-tool": better.tool,
-        "reflect-tool-example": better.tool_example,
-        "reflect-output-field": better.field,
-        "reflect-task-example": lambda: better.task_example(keyed=False),
-        "generate-task-example": lambda: better.task_example(keyed=True),
-    }
-    return _block("json", replies[key]())
-
-
-def _block(tag: str, text: str) -> str:
-    fence, _, rest = fenced(_UNUSABLE.sub("", text).replace("\r", "")).partition("\n")
-    return f"{fence}{tag}\n{rest}"
-
 
 @attrs.frozen
 class _Better:
@@ -140,7 +106,7 @@ class _Better:
                     return one_line(general.call(call, general.objective()))
         return self.question.current
 
-    def task_example(self, *, keyed: bool) -> str:
+    def task_example(self, *, keyed: bool = False) -> str:
         """Return a worked example: what would have been right for a failure, in general words."""
         case = next(self._worth_showing(), None)
         if case is None:
@@ -274,3 +240,25 @@ class _Renamed:
 
     def _text(self, text: str, longest: int) -> str:
         return _UNUSABLE.sub("", replaced(text, self._names))[:longest]
+
+
+REPLIES: Mapping[str, Callable[[_Better], str]] = {
+    "reflect-section": _Better.section,
+    "reflect-tool": _Better.tool,
+    "reflect-tool-example": _Better.tool_example,
+    "reflect-task-example": _Better.task_example,
+    "generate-task-example": lambda better: better.task_example(keyed=True),
+    "reflect-output-field": _Better.field,
+}
+"""By the key of a reflection prompt, what replies to it."""
+
+
+def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
+    """Return a reply to a reflection prompt: one block with a better text or JSON.
+
+    Raises:
+        ConfigError: the prompt does not show the current text.
+    """
+    better = REPLIES[key](_Better(read_question(text), words_per_failure, attention))
+    fence, _, rest = fenced(_UNUSABLE.sub("", better).replace("\r", "")).partition("\n")
+    return f"{fence}{'instruction' if key == 'reflect-section' else 'json'}\n{rest}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -23,7 +24,7 @@ _BULLET = re.compile(r"\s*[-*+•]\s")
 
 @attrs.frozen
 class Tried:
-    """An input that was answered: its text, the choice that is right, and the one given."""
+    """An input that was answered: its text, the right choice, and the one that was given."""
 
     text: str
     wanted: str
@@ -67,12 +68,13 @@ def rewrite(
     """
     known = [one for one in tried if one.wanted in choices]
     lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
-    seen_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
+    known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
+    room = math.inf if max_chars is None else max_chars
     quota = words_per_failure if any(one.wanted != one.given for one in known) else 0
     while quota:
         added, dropped = _changes(known, choices, lesson, quota)
         text = _edited(rules, choices, added, dropped)
-        if text.strip("\n") not in seen_texts and len(text) <= (max_chars or len(text)):
+        if text.strip("\n") not in known_texts and len(text) <= room:
             return text
         quota //= 2
     return rules
