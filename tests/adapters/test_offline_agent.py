@@ -27,7 +27,6 @@ from adapters.agent_world import (
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
-from promptgraft.algorithms.gepa.mutation import parse_reply
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
