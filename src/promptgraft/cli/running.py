@@ -29,6 +29,7 @@ _WENT_TO_ITS_END = {
     StopReason.PROPOSALS,
     StopReason.CANDIDATES,
     StopReason.STOPPER,
+    StopReason.DONE,
 }
 
 

@@ -1,10 +1,33 @@
-"""How prompts improve: what all optimizers share, and the algorithms."""
+"""The engine: what a search asks, what finds the answers, and what every algorithm shares."""
 
+from promptgraft.search.algorithm import BaseSearch, Kit, Search
+from promptgraft.search.asks import (
+    AnyEnded,
+    Ask,
+    Asking,
+    Branch,
+    Checkpoint,
+    Join,
+    Outlook,
+    Question,
+    Records,
+    Reply,
+    Rollouts,
+    Standing,
+    Start,
+    Together,
+)
+from promptgraft.search.config import RunConfig
 from promptgraft.search.context import (
     BasePromptOptimizer,
     OptimizationContext,
     PersistenceScope,
 )
+from promptgraft.search.job import OptimizationJob
+from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.plan import RolePlan, RunPlan
+from promptgraft.search.reply import parse_reply
+from promptgraft.search.result import RunResult
 from promptgraft.search.stoppers import (
     MaxCandidates,
     MaxProposals,
@@ -15,21 +38,47 @@ from promptgraft.search.stoppers import (
     Stopper,
     TargetScore,
 )
-from promptgraft.search.stopping import StopReason
-from promptgraft.targets.base import RejectionReason
+from promptgraft.search.stopping import RunStoppedError, StopReason
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
 
 __all__ = [
+    "AnyEnded",
+    "Ask",
+    "Asking",
     "BasePromptOptimizer",
+    "BaseSearch",
+    "Branch",
+    "Checkpoint",
+    "InvalidProposalError",
+    "Join",
+    "Kit",
     "MaxCandidates",
     "MaxProposals",
     "NoImprovement",
     "OptimizationContext",
+    "OptimizationJob",
+    "Optimizer",
+    "Outlook",
     "PersistenceScope",
+    "Question",
+    "Records",
     "RejectionReason",
+    "Reply",
     "RequiredObjectives",
+    "RolePlan",
+    "Rollouts",
+    "RunConfig",
+    "RunPlan",
+    "RunResult",
     "RunState",
+    "RunStoppedError",
+    "Search",
+    "Standing",
+    "Start",
     "StopFile",
     "StopReason",
     "Stopper",
     "TargetScore",
+    "Together",
+    "parse_reply",
 ]

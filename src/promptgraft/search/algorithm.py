@@ -8,14 +8,14 @@ from typing import Protocol
 import attrs
 
 from promptgraft.prompt.template import Prompt
-from promptgraft.search.asks import Asking
+from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing, answered
 from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.search.objectives import Scorer
 from promptgraft.search.population import Population
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import Module
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.types import Candidate, GepaExample
 
 Questions = Mapping[str, Prompt[object]]
 """Questions to the reflection model, by key."""
@@ -81,3 +81,60 @@ class Search(Protocol):
     def finish(self) -> Asking[None]:
         """Settle which candidate is the best, with the rollouts that were kept for that."""
         ...
+
+
+class BaseSearch:
+    """A search that evaluates every candidate on the whole validation set.
+
+    Subclasses write :meth:`run`.
+
+    Args:
+        kit: what the search works with.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self.population = kit.population
+        self.steps = 0
+        self.accepted: list[Sequence[Module]] = []
+        self.rejections: list[MutationRejected] = []
+
+    @property
+    def best(self) -> int:
+        """Position of the candidate with the highest mean; 0 is the baseline."""
+        return self.population.pool.best
+
+    def validate(self, candidate: Candidate, *, step: int = 0) -> Asking[int]:
+        """Evaluate a candidate on the validation set, take it in, and return its position.
+
+        Args:
+            candidate: the candidate.
+            step: number of the step that made it, from 1; 0 for the baseline.
+        """
+        position = f"step/{step}/pareto" if step else "baseline"
+        made: Records = yield from Rollouts(
+            position=position, candidate=candidate, examples=self.kit.validation
+        )
+        if not step:
+            self.kit.scorer.learn(made)
+        self.accepted += [candidate.modules] if step else []
+        return self.population.join(candidate, made, step=step)
+
+    def end_step(self, step: int) -> Asking[None]:
+        """End a step; to be asked after each.
+
+        Raises:
+            RunStoppedError: there is a reason to stop.
+        """
+        self.steps = step
+        outlook = yield from Checkpoint(Standing(self.population.pool, step, len(self.accepted)))
+        if outlook.stop is not None:
+            raise outlook.stop
+
+    def run(self) -> Asking[None]:
+        """Search until a reason to stop is raised, or there is nothing more to do."""
+        yield from self.validate(self.kit.target.baseline())
+
+    def finish(self) -> Asking[None]:
+        """Do nothing: the best candidate is known."""
+        return answered(None)

@@ -23,9 +23,6 @@ from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Asking: TypeAlias = "Generator[Ask[Any], Any, T]"
-"""A part of a search: a generator that asks, and returns what it has come to."""
-
 Records: TypeAlias = tuple[RolloutRecord, ...]
 """One record for each example, in their order."""
 
@@ -36,6 +33,10 @@ class Ask(Generic[T]):
     def __iter__(self) -> Asking[T]:
         answer: T = yield self
         return answer
+
+
+Asking: TypeAlias = Generator[Ask[Any], Any, T]
+"""A part of a search: a generator that asks, and returns what it has come to."""
 
 
 def answered(value: T) -> Asking[T]:

@@ -1,0 +1,102 @@
+"""An algorithm of somebody else: it is run, planned, recorded and resumed like GEPA."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from promptgraft.algorithms import algorithm
+from promptgraft.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_algorithm"
+KILLED = Path(__file__).with_name("kill_own_algorithm.py")
+
+
+def run(folder: Path, fatal: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(KILLED), str(folder), str(fatal)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def promptgraft(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "promptgraft", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def test_it_is_short_and_improves_the_prompt() -> None:
+    assert len((EXAMPLE / "rewrite.py").read_text("utf-8").splitlines()) <= 80
+    found = subprocess.run(
+        [sys.executable, "bins.py"], capture_output=True, text=True, check=True, cwd=EXAMPLE
+    )
+    before, _, after = found.stdout.partition(": ")[2].partition(" -> ")
+    assert float(after) > float(before)
+
+
+def test_killed_at_any_answer_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    expected = run(whole, 0).stdout
+    answers = len((whole / "journal.jsonl").read_text("utf-8").splitlines())
+    for fatal in range(1, answers, 7):
+        folder = tmp_path / str(fatal)
+        folder.mkdir()
+        assert run(folder, fatal).returncode == -signal.SIGKILL
+        assert run(folder, 0).stdout == expected
+        assert (folder / "journal.jsonl").read_bytes() == (whole / "journal.jsonl").read_bytes()
+
+
+def test_the_command_line_plans_runs_and_resumes_it(tmp_path: Path) -> None:
+    job = f"{EXAMPLE / 'bins.py'}:job"
+    assert "reflections" in promptgraft("plan", job, cwd=tmp_path).stdout
+
+    ran = promptgraft("optimize", job, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "the search has come to its own end" in ran.stdout
+    [folder] = (tmp_path / "runs").iterdir()
+    assert (folder / "report.html").exists()
+    assert (folder / "journal.jsonl").exists()
+
+    again = promptgraft("resume", folder.name, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+def installed(folder: Path, value: str) -> None:
+    """Write the metadata of a package that brings an algorithm."""
+    metadata = folder / "rewriting-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: rewriting\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[promptgraft.algorithms]\nrewrite = {value}\n")
+
+
+def test_it_is_found_by_name_when_its_package_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "rewrite:Rewrite")
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = algorithm("rewrite")
+    assert found.algorithm == "rewrite"
+
+
+def test_a_name_that_is_not_installed_lists_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"`gepe` \(did you mean `gepa`\?\); there are gepa"):
+        algorithm("gepe")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("not_there:Rewrite", "`rewrite` cannot be loaded: No module named 'not_there'"),
+        ("json:dumps", "`rewrite` is json:dumps, expected a subclass of RunConfig"),
+    ],
+)
+def test_a_package_without_an_algorithm_is_named(
+    value: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, value)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=message):
+        algorithm("rewrite")
