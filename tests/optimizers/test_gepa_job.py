@@ -57,7 +57,7 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
     [
         ("prompt", PROMPT.template, "prompt: expected a Prompt, found "),
         ("context", PlainAdapter(), "context: expected an OptimizationContext, found "),
-        ("config", Path(), "config: expected a GepaConfig, found "),
+        ("config", Path(), "config: expected a RunConfig, found "),
     ],
 )
 def test_a_job_of_other_things_is_refused(field: str, value: Any, message: str) -> None:

@@ -34,7 +34,7 @@ def test_a_winner_of_several_sections_is_kept_in_one_write() -> None:
     assert (address.ns, address.prompt_key, address.tag) == ("toy", "words", "t")
     assert provenance is not None
     assert provenance.run_id == result.run_id
-    assert provenance.note == f"GEPA, {result.total_rollouts} rollouts, seed 1"
+    assert provenance.note == f"gepa, {result.total_rollouts} rollouts, seed 1"
     assert dict(provenance.scores) == {"baseline": 0.0, "best": 1.0}
     kept = store.resolve(PROMPT.descriptor, "t")
     assert kept == result.best_override

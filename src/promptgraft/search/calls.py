@@ -79,7 +79,7 @@ class Calls:
         self._deadline = deadline
         self._pending: list[Pending] = []
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
-        self._left_behind = False
+        self._hangs = False  # a question that does not end; its thread cannot be waited for
         self._stop_listening: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
@@ -105,7 +105,7 @@ class Calls:
         finally:
             self._stop_listening()
             if self._asking is not None:
-                self._asking.shutdown(wait=not self._left_behind, cancel_futures=True)
+                self._asking.shutdown(wait=not self._hangs, cancel_futures=True)
 
     def of(self, owner: object) -> list[Pending]:
         """Return the batches under way that a part of the run waits for."""
@@ -189,7 +189,8 @@ class Calls:
 
     def _leave_behind(self) -> None:
         for pending in self._pending:
-            pending.is_left_behind = self._left_behind = True
+            pending.is_left_behind = True
+            self._hangs = self._hangs or isinstance(pending.batch, QuestionBatch)
         self._pending = []
 
     def _next(self, seconds: float) -> list[_Ended]:
