@@ -183,6 +183,19 @@ def layer_faults(module: Module) -> Iterator[str]:
             yield f"{module.path}:{found.line}: `{module.unit}` may not import `{target}`"
 
 
+NEUTRAL = {"runs", "evals", "project", "cli", "integrations", "search", "targets"}
+"""Units that serve any algorithm and so name none; `promptgraft.algorithms` finds them by name."""
+
+
+def algorithm_faults(module: Module) -> Iterator[str]:
+    """Yield imports of an algorithm by those who are to serve any."""
+    for found in module.imports:
+        parts = found.name.split(".")
+        named = parts[:2] == ["promptgraft", "algorithms"] and len(parts) > 2
+        if module.unit in NEUTRAL and named and parts[2].islower() and parts[2] != "algorithm":
+            yield f"{module.path}:{found.line}: `{module.unit}` names an algorithm, `{found.name}`"
+
+
 def library_faults(module: Module) -> Iterator[str]:
     """Yield imports of heavy libraries where they do not belong, or too early."""
     for found in module.imports:
@@ -231,7 +244,7 @@ def _prints(node: ast.AST) -> bool:
     return isinstance(called, ast.Name) and called.id == "print"
 
 
-RULES = (layer_faults, library_faults, size_faults, manner_faults)
+RULES = (layer_faults, algorithm_faults, library_faults, size_faults, manner_faults)
 
 
 def faults_in(source: Path) -> list[str]:
@@ -310,6 +323,7 @@ def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
         ("runs/a.py", "from promptgraft import Prompt", "imports `promptgraft.Prompt`; import it"),
         ("runs/a.py", "import promptgraft", "imports `promptgraft`; import it from its home"),
         ("cli/a.py", "from promptgraft.testing import x", "imports `promptgraft.testing.x`"),
+        ("runs/a.py", "from promptgraft.algorithms.gepa import x", "`runs` names an algorithm"),
         ("utils.py", "", "`utils` stands in no row of the table"),
         ("prompt/jinja.py", "import jinja2", ":2: `jinja2` is imported inside the functions"),
         ("prompt/a.py", "def f():\n    import jinja2.meta", "`jinja2` is imported only in prompt/"),

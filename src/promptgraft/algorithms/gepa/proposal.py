@@ -173,6 +173,11 @@ class Proposal:
         return self.rules.config.trial_size - len(self.known.lesson.known)
 
     @property
+    def blames(self) -> bool:
+        """Whether the parent's rollouts blame a module."""
+        return bool(self.blame)
+
+    @property
     def accepted(self) -> bool:
         """Whether there is a child that is better than its parent."""
         return self.compared is not None and self.compared.refusal is None

@@ -1,9 +1,7 @@
 """GEPA as a search (Agrawal et al. 2025, arXiv:2507.19457, algorithms 1 to 4).
 
-A step makes proposals from one parent (algorithm 1, lines 7 to 15, are
-:meth:`promptgraft.algorithms.gepa.proposal.Proposal.run`); what is accepted of them is put together
-and evaluated on the validation set. As published, a step makes one proposal, and there is one step
-at a time.
+A step makes proposals from one parent (``proposal.py``: reflect, mutate, compare); what is accepted
+is put together and evaluated on the validation set. As published, a step makes one proposal.
 """
 
 from __future__ import annotations
@@ -157,8 +155,7 @@ class GepaSearch:
         yield from self._or_broken(Join(started.branch, partial(named_with, step.parent)))
         self._by.lessons.learn(proposal.known.lesson, proposal.records)
         if proposal.taught:
-            turn, blaming = proposal.known.turn, bool(proposal.blame)
-            self._by.choices.took(turn, proposal.modules, blaming=blaming)
+            self._by.choices.took(proposal.known.turn, proposal.modules, blaming=proposal.blames)
         if proposal.compared is not None:
             self._note(step, proposal, proposal.compared)
         if started.is_last and not self._is_broken:
@@ -196,8 +193,7 @@ class GepaSearch:
 
     def _race(self) -> Asking[None]:
         """Lines 16 to 18: evaluate what a step has come to, and take it in; perhaps merge."""
-        racer = self.racer
-        if racer is None:
+        if (racer := self.racer) is None:
             return
         step = racer.step
         position = yield from self._by.validator.take_in(
@@ -238,10 +234,7 @@ class GepaSearch:
         return None
 
     def _reason_to_stop(self) -> Asking[Stop | None]:
-        """Return why no step is begun any more; None while the search continues.
-
-        Where an estimate would be a reason, it is made sure of as far as that is possible at once.
-        """
+        """Return why no step is begun any more, sure of estimates; None while there is no reason."""
         while True:
             pool, estimated = self.population.pool, self._by.validator.estimates_best
             standing = Standing(pool, self.steps, self._proposals, estimated=estimated)
