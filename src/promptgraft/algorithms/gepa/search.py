@@ -234,7 +234,7 @@ class GepaSearch:
         return None
 
     def _reason_to_stop(self) -> Asking[Stop | None]:
-        """Return why no step is begun any more, sure of estimates; None while there is no reason."""
+        """Return why no step is begun any more; estimates are made sure of before."""
         while True:
             pool, estimated = self.population.pool, self._by.validator.estimates_best
             standing = Standing(pool, self.steps, self._proposals, estimated=estimated)
