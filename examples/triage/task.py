@@ -18,6 +18,7 @@ from promptgraft import (
     RolloutFeedback,
     Session,
 )
+from promptgraft.adapters.base import evaluated
 from promptgraft.errors import DataFormatError
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import parse_json, structure
@@ -144,6 +145,6 @@ def score(
     """Return the share of ``examples`` that ``prompt`` sorts rightly, 0 to 1."""
     right = 0
     for example in examples:
-        response = adapter.evaluate(prompt.bind(*example.params), session=Session())
+        response = evaluated(adapter, prompt.bind(*example.params), session=Session())
         right += response.output is example.label
     return right / len(examples)

@@ -9,7 +9,7 @@ from enum import StrEnum
 import pytest
 
 from promptgraft import ScriptedAdapter
-from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, free_call
+from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, evaluated, free_call
 from promptgraft.clock import FakeClock
 from promptgraft.errors import (
     BindingError,
@@ -49,10 +49,10 @@ def echo(rendered: RenderedPrompt[object]) -> str:
 def test_a_function_sees_the_rendered_prompt_and_its_answer_is_parsed() -> None:
     model: ProviderAdapter = ScriptedAdapter(echo)
     session = Session()
-    response = model.evaluate(PROMPT.bind({"text": "a password"}), session=session)
+    response = evaluated(model, PROMPT.bind({"text": "a password"}), session=session)
     assert (response.text, response.output) == ("login", Queue.LOGIN)
     assert response.output is Queue.LOGIN
-    assert model.evaluate(PROMPT, session=session).output is Queue.BILLING
+    assert evaluated(model, PROMPT, session=session).output is Queue.BILLING
 
 
 def test_it_remembers_what_it_was_asked_in_order() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from promptgraft.cli.main import run
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.types import Answer, Case
 from promptgraft.project import load_project
 
@@ -39,7 +40,7 @@ def test_a_function_beside_the_project_file_judges(project: Path, where: str) ->
 
     (metric,) = load_project(project).metrics
 
-    verdict = metric.judge(Case(id="a", input="?"), Answer(text="four"))
+    verdict = verdict_of(metric, Case(id="a", input="?"), Answer(text="four"))
     assert (metric.name, verdict.score, verdict.passed, verdict.reason) == (
         "brief",
         0.25,
@@ -58,7 +59,8 @@ def test_projects_with_files_of_one_name_do_not_share_their_functions(
         judged_by(path, "f", "scoring.py:f")
     answer = Answer(text="")
     scores = [
-        load_project(path).metrics[0].judge(Case(id="a", input=""), answer) for path in projects
+        verdict_of(load_project(path).metrics[0], Case(id="a", input=""), answer)
+        for path in projects
     ]
     assert [verdict.score for verdict in scores] == [0, 1]
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from promptgraft.adapters.calling import background
 from promptgraft.errors import ConfigError, RunCancelledError, StopFileFoundError
-from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.runtime import Cancellation, Deadline, event_loop
 from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.runtime.stop_file import StopFileCancellation, remove_left_over
 
@@ -81,7 +80,7 @@ def test_a_call_over_the_network_is_left_when_the_file_is_there(tmp_path: Path) 
         await asyncio.wait_for(asyncio.Event().wait(), timeout=20)
 
     with pytest.raises(StopFileFoundError):
-        background.run(never(), deadline=deadline)
+        event_loop.run(never(), deadline=deadline)
 
 
 class SetAtTheThirdLook(Cancellation):

@@ -11,7 +11,13 @@ import attrs
 import jsonschema
 
 from promptgraft import OfflineAdapter
-from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter, ToolInvoked
+from promptgraft.adapters.base import (
+    PromptExecuted,
+    PromptResponse,
+    ProviderAdapter,
+    ToolInvoked,
+    evaluated,
+)
 from promptgraft.errors import CandidateError, DataFormatError
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -101,7 +107,7 @@ class Taught:
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT]:
         self._tape.learn(prompt)
-        return self._adapter.evaluate(prompt, session=session, deadline=deadline)
+        return evaluated(self._adapter, prompt, session=session, deadline=deadline)
 
 
 def _held_to(schema: JsonObject | None, text: str) -> str:

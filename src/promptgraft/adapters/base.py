@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from decimal import Decimal
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import OutputError
+from promptgraft.errors import CallerError, ConfigError, OutputError
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -119,7 +122,11 @@ class CallWaiting:
 
 
 class ProviderAdapter(Protocol):
-    """Evaluates prompts. Implementations may be called from several threads at once."""
+    """Evaluates prompts.
+
+    ``evaluate`` may be ``def`` or ``async def``. A plain one may be called from several threads at
+    once; an ``async`` one runs in the event loop of the run, always the same one.
+    """
 
     @property
     def identity(self) -> str:
@@ -132,7 +139,7 @@ class ProviderAdapter(Protocol):
         *,
         session: SessionProtocol,
         deadline: Deadline | None = None,
-    ) -> PromptResponse[OutputT]:
+    ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
         """Render ``prompt``, have it answered, and parse the answer.
 
         Dispatches ``PromptRendered`` and ``PromptExecuted`` to ``session``, and for every
@@ -161,6 +168,56 @@ class MeteredAdapter(Protocol):
     def price_of(self, usage: Usage) -> Decimal | None:
         """Return US dollars for a call; None when the price of the model is not known."""
         ...
+
+
+def lacking_in_adapter(value: object) -> tuple[str, ...]:
+    """Return what a value lacks that every adapter has."""
+    # Whether there is an identity is found out without asking for it: that may make something.
+    named = hasattr(type(value), "identity") or "identity" in getattr(value, "__dict__", {})
+    answers = callable(getattr(value, "evaluate", None))
+    return (
+        *(() if answers else ("method `evaluate(prompt, *, session, deadline=None)`",)),
+        *(() if named else ("`identity`",)),
+    )
+
+
+def check_adapter(value: object, what: str) -> None:
+    """Do nothing when ``value`` is an adapter.
+
+    Raises:
+        ConfigError: it is something else, such as a class or a function that makes one.
+    """
+    lacking = lacking_in_adapter(value)
+    if not lacking and not isinstance(value, type):
+        return
+    why = f"it has no {' and no '.join(lacking)}" if lacking else "it is a class, not its object"
+    raise ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
+
+
+def evaluated(
+    adapter: ProviderAdapter,
+    prompt: Prompt[OutputT],
+    *,
+    session: SessionProtocol,
+    deadline: Deadline | None = None,
+) -> PromptResponse[OutputT]:
+    """Return what an adapter answers, whether its ``evaluate`` is plain or ``async``.
+
+    Raises:
+        CallerError: it returned something else; names the adapter and the example.
+        PromptgraftError: as :meth:`ProviderAdapter.evaluate`.
+    """
+    answer = adapter.evaluate(prompt, session=session, deadline=deadline)
+    response: object = awaited(answer, deadline=deadline)
+    if not isinstance(response, PromptResponse):
+        tags = session.tags
+        example = tags.get("example") or tags.get("case")
+        where = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
+        raise CallerError(
+            f"adapter `{adapter.identity}` on {where}: `evaluate` is to return a PromptResponse, "
+            f"found {shown(response)}; `promptgraft.adapters.base.answered` builds one"
+        )
+    return response
 
 
 def answered(

@@ -14,6 +14,7 @@ from promptgraft.adapters.base import (
     ProviderAdapter,
     ToolInvoked,
     Usage,
+    evaluated,
 )
 from promptgraft.errors import (
     CandidateError,
@@ -137,7 +138,7 @@ class Attempting:
         deadline = session.deadline
         if deadline is not None:
             deadline.check()
-        response = self.adapter.evaluate(prompt, session=session, deadline=deadline)
+        response = evaluated(self.adapter, prompt, session=session, deadline=deadline)
         return answer_of(response, session)
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.errors import ConfigError, LimitReachedError
 from promptgraft.evals.aggregate import EvaluationReport, summarize, unscored
 from promptgraft.evals.aggregation import Aggregation
@@ -20,6 +20,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.strict.checks import COUNT
@@ -94,6 +95,9 @@ def evaluate(
         PermanentProviderError: the model or a judge refuses for good.
         CallerError: a metric of the user failed.
     """
+    check_adapter(adapter, "adapter")
+    if executor is not None:
+        check_may_wait()
     chosen = _checked(cases, metrics, num_runs)
     prompts = bind_cases(prompt, chosen, params)
     attempting = Attempting(

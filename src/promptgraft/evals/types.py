@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
@@ -163,7 +163,11 @@ class Verdict:
 
 
 class Metric(Protocol):
-    """Judges answers. Implementations may be called from several threads at once."""
+    """Judges answers.
+
+    ``judge`` may be ``def`` or ``async def``. A plain one may be called from several threads at
+    once; an ``async`` one runs in the event loop of the run.
+    """
 
     @property
     def name(self) -> str:
@@ -177,7 +181,7 @@ class Metric(Protocol):
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
-    ) -> Verdict:
+    ) -> Verdict | Awaitable[Verdict]:
         """Judge one answer.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from types import FunctionType
 from typing import TypeVar
@@ -193,6 +193,6 @@ class LateAdapter:
         *,
         session: SessionProtocol,
         deadline: Deadline | None = None,
-    ) -> PromptResponse[OutputT]:
+    ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
         """Have ``prompt`` answered; see :class:`ProviderAdapter`."""
         return self._make().evaluate(prompt, session=session, deadline=deadline)

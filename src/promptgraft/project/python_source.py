@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import check
 
@@ -183,14 +184,14 @@ def needed_by(function: FunctionType) -> list[str]:
 
 
 def call_maker(make: FunctionType, spec: str) -> object:
-    """Return what a function without arguments makes; ``spec`` names it in messages.
+    """Return what a plain or ``async`` function makes; ``spec`` names it in messages.
 
     Raises:
         CallerError: the function raised it.
         ConfigError: it raised something else.
     """
     try:
-        made: object = make()
+        made: object = awaited(make())
     except CallerError as error:
         raise type(error)(f"{spec}: {error}") from error
     except (Exception, SystemExit) as error:

@@ -15,9 +15,13 @@ class Cancellation:
     """Set once, by anybody, from any thread; never taken back.
 
     Copied to another process it is a new one that nobody sets: a process cannot be told.
+
+    Args:
+        parent: another cancellation; this one is set when that one is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Cancellation | None = None) -> None:
+        self._parent = parent
         self._reason = ""
         self._is_set = threading.Event()
         self._listeners: dict[object, Callable[[], None]] = {}
@@ -30,12 +34,14 @@ class Cancellation:
     @property
     def is_set(self) -> bool:
         """Whether the run is to stop."""
+        if not self._is_set.is_set():
+            self._look()
         return self._is_set.is_set()
 
     @property
     def look_every(self) -> float:
         """Seconds after which whoever waits asks again; infinite when listening is enough."""
-        return math.inf
+        return math.inf if self._parent is None else self._parent.look_every
 
     @property
     def reason(self) -> str:
@@ -60,6 +66,8 @@ class Cancellation:
         Raises:
             RunCancelledError: somebody does.
         """
+        if self._parent is not None:
+            self._parent.check()
         if self.is_set:
             raise RunCancelledError(f"the run was stopped: {self._reason}")
 
@@ -70,11 +78,25 @@ class Cancellation:
         """
         mark = object()
         with self._lock:
-            if not self._is_set.is_set():
+            was_set = self._is_set.is_set()
+            if not was_set:
                 self._listeners[mark] = listener
-                return lambda: self._forget(mark)
-        listener()
-        return lambda: None
+        if was_set:
+            listener()
+            return lambda: None
+        if self._parent is None:
+            return lambda: self._forget(mark)
+        forget_parent = self._parent.listen(self._look)
+
+        def undo() -> None:
+            forget_parent()
+            self._forget(mark)
+
+        return undo
+
+    def _look(self) -> None:
+        if self._parent is not None and self._parent.is_set:
+            self.set(self._parent.reason)
 
     def _forget(self, mark: object) -> None:
         with self._lock:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from promptgraft.errors import ConfigError, StopFileFoundError
-from promptgraft.runtime.cancellation import Cancellation, Undo
+from promptgraft.runtime.cancellation import Cancellation
 
 LOOK_EVERY = 0.25
 """Seconds after which whoever waits looks for the file again."""
@@ -63,9 +63,8 @@ class StopFileCancellation(Cancellation):
     """
 
     def __init__(self, paths: Sequence[Path], parent: Cancellation | None = None) -> None:
-        super().__init__()
+        super().__init__(parent)
         self._paths = tuple(paths)
-        self._parent = parent
         self._found: set[str] = set()
 
     def __reduce__(self) -> tuple[type[Cancellation], tuple[()]]:
@@ -74,12 +73,6 @@ class StopFileCancellation(Cancellation):
     @property
     def look_every(self) -> float:
         return LOOK_EVERY
-
-    @property
-    def is_set(self) -> bool:
-        if not super().is_set:
-            self._look()
-        return super().is_set
 
     def check(self) -> None:
         """Do nothing while nobody wants to stop.
@@ -92,21 +85,8 @@ class StopFileCancellation(Cancellation):
             raise StopFileFoundError(self.reason)
         super().check()
 
-    def listen(self, listener: Callable[[], None]) -> Undo:
-        forget = super().listen(listener)
-        if self._parent is None:
-            return forget
-        forget_parent = self._parent.listen(self._look)
-
-        def undo() -> None:
-            forget_parent()
-            forget()
-
-        return undo
-
     def _look(self) -> None:
-        if self._parent is not None and self._parent.is_set:
-            self.set(self._parent.reason)
+        super()._look()
         for path in self._paths:
             if words := found_at(path):
                 self._found.add(words)

@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import (
     CandidateError,
     FeedbackError,
@@ -170,8 +170,10 @@ class RolloutBatch(Batch):
 
     def work(self, number: int) -> Callable[[], object]:
         one, place = self._missing[number]
-        ask, deadline = one.ask, self._sources.deadline
-        return partial(self._sources.rollout, ask.candidate, ask.examples[place], deadline)
+        ask, sources = one.ask, self._sources
+        example = ask.examples[place]
+        call = sources.watch.call
+        return partial(call, sources.rollout, ask.candidate, example, sources.deadline)
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
@@ -245,7 +247,9 @@ class QuestionBatch(Batch):
 
     def work(self, number: int) -> Callable[[], object]:
         return partial(
-            self._sources.reflection.evaluate,
+            self._sources.watch.call,
+            evaluated,
+            self._sources.reflection,
             self._questions[self._missing[number]].prompt,
             session=self._sessions[number],
             deadline=self._sources.deadline,

@@ -6,18 +6,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from copy import copy
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.clock import Clock
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
@@ -71,11 +74,19 @@ class OptimizationContext:
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)
+        check_adapter(self.adapter, "adapter")
+        if self.reflection_adapter is not None:
+            check_adapter(self.reflection_adapter, "reflection_adapter")
 
     @property
     def clock(self) -> Clock:
         """What the run takes the time from: the deadline's clock, or this machine's."""
         return (self.deadline or Deadline()).clock
+
+    @property
+    def present_cancellation(self) -> Cancellation | None:
+        """What cancels the run: ``cancellation``, or that of the deadline."""
+        return self.cancellation or (self.deadline or Deadline()).cancellation
 
     def run_deadline(
         self, timeout: float | None, *, stop_files: Sequence[Path] = ()
@@ -88,7 +99,7 @@ class OptimizationContext:
         expires_at = base.expires_at
         if timeout is not None:
             expires_at = min(expires_at, base.clock.monotonic() + timeout)
-        cancellation = self.cancellation or base.cancellation
+        cancellation = self.present_cancellation
         if stop_files:
             cancellation = StopFileCancellation(stop_files, cancellation)
         if expires_at == math.inf and cancellation is None:
@@ -107,3 +118,22 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
         self, prompt: Prompt[object], *, session: SessionProtocol | None = None
     ) -> ResultT:
         """Improve ``prompt`` and return what was found; events go to ``session`` too."""
+
+    async def aoptimize(
+        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+    ) -> ResultT:
+        """Improve ``prompt`` as :meth:`optimize` does, without blocking the running loop.
+
+        The running loop is the one in which ``async`` adapters, feedback functions and metrics
+        of the run are called, so clients that were made in it work. Everything else of the run,
+        handlers of the event bus included, is called in other threads.
+
+        When the task is cancelled, the run is cancelled: what is in flight is ended, what was
+        answered is recorded, and then ``CancelledError`` is raised.
+        """
+        stop = Cancellation(self._context.present_cancellation)
+        optimizer = copy(self)
+        optimizer._context = attrs.evolve(self._context, cancellation=stop)  # noqa: SLF001
+        return await event_loop.beside(
+            partial(optimizer.optimize, prompt, session=session), stop=stop
+        )

@@ -8,6 +8,7 @@ from promptgraft.clock import Clock
 from promptgraft.errors import StopperError
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.stoppers import (
@@ -108,7 +109,7 @@ def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:
     name = getattr(stopper, "__qualname__", type(stopper).__qualname__)
     where = f"stoppers[{position}] (`{name}`)"
     try:
-        reason: object = stopper(state)
+        reason: object = awaited(stopper(state))
     except Exception as error:
         raise StopperError(f"{where} raised {type(error).__name__}: {error}") from error
     if reason is None or (isinstance(reason, str) and reason.strip()):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
+from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import (
     CandidateError,
     FeedbackError,
@@ -22,6 +22,7 @@ from promptgraft.parts.descriptors import PromptDescriptor, section_part
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session
 from promptgraft.runtime.watch import Watch
 from promptgraft.serde import shown
@@ -134,7 +135,7 @@ class PromptRollout:
         deadline: Deadline | None,
     ) -> RolloutRecord:
         try:
-            response = self.adapter.evaluate(prompt, session=session, deadline=deadline)
+            response = evaluated(self.adapter, prompt, session=session, deadline=deadline)
             session.dispatch(FeedbackStarted())
             feedback = self._feedback(example, response, session)
         except CandidateError as error:
@@ -171,7 +172,8 @@ class PromptRollout:
     ) -> RolloutFeedback:
         where = f"feedback function on example `{example.id}`"
         try:
-            feedback = self.scoring.feedback_fn(example, response, session)
+            given = self.scoring.feedback_fn(example, response, session)
+            feedback = awaited(given, deadline=session.deadline)
         except FeedbackError as error:
             raise FeedbackError(f"{where}: {error}") from None
         except (ProviderError, LimitReachedError):
@@ -222,11 +224,12 @@ class PromptRollout:
     ) -> tuple[str, str, str]:
         """Return input, answer and trace as the user's formatters show them."""
         scoring = self.scoring
+        deadline = session.deadline
         where = f"formatters on example `{example.id}`"
         try:
             texts: object = (
-                *scoring.example_formatter(example, response),
-                scoring.trace_formatter(session),
+                *awaited(scoring.example_formatter(example, response), deadline=deadline),
+                awaited(scoring.trace_formatter(session), deadline=deadline),
             )
         except Exception as error:
             raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -132,14 +132,14 @@ class RolloutFeedback:
 
 
 class FeedbackFn(Protocol):
-    """Scores an answer and says why; given by the user."""
+    """Scores an answer and says why; given by the user, as a plain or an ``async`` function."""
 
     def __call__(
         self,
         example: GepaExample,
         response: PromptResponse[object],
         session: SessionProtocol,
-    ) -> RolloutFeedback:
+    ) -> RolloutFeedback | Awaitable[RolloutFeedback]:
         """Return the feedback on ``response``; ``session`` holds what happened on the way."""
         ...
 

@@ -15,7 +15,7 @@ import pytest
 from adapters.faults.cases import CASES, FINE, KEY, LIMITS, MODEL, Case
 from promptgraft import MarkdownSection, Prompt, PromptTemplate, Session
 from promptgraft.adapters.anthropic import AnthropicAdapter
-from promptgraft.adapters.base import ModelCalled, ProviderAdapter, ToolInvoked
+from promptgraft.adapters.base import ModelCalled, ProviderAdapter, ToolInvoked, evaluated
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import PromptgraftError
@@ -186,8 +186,8 @@ def seen(world: World, case: Case) -> Seen:
     if case.seconds is not None:
         deadline = Deadline.after(case.seconds)
     try:
-        response = world.adapter_for(case).evaluate(
-            prompt_for(case), session=session, deadline=deadline
+        response = evaluated(
+            world.adapter_for(case), prompt_for(case), session=session, deadline=deadline
         )
         assert response.text == FINE
     except PromptgraftError as caught:

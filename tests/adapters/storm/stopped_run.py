@@ -26,7 +26,7 @@ from adapters.storm.storm_world import (
     run,
 )
 from promptgraft import LocalPromptOverridesStore, Prompt, PromptResponse
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, evaluated
 from promptgraft.cli.exits import ExitCode, conclude
 from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.errors import RunCancelledError
@@ -54,7 +54,7 @@ class Stuck:
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT]:
         """Answer, or never come back."""
-        response = self._adapter.evaluate(prompt, session=session, deadline=deadline)
+        response = evaluated(self._adapter, prompt, session=session, deadline=deadline)
         if next(self._answered) > BEFORE_STUCK:
             threading.Event().wait()
         return response

@@ -13,6 +13,7 @@ import pytest
 from promptgraft.errors import DataFormatError
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics import METRICS, MetricKind, Node, load_metric_config, load_metrics
+from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
 from promptgraft.serde import Json
 
@@ -36,7 +37,7 @@ def test_there_are_enough_broken_metric_files() -> None:
 
 def passes(metric: Metric, answer: str, expected: Json = None) -> bool | None:
     case = Case(id="c", input="", expected=expected)
-    return metric.judge(case, Answer(text=answer)).passed
+    return verdict_of(metric, case, Answer(text=answer)).passed
 
 
 SNAKE: Json = {
@@ -138,7 +139,7 @@ def test_the_old_shorthand_gives_thresholds_or_criteria_by_name() -> None:
 
 def called(metric: Metric, expected: list[ToolUse], found: list[ToolUse]) -> bool | None:
     case = Case(id="c", input="", tools=tuple(expected))
-    return metric.judge(case, Answer(text="", tools=tuple(found))).passed
+    return verdict_of(metric, case, Answer(text="", tools=tuple(found))).passed
 
 
 def find(**arguments: Json) -> ToolUse:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.evals import metrics
+from promptgraft.evals.metrics.base import verdict_of
 from promptgraft.evals.metrics.matching import chain, pair
 from promptgraft.evals.metrics.paths import parse_path, spelled
 from promptgraft.evals.metrics.reasons import LONGEST_REASON
@@ -36,7 +37,7 @@ edges = st.integers(1, 5).flatmap(
 
 
 def judged(metric: Metric, expected: Json, answer: str) -> Verdict:
-    return metric.judge(Case(id="c", input="", expected=expected), Answer(text=answer))
+    return verdict_of(metric, Case(id="c", input="", expected=expected), Answer(text=answer))
 
 
 def scored(metric: Metric, expected: Json, answer: str) -> float:

@@ -6,6 +6,7 @@ import pytest
 
 from evals.metrics.metric_tables import Row, answer_of, case_of, rows
 from promptgraft.evals.metrics import METRICS, load_metrics
+from promptgraft.evals.metrics.base import verdict_of
 
 ROWS = rows()
 
@@ -14,7 +15,7 @@ ROWS = rows()
 def test_a_row_of_the_specification_is_what_the_metric_says(row: Row) -> None:
     (metric,) = load_metrics([{"name": row.metric, **row.options}])
 
-    verdict = metric.judge(case_of(row.metric, row.expected), answer_of(row.answer))
+    verdict = verdict_of(metric, case_of(row.metric, row.expected), answer_of(row.answer))
 
     score = "unscored" if verdict.score is None else f"{verdict.score:.4g}"
     assert score + (" fails" if verdict.passed is False else "") == row.score

@@ -9,7 +9,6 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.adapters.calling import background
 from promptgraft.adapters.calling.bill import Bill
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.gate import Gate, Lane, PausedError, gate_of
@@ -31,6 +30,7 @@ from promptgraft.errors import (
     RunCancelledError,
 )
 from promptgraft.prompt.schema import JsonObject
+from promptgraft.runtime import event_loop
 from promptgraft.runtime.budget import Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -129,7 +129,7 @@ class Caller:
         )
         fault = "broken off"
         try:
-            outcome = background.run(call.outcome(self._policy), deadline=deadline)
+            outcome = event_loop.run(call.outcome(self._policy), deadline=deadline)
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
         except LimitReachedError as error:
             cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""

@@ -11,6 +11,7 @@ from promptgraft.adapters.calling.turns import ToolAnswer, ToolRequest
 from promptgraft.errors import DataFormatError, LimitReachedError, ProviderError
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.prompt.wording import own_names
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, canonical_json, did_you_mean, parse_json, structure, unstructure
 
@@ -47,7 +48,7 @@ def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Call
     called = Called()
     try:
         params = _fitting(tool, given)
-        result, error = _handled(tool, params)
+        result, error = _handled(tool, params, session)
         called = Called(output=unstructure(result), error=error)
     except DataFormatError as unfit:
         result, called = None, Called(error=_one_line(str(unfit)))
@@ -102,12 +103,12 @@ def _fitting(tool: RenderedTool, given: Json) -> object:
     return structure(own_names(given, kind, {}, where=where), kind, where=where)
 
 
-def _handled(tool: RenderedTool, params: object) -> tuple[object, str]:
+def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tuple[object, str]:
     """Return what the handler returned, or why it did not."""
     if tool.tool.handler is None:
         return None, "the tool has no handler"
     try:
-        return tool.tool.handler(params), ""
+        return awaited(tool.tool.handler(params), deadline=session.deadline), ""
     except (ProviderError, LimitReachedError):
         raise
     except Exception as error:  # noqa: BLE001 - a user's handler ends here; the model is told

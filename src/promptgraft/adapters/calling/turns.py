@@ -140,7 +140,7 @@ class Endpoint(Protocol):
     """Sends bodies to one provider with one account.
 
     Attributes of implementations are safe to use from any thread; ``send`` is only awaited
-    in the thread of ``promptgraft.adapters.calling.background``.
+    in the thread of ``promptgraft.runtime.event_loop``.
     """
 
     @property

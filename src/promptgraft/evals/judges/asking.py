@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import ModelCalled, PromptExecuted, ProviderAdapter
+from promptgraft.adapters.base import ModelCalled, PromptExecuted, ProviderAdapter, evaluated
 from promptgraft.errors import CandidateError, OutputError, PermanentProviderError, ProviderError
 from promptgraft.evals.aside import AsideSession
 from promptgraft.evals.judges.material import LONGEST_SHOWN
@@ -74,7 +74,7 @@ def ask(
 
 
 def _reply(judge: ProviderAdapter, prompt: Prompt[ReplyT], session: Session) -> ReplyT:
-    response = judge.evaluate(prompt, session=session, deadline=session.deadline)
+    response = evaluated(judge, prompt, session=session, deadline=session.deadline)
     if response.output is None:
         raise VoidReplyError("the reply holds no data")
     return response.output

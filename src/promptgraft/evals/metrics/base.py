@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.reasons import reason
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean
+from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import SHARE, TEXT
 
 
@@ -73,16 +75,16 @@ class BaseMetric(ABC):
         case: Case,
         answer: Answer,
         *,
-        session: SessionProtocol | None = None,  # noqa: ARG002 - for metrics that ask models
+        session: SessionProtocol | None = None,
     ) -> Verdict:
         try:
-            return self.assess(case, answer)
+            return awaited(self.assess(case, answer), deadline=deadline_of(session))
         except UnusableAnswerError as error:
             return self.verdict(0.0, str(error))
 
     @abstractmethod
-    def assess(self, case: Case, answer: Answer) -> Verdict:
-        """Judge one answer.
+    def assess(self, case: Case, answer: Answer) -> Verdict | Awaitable[Verdict]:
+        """Judge one answer; may be ``async``.
 
         Raises:
             ConfigError: as ``check``.
@@ -185,13 +187,36 @@ def judge_case(
     """
     verdicts: dict[str, Verdict] = {}
     for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
-        verdict = metric.judge(case, answer, session=session)
+        verdict = verdict_of(metric, case, answer, session=session)
         verdicts[metric.name] = verdict
         if ends_case(metric) and verdict.passed is False:
             ended = f"not judged: `{metric.name}` ended the case; {verdict.reason}"
             verdicts = {**{other.name: _ended(other, ended) for other in metrics}, **verdicts}
             break
     return tuple(verdicts[metric.name] for metric in metrics)
+
+
+def verdict_of(
+    metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None = None
+) -> Verdict:
+    """Return what one metric says, whether its ``judge`` is plain or ``async``.
+
+    Raises:
+        FeedbackError: it returned something else than a verdict; names metric and case.
+        PromptgraftError: as :meth:`Metric.judge`.
+    """
+    said = metric.judge(case, answer, session=session)
+    verdict: object = awaited(said, deadline=deadline_of(session))
+    if not isinstance(verdict, Verdict):
+        raise FeedbackError(
+            f"metric `{metric.name}`, case `{case.id}`: expected a Verdict, found {shown(verdict)}"
+        )
+    return verdict
+
+
+def deadline_of(session: SessionProtocol | None) -> Deadline | None:
+    """Return when an evaluation ends; None for never, and without an evaluation."""
+    return None if session is None else session.deadline
 
 
 def _ended(metric: Metric, why: str) -> Verdict:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, ChecksCases, asks_models
+from promptgraft.evals.metrics.base import BaseMetric, ChecksCases, asks_models, verdict_of
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.session import SessionProtocol
 
@@ -46,7 +46,9 @@ class AllOf(BaseMetric):
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
-        return self._all([metric.judge(case, answer, session=session) for metric in self.metrics])
+        return self._all(
+            [verdict_of(metric, case, answer, session=session) for metric in self.metrics]
+        )
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ClassVar, TypeAlias, TypeGuard
 
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError
-from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.base import BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
 
-Outcome: TypeAlias = "bool | float | tuple[bool | float, str] | Verdict"
+Outcome: TypeAlias = bool | float | tuple[bool | float, str] | Verdict
 """A score from 0 to 1 (or true, or false), perhaps with a reason; or a whole verdict."""
-Judge: TypeAlias = Callable[[Case, Answer], Outcome]
+Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
 def _function(value: Judge | str) -> Judge:
@@ -60,8 +62,13 @@ class Python(BaseMetric):
     name: str = attrs.field(default=attrs.Factory(_called, takes_self=True))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
+        return self.judge(case, answer)
+
+    def judge(
+        self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
+    ) -> Verdict:
         try:
-            outcome = self.function(case, answer)
+            outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         except PromptgraftError:
             raise
         except Exception as error:

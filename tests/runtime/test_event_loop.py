@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from promptgraft.adapters.calling import background
 from promptgraft.errors import DeadlineExceededError, RunCancelledError
+from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 
@@ -44,12 +44,12 @@ class Hang:
 
 
 def test_it_returns_what_the_coroutine_returns() -> None:
-    assert background.run(double(4), deadline=None) == 8
+    assert event_loop.run(double(4), deadline=None) == 8
 
 
 def test_it_raises_what_the_coroutine_raises() -> None:
     with pytest.raises(LookupError, match="gone"):
-        background.run(fail(), deadline=Deadline.after(60))
+        event_loop.run(fail(), deadline=Deadline.after(60))
 
 
 def test_all_threads_share_one_loop() -> None:
@@ -57,14 +57,14 @@ def test_all_threads_share_one_loop() -> None:
         return id(asyncio.get_running_loop())
 
     with ThreadPoolExecutor(4) as pool:
-        loops = set(pool.map(lambda _: background.run(loop()), range(8)))
+        loops = set(pool.map(lambda _: event_loop.run(loop()), range(8)))
     assert len(loops) == 1
 
 
 def test_a_deadline_ends_a_coroutine_that_hangs() -> None:
     hang = Hang()
     with pytest.raises(DeadlineExceededError):
-        background.run(hang(), deadline=Deadline.after(0.05))
+        event_loop.run(hang(), deadline=Deadline.after(0.05))
     assert hang.cancelled.wait(5)
 
 
@@ -73,7 +73,7 @@ def test_a_cancellation_ends_coroutines_that_hang() -> None:
     hangs = [Hang() for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         waiting = [
-            pool.submit(background.run, hang(), deadline=Deadline(cancellation=cancellation))
+            pool.submit(event_loop.run, hang(), deadline=Deadline(cancellation=cancellation))
             for hang in hangs
         ]
         assert all(hang.begun.wait(5) for hang in hangs)
@@ -93,12 +93,12 @@ def test_the_caller_goes_on_although_the_coroutine_blocks_the_loop() -> None:
         release.wait(10)
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(background.run, block(), deadline=Deadline(cancellation=cancellation))
+        waiting = pool.submit(event_loop.run, block(), deadline=Deadline(cancellation=cancellation))
         assert begun.wait(5)
         cancellation.set("enough")
         assert isinstance(waiting.exception(5), RunCancelledError)
     release.set()
-    assert background.run(double(1)) == 2
+    assert event_loop.run(double(1)) == 2
 
 
 def test_a_signal_handler_may_cancel_the_thread_that_it_interrupts() -> None:
@@ -111,21 +111,21 @@ def test_a_signal_handler_may_cancel_the_thread_that_it_interrupts() -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: cancellation.set("a signal"))
     try:
         with pytest.raises(RunCancelledError, match="a signal"):
-            background.run(interrupt(), deadline=Deadline(cancellation=cancellation))
+            event_loop.run(interrupt(), deadline=Deadline(cancellation=cancellation))
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
 _FORK = """
 import asyncio, os
-from promptgraft.adapters.calling import background
+from promptgraft.runtime import event_loop
 async def one(): return 1
-background.run(one())
+event_loop.run(one())
 child = os.fork()
 if child == 0:
-    os._exit(background.run(one()) + 40)
+    os._exit(event_loop.run(one()) + 40)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
-assert background.run(one()) == 1
+assert event_loop.run(one()) == 1
 """
 
 
