@@ -7,6 +7,7 @@ from pathlib import Path
 SOURCE = """
 from __future__ import annotations
 
+import asyncio
 import itertools
 import signal
 import threading
@@ -75,6 +76,25 @@ class Pressed:
         stopped.wait()
         undo()
         return answered
+
+
+def pressed_async():
+    return attrs.evolve(made(), context=attrs.evolve(made().context, adapter=PressedAsync()))
+
+
+class PressedAsync:
+    identity = "pressed"
+
+    async def evaluate(self, prompt, *, session, deadline=None):
+        if PRESSES.acquire(blocking=False):
+            # In a thread of its own, so that the main thread waits by then.
+            await asyncio.to_thread(signal.raise_signal, signal.SIGINT)
+        await asyncio.get_running_loop().create_future()
+
+
+async def made_in_a_loop():
+    asyncio.get_running_loop()
+    return made()
 
 
 PRESSES = threading.Semaphore(1)  # a second signal would end the process

@@ -159,6 +159,45 @@ def test_a_signal_ends_with_3_and_says_what_was_not_tried(
     assert calls(words) == ["apple"]
 
 
+ASYNC = """
+
+import asyncio
+
+from promptgraft import PromptResponse
+
+
+class Async:
+    identity = "async"
+
+    async def evaluate(self, prompt, *, session, deadline=None):
+        await asyncio.sleep(0)
+        return PromptResponse(text=answer(prompt.render(session)))
+
+
+async def judged(case, answer):
+    await asyncio.sleep(0)
+    return answer.text == case.expected
+
+
+async def adapter():
+    asyncio.get_running_loop()
+    return Async()
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "4"])
+def test_adapters_and_metrics_may_be_async(workers: str, words: Path, console: Console) -> None:
+    (words / "agent.py").write_text(AGENT + ASYNC, "utf-8")
+    project = words / "promptgraft.yaml"
+    metric = "{name: python, function: agent.py:judged}"
+    project.write_text(project.read_text("utf-8").replace("{name: exact}", metric), "utf-8")
+
+    ended = console("eval", "--workers", workers, "--fail-under", "0.6")
+    assert (ended.code, ended.err) == (0, "")
+    assert "model       async\nmean score  0.667\n" in ended.out
+    assert sorted(calls(words)) == ["apple", "bread", "cheese"]
+
+
 def test_the_document_has_every_case_and_the_decision(words: Path, console: Console) -> None:
     ended = console("eval", "--json", "--fail-under", "0.9")
     document = json.loads(ended.out)

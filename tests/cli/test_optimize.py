@@ -211,18 +211,19 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     assert resumed["rollouts"] == whole["rollouts"]
 
 
+@pytest.mark.parametrize("job", ["pressed", "pressed_async"])
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("SIGINT", "interrupted (Ctrl+C)"), ("SIGTERM", "asked to end (SIGTERM)")],
 )
 def test_a_signal_reaches_a_run_whose_calls_all_wait(
-    console: Console, project: Path, workers: str, name: str, reason: str
+    console: Console, project: Path, job: str, workers: str, name: str, reason: str
 ) -> None:
     source = (project / FILE).read_text("utf-8")
     (project / FILE).write_text(source.replace("signal.SIGINT", f"signal.{name}"), "utf-8")
 
-    ended = console("optimize", f"{FILE}:pressed", "--quiet", "--workers", workers)
+    ended = console("optimize", f"{FILE}:{job}", "--quiet", "--workers", workers)
     assert ended.code == 3
     assert ended.err == (
         f"promptgraft: stopped early: the run was stopped: {reason}; {goes_on(project)}\n"
