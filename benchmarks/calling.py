@@ -14,8 +14,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -77,15 +78,15 @@ def _beside(sdk: str) -> list[Figure]:
     ) as server:
         assert server.stdout is not None
         base_url = server.stdout.readline().strip()
-        ways = (
-            _with_sync_client(sdk, base_url),
-            _with_async_client(sdk, base_url),
-            _with_adapter(sdk, base_url),
-        )
-        for way in ways:
-            for _ in range(WARM_UP):
-                way()
-        times = [[_seconds(way) for way in ways] for _ in range(CALLS)]
+        with (
+            _with_sync_client(sdk, base_url) as plainly,
+            _with_async_client(sdk, base_url) as in_loop,
+        ):
+            ways = (plainly, in_loop, _with_adapter(sdk, base_url))
+            for way in ways:
+                for _ in range(WARM_UP):
+                    way()
+            times = [[_seconds(way) for way in ways] for _ in range(CALLS)]
         server.communicate()
     medians = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
     sync, alone, ours = medians
@@ -102,39 +103,47 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _with_sync_client(sdk: str, base_url: str) -> Callable[[], object]:
+@contextmanager
+def _with_sync_client(sdk: str, base_url: str) -> Iterator[Callable[[], object]]:
     if sdk == "anthropic":
         import anthropic
 
-        messages = anthropic.Anthropic(api_key=KEY, base_url=base_url, max_retries=0).messages
-        return lambda: messages.create(
-            model=MODEL, max_tokens=1000, messages=[{"role": "user", "content": TEXT}]
-        )
-    import openai
-
-    chat = openai.OpenAI(api_key=KEY, base_url=base_url, max_retries=0).chat
-    return lambda: chat.completions.create(
-        model=MODEL, messages=[{"role": "user", "content": TEXT}]
-    )
-
-
-def _with_async_client(sdk: str, base_url: str) -> Callable[[], object]:
-    loop = asyncio.new_event_loop()
-    if sdk == "anthropic":
-        import anthropic
-
-        messages = anthropic.AsyncAnthropic(api_key=KEY, base_url=base_url, max_retries=0).messages
-        return lambda: loop.run_until_complete(
-            messages.create(
+        with anthropic.Anthropic(api_key=KEY, base_url=base_url, max_retries=0) as client:
+            yield lambda: client.messages.create(
                 model=MODEL, max_tokens=1000, messages=[{"role": "user", "content": TEXT}]
             )
-        )
+        return
     import openai
 
-    chat = openai.AsyncOpenAI(api_key=KEY, base_url=base_url, max_retries=0).chat
-    return lambda: loop.run_until_complete(
-        chat.completions.create(model=MODEL, messages=[{"role": "user", "content": TEXT}])
-    )
+    with openai.OpenAI(api_key=KEY, base_url=base_url, max_retries=0) as other:
+        yield lambda: other.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": TEXT}]
+        )
+
+
+@contextmanager
+def _with_async_client(sdk: str, base_url: str) -> Iterator[Callable[[], object]]:
+    # The client is closed in its loop, before that is closed.
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        if sdk == "anthropic":
+            import anthropic
+
+            client = anthropic.AsyncAnthropic(api_key=KEY, base_url=base_url, max_retries=0)
+            yield lambda: loop.run_until_complete(
+                client.messages.create(
+                    model=MODEL, max_tokens=1000, messages=[{"role": "user", "content": TEXT}]
+                )
+            )
+            runner.run(client.close())
+            return
+        import openai
+
+        other = openai.AsyncOpenAI(api_key=KEY, base_url=base_url, max_retries=0)
+        yield lambda: loop.run_until_complete(
+            other.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": TEXT}])
+        )
+        runner.run(other.close())
 
 
 def _with_adapter(sdk: str, base_url: str) -> Callable[[], object]:

@@ -230,6 +230,12 @@ def test_a_signal_reaches_a_run_whose_calls_all_wait(
     )
 
 
+def test_a_function_that_makes_a_job_may_be_async(console: Console, project: Path) -> None:
+    ended = console("optimize", f"{FILE}:made_in_a_loop", "--quiet")
+    assert (ended.code, ended.err) == (0, "")
+    assert stored(project) is not None
+
+
 def test_what_the_context_of_a_job_has_counts_too(
     console: Console, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

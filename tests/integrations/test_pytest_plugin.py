@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integrations.words import WORDS, calls, case, write_project
+from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.evals.gate import Answered, Baseline
 from promptgraft.evals.gate.baseline import parse_baseline
 from promptgraft.integrations.gate import Choice, subject_of
@@ -75,6 +75,33 @@ def test_each_case_is_a_test_and_a_failing_one_says_why_without_a_traceback(
     )
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*pytest_plugin*")
+
+
+ASYNC = """
+
+import asyncio
+
+from promptgraft import PromptResponse
+
+
+class Async:
+    identity = "async"
+
+    async def evaluate(self, prompt, *, session, deadline=None):
+        await asyncio.sleep(0)
+        return PromptResponse(text=answer(prompt.render(session)))
+
+
+def adapter():
+    return Async()
+"""
+
+
+def test_cases_are_answered_by_an_async_adapter(pytester: pytest.Pytester) -> None:
+    folder = words(pytester, EACH)
+    (folder / "agent.py").write_text(AGENT + ASYNC, "utf-8")
+    run(pytester, "-W", "error").assert_outcomes(passed=2, failed=1)
+    assert calls(folder) == ["apple", "bread", "cheese"]
 
 
 def test_an_unscored_case_is_an_error_and_never_a_pass(pytester: pytest.Pytester) -> None:

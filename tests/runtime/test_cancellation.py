@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+from pathlib import Path
 
 import pytest
 
-from promptgraft.errors import RunCancelledError
+from promptgraft.errors import RunCancelledError, StopFileFoundError
 from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.runtime.stop_file import StopFileCancellation
 
 
 def test_the_first_reason_counts() -> None:
@@ -84,3 +86,34 @@ def test_a_deadline_ends_when_its_run_is_cancelled() -> None:
     assert deadline.remaining == 0
     with pytest.raises(RunCancelledError, match="SIGINT"):
         deadline.check()
+
+
+def test_a_cancellation_is_set_with_its_parent_and_not_the_other_way_round() -> None:
+    parent = Cancellation()
+    first, second = Cancellation(parent), Cancellation(parent)
+    told: list[str] = []
+    undo = first.listen(lambda: told.append("gone"))
+    undo()
+    first.listen(lambda: told.append("first"))
+    second.set("only here")
+    assert (parent.is_set, first.is_set, told) == (False, False, [])
+    parent.set("enough")
+    assert told == ["first"]
+    assert (first.is_set, first.reason, second.reason) == (True, "enough", "only here")
+    first.listen(lambda: told.append("late"))
+    assert told == ["first", "late"]
+    with pytest.raises(RunCancelledError, match=r"^the run was stopped: enough$"):
+        first.check()
+
+
+def test_a_cancellation_looks_as_often_as_its_parent_and_raises_what_that_raises(
+    tmp_path: Path,
+) -> None:
+    stop = StopFileCancellation([tmp_path / "STOP"])
+    child = Cancellation(stop)
+    assert (child.look_every, child.is_set) == (stop.look_every, False)
+    (tmp_path / "STOP").touch()
+    assert child.is_set
+    with pytest.raises(StopFileFoundError):
+        child.check()
+    assert not pickle.loads(pickle.dumps(child)).is_set

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from promptgraft.errors import DeadlineExceededError, RunCancelledError
+from promptgraft.errors import CallerError, DeadlineExceededError, RunCancelledError
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
@@ -25,6 +27,10 @@ async def double(number: int) -> int:
 
 async def fail() -> None:
     raise LookupError("gone")
+
+
+def waited(call: Callable[[], int | Awaitable[int]], *, loop: event_loop.RunLoop) -> int:
+    return event_loop.call_in(loop, lambda: event_loop.awaited(call()))
 
 
 class Hang:
@@ -83,7 +89,7 @@ def test_a_cancellation_ends_coroutines_that_hang() -> None:
     assert all(hang.cancelled.wait(5) for hang in hangs)
 
 
-def test_the_caller_goes_on_although_the_coroutine_blocks_the_loop() -> None:
+def test_the_caller_continues_although_the_coroutine_blocks_the_loop() -> None:
     release = threading.Event()
     begun = threading.Event()
     cancellation = Cancellation()
@@ -114,6 +120,79 @@ def test_a_signal_handler_may_cancel_the_thread_that_it_interrupts() -> None:
             event_loop.run(interrupt(), deadline=Deadline(cancellation=cancellation))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_coroutine_is_given_time_to_end_when_it_is_cancelled() -> None:
+    steps: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0.01)
+            steps.append("tidied")
+
+    with pytest.raises(DeadlineExceededError):
+        event_loop.run(tidy(), deadline=Deadline.after(0.05))
+    assert steps == ["tidied"]
+
+
+def test_what_is_not_awaitable_is_returned_as_it_is_and_starts_no_loop() -> None:
+    code = (
+        "import sys\n"
+        "from promptgraft.runtime.event_loop import awaited\n"
+        "assert awaited(7) == 7\n"
+        "assert 'asyncio' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_a_coroutine_is_never_left_behind_when_it_cannot_be_run() -> None:
+    async def inside() -> None:
+        with pytest.raises(CallerError, match="would wait for ever"):
+            event_loop.run(double(1))
+
+    event_loop.run(inside())
+    loop = asyncio.new_event_loop()
+    loop.close()
+    closed = event_loop.RunLoop(loop, 0)
+    with pytest.raises(CallerError, match="was closed before the run had ended"):
+        waited(lambda: double(1), loop=closed)
+
+
+def test_a_loop_that_is_closed_meanwhile_is_noticed() -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # it complains of the task that it leaves
+    stopping = threading.Thread(target=lambda: (loop.run_forever(), loop.close()))
+
+    async def hang() -> int:
+        loop.stop()
+        return int(await loop.create_future())
+
+    stopping.start()
+    here = event_loop.RunLoop(loop, stopping.ident or 0)
+    with (
+        pytest.raises(CallerError, match="was closed before the run had ended"),
+    ):
+        waited(hang, loop=here)
+    stopping.join()
+
+
+def test_a_deadline_that_has_passed_runs_nothing() -> None:
+    cancellation = Cancellation()
+    cancellation.set("enough")
+    with pytest.raises(RunCancelledError):
+        event_loop.run(fail(), deadline=Deadline(cancellation=cancellation))
+
+
+def test_coroutines_see_the_context_of_the_thread_that_waits() -> None:
+    colour = contextvars.ContextVar("colour", default="none")
+
+    async def seen() -> str:
+        return colour.get()
+
+    colour.set("green")
+    assert event_loop.run(seen()) == "green"
 
 
 _FORK = """

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import CallerError
+from promptgraft.errors import CallerError, PromptgraftError
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 
@@ -178,8 +178,10 @@ def _run(
     call = _Call(coroutine, found.loop)
     try:
         found.check_thread()
+        if deadline is not None:
+            deadline.check()
         found.loop.call_soon_threadsafe(call.begin)
-    except CallerError:
+    except PromptgraftError:
         coroutine.close()
         raise
     except RuntimeError:
