@@ -18,6 +18,7 @@ from promptgraft.adapters.base import ModelCalled, PromptResponse, ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.errors import (
+    CallerError,
     ConfigError,
     FeedbackError,
     PermanentProviderError,
@@ -31,7 +32,7 @@ from promptgraft.evals.metrics import AllOf, Exact, Python
 from promptgraft.evals.repeats import Spread, Varies
 from promptgraft.evals.types import Answer, Case, Message, Metric, Speaker, ToolUse, Turn
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
-from promptgraft.runtime import Budget, Cancellation, Deadline, Session
+from promptgraft.runtime import Budget, Cancellation, Deadline, Session, event_loop
 from promptgraft.serde import Json
 
 
@@ -370,3 +371,14 @@ def test_the_embedded_model_is_evaluated_as_any_other() -> None:
     assert isinstance(found, Evaluation)
     assert found.cases[0].score.deviation == 0.0
     assert found.report.unscored == ()
+
+
+def test_side_by_side_inside_the_loop_that_workers_need_is_refused_and_not_waited_for() -> None:
+    async def inside(executor: ThreadPoolExecutor | None) -> int:
+        adapter = ScriptedAdapter(echo)
+        return evaluate(ECHO, CASES, [Exact()], adapter=adapter, executor=executor).report.passed
+
+    with ThreadPoolExecutor(2) as executor:
+        with pytest.raises(CallerError, match=r"await asyncio\.to_thread"):
+            event_loop.run(inside(executor))
+        assert event_loop.run(inside(None)) == len(CASES)

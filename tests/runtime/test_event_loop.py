@@ -205,11 +205,21 @@ if child == 0:
     os._exit(event_loop.run(one()) + 40)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
 assert event_loop.run(one()) == 1
+
+gone = asyncio.new_event_loop()
+gone.close()
+def forked():
+    child = os.fork()
+    if child == 0:
+        os._exit(event_loop.awaited(one()) + 40)
+    return child
+child = event_loop.call_in(event_loop.RunLoop(gone, 0), forked)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 41
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_has_a_loop_of_its_own() -> None:
+def test_a_forked_process_has_a_loop_of_its_own_whatever_the_run_had() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _FORK], check=False, capture_output=True, timeout=30
     )
