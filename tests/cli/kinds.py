@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_prompts import WRITES
-from promptgraft.cli.source import load_template
+from promptgraft.cli.choosing import load_template
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,

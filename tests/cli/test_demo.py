@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cli.console import process
-from promptgraft.cli.demo.example import load_example
+from promptgraft.cli.demo_run import load_example
 
 # Enough for the baseline and some steps.
 SHORT = ("--budget", "600")

@@ -11,8 +11,8 @@ import pytest
 from cli.console import Console
 from optimizers.worlds import NOTES, RULES, TEMPLATE, answer, examples, judge, propose, twins
 from promptgraft.adapters.scripted import ScriptedAdapter
-from promptgraft.cli.demo import run as demo
-from promptgraft.cli.demo.example import Example
+from promptgraft.cli import demo_run as demo
+from promptgraft.cli.demo_run import Example
 from promptgraft.errors import DeadlineExceededError, PermanentProviderError, StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride
 from promptgraft.overrides.base_store import Change
@@ -300,7 +300,7 @@ def test_what_would_keep_the_winner_out_is_found_before_the_search(
     assert damaged.err.startswith(f"promptgraft: override file {document}:")
 
     document.unlink()
-    monkeypatch.setattr("promptgraft.cli.demo.kept.os.access", lambda *_: False)
+    monkeypatch.setattr("promptgraft.cli.demo_run.os.access", lambda *_: False)
     closed = console("demo")
     assert closed.code == 2
     assert closed.err == (

@@ -13,7 +13,7 @@ import pytest
 
 from cli.console import Console, Ended
 from integrations.words import AGENT, WORDS, calls, case, write_project
-from promptgraft.cli.eval.progress import told_progress
+from promptgraft.cli.eval_run import told_progress
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
 

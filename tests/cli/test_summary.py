@@ -12,10 +12,9 @@ import pytest
 from optimizers.worlds import PROMPT, answer, config, examples, propose, scored
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import OptimizationJob
-from promptgraft.cli.outcome import Outcome
+from promptgraft.cli.choosing import Runs
+from promptgraft.cli.outcome import Outcome, print_outcome
 from promptgraft.cli.output import Screen
-from promptgraft.cli.run_choice import Runs
-from promptgraft.cli.summary import print_outcome
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.runs import RunFolder
 from promptgraft.search import OptimizationContext, StopReason

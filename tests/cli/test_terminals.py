@@ -19,7 +19,7 @@ from cli.console import read_terminal
 SCRIPT = """
 import json, subprocess, sys
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.text import spell_for_encoding
+from promptgraft.cli.output import spell_for_encoding
 from promptgraft.runs.lines import decoded
 
 def candidate(number, mean):

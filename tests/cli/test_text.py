@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.cli.text import spell_for_encoding
+from promptgraft.cli.output import spell_for_encoding
 from promptgraft.text import (
     aligned,
     counted,

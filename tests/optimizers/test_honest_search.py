@@ -46,7 +46,7 @@ from promptgraft.algorithms.gepa import (
     Strict,
 )
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.running import exit_code_of_run
+from promptgraft.cli.outcome import exit_code_of_run
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import evaluate

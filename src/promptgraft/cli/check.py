@@ -1,16 +1,19 @@
-"""``promptgraft check``: whether a project is right, found out without a call."""
+"""``promptgraft check`` and ``plan``: what can be said of a project without a call."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from promptgraft.cli.choosing import project_path
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import examples, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.projects import project_path
+from promptgraft.cli.runnable import loaded
+from promptgraft.search.plan import RolePlan, RunPlan
 
 if TYPE_CHECKING:
     from promptgraft.project import Project
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     "--schema", is_flag=True, help="Print the JSON Schema of the project file, for editors."
 )
 @json_option
-def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
+def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
     """Say whether a project is right, without a call.
 
     Looks at everything that its file names: prompts, cases, metrics, models, settings. Each
@@ -50,7 +53,7 @@ def command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
     if as_json:
         print_json(_as_json(path, checked))
     else:
-        _print(Screen(), path, checked)
+        _print_checked(Screen(), path, checked)
     if checked.project is None:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
@@ -74,7 +77,7 @@ def _sizes(project: Project) -> dict[str, int]:
     return {name: len(part) for name, part in project.splits.parts().items()}
 
 
-def _print(screen: Screen, path: Path, checked: Checked) -> None:
+def _print_checked(screen: Screen, path: Path, checked: Checked) -> None:
     for fault in checked.faults:
         screen.line(fault, color="red")
     project = checked.project
@@ -87,3 +90,82 @@ def _print(screen: Screen, path: Path, checked: Checked) -> None:
             screen.fields([(name, plan.line)])
     for warning in checked.warnings:
         screen.line(f"warning: {warning}", color="yellow")
+
+
+@click.command(
+    "plan",
+    epilog=examples(
+        "promptgraft plan",
+        "promptgraft plan optimize.py:job",
+        "promptgraft plan my_agent.jobs:JOB",
+    ),
+)
+@click.argument("target", metavar="[PROMPT|JOB]", required=False)
+@project_option
+@json_option
+def plan_command(target: str | None, *, project: str | None, as_json: bool) -> ExitCode:
+    """Say what a run can use, without a call.
+
+    Rollouts, reflections, tokens and money, at most. PROMPT is a name in `promptgraft.yaml`;
+    with one prompt it may be left out. JOB is `file.py:NAME` or `module:NAME`: an
+    OptimizationJob, or a function without arguments that returns one. Its code is run, but no
+    model is called.
+    """
+    with loaded(target, project) as found:
+        plan = found.job.plan()
+        descriptor = found.job.prompt.descriptor
+    name = f"{descriptor.ns}/{descriptor.key}"
+    if as_json:
+        print_json({"prompt": name, **plan.as_json()})
+    else:
+        _print_plan(Screen(), name, plan)
+    return ExitCode.OK
+
+
+def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
+    fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
+    screen.line(f"{name}: what a run can use", bold=True)
+    screen.fields(
+        [
+            ("rollouts", f"{plan.rollouts:,}"),
+            ("proposals", f"{fewest:,} if all are accepted, {most:,} if none is"),
+            ("reflections", f"{plan.reflections:,}"),
+        ]
+    )
+    screen.line()
+    screen.table(
+        [
+            ("at most", "calls", "in", "out", "tokens", "dollars", "model"),
+            *(_role_row(role) for role in plan.roles),
+            ("together", "", "", "", _number(plan.tokens), _dollars(plan.cost), _limits(plan)),
+        ]
+    )
+    for warning in plan.warnings:
+        screen.line()
+        screen.line(f"warning: {warning}", color="yellow")
+
+
+def _role_row(role: RolePlan) -> tuple[str, ...]:
+    return (
+        role.role,
+        f"{role.calls:,}",
+        f"{role.input_tokens:,}",
+        _number(role.output_tokens),
+        _number(role.tokens),
+        _dollars(role.cost),
+        role.model,
+    )
+
+
+def _limits(plan: RunPlan) -> str:
+    limits = {"max_tokens": plan.max_tokens, "max_cost": plan.max_cost}
+    named = [f"{name} {value:,}" for name, value in limits.items() if value is not None]
+    return f"({', '.join(named)})" if named else ""
+
+
+def _number(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
+
+
+def _dollars(value: Decimal | None) -> str:
+    return "unknown" if value is None else f"{value:,.2f}"

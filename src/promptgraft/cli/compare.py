@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import click
 
+from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option, project_option, runs_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.run_choice import chosen_runs
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.runs import read_run
 from promptgraft.runs.comparability import Incomparable, incomparable
@@ -29,7 +29,7 @@ from promptgraft.text import difference, score
 @project_option
 @runs_option
 @json_option
-def command(
+def compare_command(
     first: str, second: str, *, project: str | None, runs: str | None, as_json: bool
 ) -> ExitCode:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.

@@ -4,39 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import click
 
+from promptgraft.cli.choosing import load_template, prompt_argument, store_options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
     json_option,
-    project_option,
-    store_option,
     tag_option,
     template_option,
 )
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import (
-    StoredTag,
     find_tag,
     revision_json_or_none,
     short,
     tag_json,
 )
-from promptgraft.overrides import PartDiff, Revision, diff_override, diff_revisions
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    PartDiff,
+    Revision,
+    diff_override,
+    diff_revisions,
+)
 from promptgraft.overrides.diff import parts_json
-
-
-@attrs.frozen(kw_only=True)
-class _Comparison:
-    found: StoredTag
-    before: Revision | None
-    after: Revision | None
-    source: str | None
-    parts: tuple[PartDiff, ...]
 
 
 @click.command(
@@ -58,10 +51,9 @@ class _Comparison:
 @click.option("--to", "after", metavar="REV", help="The newer revision; by default the current.")
 @template_option
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
-@project_option
-@store_option
+@store_options
 @json_option
-def command(
+def diff_command(
     prompt: PromptName,
     *,
     tag: str | None,
@@ -69,93 +61,44 @@ def command(
     after: str | None,
     template: str | None,
     exit_code: bool,
-    project: str | None,
-    store: str | None,
+    store: LocalPromptOverridesStore,
     as_json: bool,
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
 
     Compares two revisions, or with `--template` the source with a revision. A REV is the
-    first digits of an id, at least four. PROMPT is `namespace/key`, or
-    a name in `promptgraft.yaml`.
+    first digits of an id, at least four. PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
     """
     if template is not None and before is not None:
         raise click.UsageError("--from and --template exclude each other; leave one out")
-    found = find_tag(chosen_store(store, project, prompt), prompt, tag)
+    found = find_tag(store, prompt, tag)
+    newer = found.present() if after is None else found.revision(after)
+    older: Revision | None = None
+    parts: Sequence[PartDiff]
     if template is not None:
-        comparison = _against_source(found, template, after)
+        compared = diff_override(load_template(template), newer.override)
+        parts = [part for part in compared if part.text or part.state]
     else:
-        comparison = _between(found, before, after)
+        if wanted := before or newer.parent:
+            older = found.revision(wanted)
+        empty = found.address.empty()
+        parts = diff_revisions(older.override if older else empty, newer.override)
     if as_json:
-        print_json(_document(comparison))
+        print_json(
+            {
+                **tag_json(found),
+                "template": template,
+                "from": revision_json_or_none(older),
+                "to": revision_json_or_none(newer),
+                "parts": parts_json(parts, checked=template is not None),
+            }
+        )
     else:
-        _print(comparison)
-    return ExitCode.NOT_IMPROVED if exit_code and comparison.parts else ExitCode.OK
-
-
-def _between(found: StoredTag, before: str | None, after: str | None) -> _Comparison:
-    newer = found.present() if after is None else found.revision(after)
-    wanted = before or newer.parent
-    older = None if wanted is None else found.revision(wanted)
-    empty = found.address.empty()
-    return _Comparison(
-        found=found,
-        before=older,
-        after=newer,
-        source=None,
-        parts=diff_revisions(older.override if older else empty, newer.override),
-    )
-
-
-def _against_source(found: StoredTag, template: str, after: str | None) -> _Comparison:
-    from promptgraft.cli.source import load_template
-
-    newer = found.present() if after is None else found.revision(after)
-    parts = diff_override(load_template(template), newer.override)
-    return _Comparison(
-        found=found,
-        before=None,
-        after=newer,
-        source=template,
-        parts=tuple(part for part in parts if part.text or part.state),
-    )
-
-
-def _document(comparison: _Comparison) -> object:
-    return {
-        **tag_json(comparison.found),
-        "template": comparison.source,
-        "from": revision_json_or_none(comparison.before),
-        "to": revision_json_or_none(comparison.after),
-        "parts": parts_json(comparison.parts, checked=comparison.source is not None),
-    }
-
-
-def _print(comparison: _Comparison) -> None:
-    screen = Screen()
-    found = comparison.found
-    screen.line(f"prompt `{found.prompt}`, tag `{found.address.tag}`", bold=True)
-    before = short(comparison.before) if comparison.source is None else comparison.source
-    screen.fields([("from", before), ("to", short(comparison.after))])
-    print_parts(screen, comparison.parts)
-    if not comparison.parts:
-        screen.line("no differences")
-
-
-def print_parts(screen: Screen, parts: Sequence[PartDiff]) -> None:
-    """Print differences for people."""
-    for part in parts:
-        screen.line()
-        if part.state is not None:
-            screen.line(f"{part.part} is not applied: {part.state}", color="yellow")
-        elif not part.text:
-            screen.line(f"{part.part}: {_unspoken(part)}")
-        if part.text:
-            screen.diff(part)
-
-
-def _unspoken(part: PartDiff) -> str:
-    """Tell what changes where no text does."""
-    if part.before is None:
-        return "added"
-    return "taken away" if part.after is None else "the same text, written for another source"
+        screen = Screen()
+        screen.line(found.title, bold=True)
+        screen.fields([("from", template or short(older)), ("to", short(newer))])
+        screen.parts(parts)
+        if not parts:
+            screen.line("no differences")
+    return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK

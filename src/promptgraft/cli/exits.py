@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import click
 
-from promptgraft.cli.text import echo
+from promptgraft.cli.output import echo
 from promptgraft.errors import (
     DataFormatError,
     LimitReachedError,

@@ -1,31 +1,41 @@
-"""``promptgraft history``: every revision of a tag."""
+"""``promptgraft history``, ``rollback`` and ``tag``: the revisions of a tag."""
 
 from __future__ import annotations
 
+import attrs
 import click
 
+from promptgraft.cli.choosing import prompt_argument, read_prompt, store_options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, prompt_argument
 from promptgraft.cli.options import (
     PromptName,
     examples,
     json_option,
-    project_option,
-    store_option,
+    read_tag,
     tag_option,
 )
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import (
     StoredTag,
+    current_of,
     find_tag,
     origin_of,
     revision_json,
+    revision_json_or_none,
     scores_of,
+    short,
     tag_json,
+    written_with,
 )
-from promptgraft.overrides import PartDiff, Revision, diff_revisions
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    PartDiff,
+    Revision,
+    diff_revisions,
+)
 from promptgraft.overrides.diff import parts_json
 from promptgraft.parts.validation import shown_hash
+from promptgraft.serde import Json
 from promptgraft.text import counted, moment
 
 
@@ -38,33 +48,33 @@ from promptgraft.text import counted, moment
 )
 @prompt_argument
 @tag_option
-@project_option
-@store_option
+@store_options
 @json_option
-def command(
+def history_command(
     prompt: PromptName,
     *,
     tag: str | None,
-    project: str | None,
-    store: str | None,
+    store: LocalPromptOverridesStore,
     as_json: bool,
 ) -> ExitCode:
     """List every revision of a tag, the newest first.
 
     Each change of an override is a revision, and revisions stay; `*` marks the one in
     force. Below each are the parts whose override was added (`+`), changed (`~`) or taken
-    away (`-`). PROMPT is `namespace/key`, or
-    a name in `promptgraft.yaml`.
+    away (`-`). PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    found = find_tag(chosen_store(store, project, prompt), prompt, tag)
+    found = find_tag(store, prompt, tag)
     if as_json:
-        print_json({**tag_json(found), "revisions": [_document(found, r) for r in found.history]})
+        print_json(
+            {**tag_json(found), "revisions": [_revision_row(found, r) for r in found.history]}
+        )
     else:
-        _print(found)
+        _print_history(found)
     return ExitCode.OK
 
 
-def _document(found: StoredTag, revision: Revision) -> object:
+def _revision_row(found: StoredTag, revision: Revision) -> object:
     changes = _changes(found, revision)
     return {
         **revision_json(revision),
@@ -90,9 +100,9 @@ def _mark(part: PartDiff) -> str:
     return "~" if part.after is not None else "-"
 
 
-def _print(found: StoredTag) -> None:
+def _print_history(found: StoredTag) -> None:
     screen = Screen()
-    screen.line(f"prompt `{found.prompt}`, tag `{found.address.tag}`", bold=True)
+    screen.line(found.title, bold=True)
     for revision in reversed(found.history):
         current = revision == found.current
         made_from = f"  from {shown_hash(revision.parent)}" if revision.parent else ""
@@ -111,3 +121,126 @@ def _print(found: StoredTag) -> None:
             screen.line(f"    {_mark(part)} {part.part}")
     if found.current is None:
         screen.line("no revision is in force: the first one was rolled back")
+
+
+@click.command(
+    "rollback",
+    epilog=examples(
+        "promptgraft rollback support/triage",
+        "promptgraft rollback support/triage --to 3f9c",
+    ),
+)
+@prompt_argument
+@tag_option
+@click.option(
+    "--to",
+    "revision",
+    metavar="REV",
+    help="The revision, by the first digits of its id; by default the one before.",
+)
+@store_options
+@json_option
+def rollback_command(
+    prompt: PromptName,
+    *,
+    tag: str | None,
+    revision: str | None,
+    store: LocalPromptOverridesStore,
+    as_json: bool,
+) -> ExitCode:
+    """Point a tag at an earlier revision.
+
+    Nothing is deleted: `--to` goes forward again just as well. Rolling back the first
+    revision leaves the plain source. PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
+    """
+    found = find_tag(store, prompt, tag)
+    wanted = None if revision is None else found.revision(revision).id
+    ns, key, tag_ = found.address.ns, found.address.prompt_key, found.address.tag
+    reached = store.rollback(ns=ns, prompt_key=key, tag=tag_, revision=wanted)
+    others = written_with(found, found.current) if reached != found.current else []
+    if as_json:
+        moved = {"from": revision_json_or_none(found.current), "to": revision_json_or_none(reached)}
+        print_json({**tag_json(found), **moved, "written_with": others})
+        return ExitCode.OK
+    screen = Screen()
+    screen.line(found.title, bold=True)
+    screen.fields([("from", short(found.current)), ("to", short(reached))])
+    if reached is None:
+        screen.line("no override is in force now: the plain source is rendered")
+    if others:
+        screen.line(f"written in one step with it and still in force: {'; '.join(others)}")
+    return ExitCode.OK
+
+
+@click.command(
+    "tag",
+    epilog=examples(
+        "promptgraft tag support/triage stable",
+        "promptgraft tag support/triage stable --of canary",
+        "promptgraft tag support/triage stable --revision 3f9c",
+    ),
+)
+@click.argument("prompt", callback=read_prompt)
+@click.argument("name", callback=read_tag)
+@click.option(
+    "--of",
+    "of",
+    metavar="TAG",
+    callback=read_tag,
+    help="The tag to copy; by default the only one of the prompt, or `latest`.",
+)
+@click.option(
+    "--revision",
+    metavar="REV",
+    help="A revision of that tag, by the first digits of its id; by default the current.",
+)
+@store_options
+@json_option
+def tag_command(
+    prompt: PromptName,
+    name: str,
+    *,
+    of: str | None,
+    revision: str | None,
+    store: LocalPromptOverridesStore,
+    as_json: bool,
+) -> ExitCode:
+    """Let the tag NAME hold what another tag holds.
+
+    The label moves and the revisions stay: what NAME held before is a revision of it, and
+    `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
+    """
+    found = find_tag(store, prompt, of, option="--of")
+    source = found.present() if revision is None else found.revision(revision)
+    target = attrs.evolve(found.address, tag=name)
+    wanted = attrs.evolve(source.override, tag=name)
+    provenance = attrs.evolve(source.provenance, note=f"{short(source)} of tag {found.address.tag}")
+    before = current_of(store, target)
+    store.mutate(target, lambda _: wanted, provenance=provenance)
+    after = current_of(store, target)
+    parts = diff_revisions(
+        before.override if before else target.empty(), after.override if after else target.empty()
+    )
+    held = attrs.evolve(found, address=target)
+    if as_json:
+        of_json: dict[str, Json] = {"tag": found.address.tag, "revision": revision_json(source)}
+        print_json(
+            {
+                **tag_json(held),
+                "of": of_json,
+                "from": revision_json_or_none(before),
+                "to": revision_json_or_none(after),
+                "parts": parts_json(parts, checked=False),
+            }
+        )
+        return ExitCode.OK
+    screen = Screen()
+    screen.line(held.title, bold=True)
+    of_tag = f"tag `{found.address.tag}`, {short(source)}"
+    screen.fields([("of", of_tag), ("from", short(before)), ("to", short(after))])
+    screen.parts(parts)
+    if before == after:
+        screen.line("the tag holds that already: nothing was written")
+    return ExitCode.OK

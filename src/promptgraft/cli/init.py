@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from promptgraft.cli.choosing import example_folder
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.source import example_folder
 from promptgraft.errors import ConfigError
 
 _COMMON = (
@@ -45,7 +45,7 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     help="A prompt that sorts texts, or an agent with a tool.",
 )
 @json_option
-def command(folder: str, *, template: str, as_json: bool) -> ExitCode:
+def init_command(folder: str, *, template: str, as_json: bool) -> ExitCode:
     """Write a project that runs at once, without a key or a network.
 
     It goes into DIR, by default the current folder, which is made if it is not there. Files

@@ -6,48 +6,36 @@ import importlib
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import click
 
 from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
-from promptgraft.cli.text import echo, spell_for_encoding
-
-
-class _Entry(NamedTuple):
-    module: str
-    summary: str
-
+from promptgraft.cli.output import echo, spell_for_encoding
 
 # Modules are imported when their command is used: the help must come at once.
-_COMMANDS: Mapping[str, _Entry] = {
-    "demo": _Entry(
-        "promptgraft.cli.demo.command", "Improve an example prompt now, without a key or a network."
-    ),
-    "init": _Entry("promptgraft.cli.init", "Write a project that runs at once."),
-    "check": _Entry("promptgraft.cli.check", "Say whether a project is right, without a call."),
-    "plan": _Entry("promptgraft.cli.plan", "Say what a run can use, without a call."),
-    "optimize": _Entry("promptgraft.cli.optimize", "Improve a prompt of the project."),
-    "resume": _Entry("promptgraft.cli.resume", "Go on with a run."),
-    "runs": _Entry("promptgraft.cli.runs", "List the runs."),
-    "watch": _Entry("promptgraft.cli.watch", "Follow a run of another process."),
-    "report": _Entry("promptgraft.cli.report", "Write a run as one HTML file."),
-    "compare": _Entry("promptgraft.cli.compare", "Show two runs side by side."),
-    "apply": _Entry("promptgraft.cli.apply.command", "Put what a run has found where it is used."),
-    "eval": _Entry(
-        "promptgraft.cli.eval.command", "Try a prompt on its cases, and let it pass or not."
-    ),
-    "show": _Entry("promptgraft.cli.show", "Show a run, or the overrides that a store holds."),
-    "diff": _Entry("promptgraft.cli.diff", "Show what overrides change."),
-    "history": _Entry("promptgraft.cli.history", "List every revision of a tag."),
-    "rollback": _Entry("promptgraft.cli.rollback", "Point a tag at an earlier revision."),
-    "tag": _Entry("promptgraft.cli.tag", "Let the tag NAME hold what another tag holds."),
-    "meta": _Entry(
-        "promptgraft.cli.meta.command", "Change the questions that the reflection model is asked."
-    ),
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo", "Improve an example prompt now, without a key or a network."),
+    "init": ("init", "Write a project that runs at once."),
+    "check": ("check", "Say whether a project is right, without a call."),
+    "plan": ("check", "Say what a run can use, without a call."),
+    "optimize": ("optimize", "Improve a prompt of the project."),
+    "resume": ("optimize", "Resume a run."),
+    "runs": ("runs", "List the runs."),
+    "watch": ("runs", "Follow a run of another process."),
+    "report": ("runs", "Write a run as one HTML file."),
+    "compare": ("compare", "Show two runs side by side."),
+    "apply": ("apply", "Put what a run has found where it is used."),
+    "eval": ("eval", "Evaluate a prompt on its cases, and let it pass or not."),
+    "show": ("show", "Show a run, or the overrides that a store holds."),
+    "diff": ("diff", "Show what overrides change."),
+    "history": ("history", "List every revision of a tag."),
+    "rollback": ("history", "Point a tag at an earlier revision."),
+    "tag": ("history", "Let the tag NAME hold what another tag holds."),
+    "meta": ("meta", "Change the questions that the reflection model is asked."),
 }
+"""The commands with the module that has them and a summary, in the order of the help."""
 
 
 class _LazyGroup(click.Group):
@@ -59,10 +47,10 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        entry = _COMMANDS.get(cmd_name)
-        if entry is None:
+        if cmd_name not in _COMMANDS:
             return None
-        command = importlib.import_module(entry.module).command
+        module = importlib.import_module(f"promptgraft.cli.{_COMMANDS[cmd_name][0]}")
+        command: object = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
@@ -78,7 +66,7 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.group(

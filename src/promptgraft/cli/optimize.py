@@ -1,30 +1,163 @@
-"""``promptgraft optimize``: run a prompt of a project, or a job."""
+"""``promptgraft optimize`` and ``resume``: run a prompt of a project, or a job."""
 
 from __future__ import annotations
 
+import functools
 import sys
+from decimal import Decimal
 
 import attrs
 import click
 
-from promptgraft.cli.changes import Changes, limit_options
+from promptgraft.cli.choosing import Command, chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.keeping import Keeping, conclude_run, config_of, keep, run_dry
 from promptgraft.cli.options import (
+    at_least,
     events_option,
     examples,
     project_option,
     quiet_option,
+    read_dollars,
+    read_seconds,
     read_tag,
+    run_argument,
     runs_option,
     workers_option,
 )
+from promptgraft.cli.outcome import MODEL
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.run_choice import runs_of
-from promptgraft.cli.runnable import loaded
-from promptgraft.cli.running import MODEL
+from promptgraft.cli.runnable import Runnable, loaded, loaded_again
+from promptgraft.cli.running import Keeping, conclude_run, keep, run_dry
 from promptgraft.clock import SystemClock
+from promptgraft.runs import RunFolder
+from promptgraft.runs.files import read_document
 from promptgraft.runs.folder import make_run
+from promptgraft.runs.settings import run_config
+from promptgraft.search.job import OptimizationJob
+from promptgraft.serde import Json, structure
+
+
+@attrs.frozen(kw_only=True)
+class Changes:
+    """What the command line changes of a job; None leaves it as it is.
+
+    Attributes:
+        tag: the tag of the store.
+        pick: weights of objectives that decide which candidate wins.
+        budget: rollouts that may be used.
+        max_cost: US dollars that may be used.
+        max_tokens: tokens that may be used.
+        timeout: seconds that the command may take.
+    """
+
+    tag: str | None = None
+    pick: str | None = None
+    budget: int | None = None
+    max_cost: Decimal | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+
+    def applied(self, job: OptimizationJob) -> OptimizationJob:
+        """Return the job with the changes.
+
+        Raises:
+            ConfigError: the job cannot have them.
+        """
+        context, config = job.context, job.config
+        if self.tag is not None:
+            context = attrs.evolve(context, overrides_tag=self.tag)
+        if self.pick is not None:
+            config = attrs.evolve(config, pick=self.pick)
+        if self.budget is not None:
+            config = attrs.evolve(config, auto=None, rollout_budget=self.budget)
+        limits = {
+            name: value
+            for name in ("max_cost", "max_tokens", "timeout")
+            if (value := getattr(self, name)) is not None
+        }
+        return OptimizationJob(job.prompt, context, attrs.evolve(config, **limits))
+
+    def over(self, older: Changes) -> Changes:
+        """Return both, these before ``older``."""
+        given = {
+            name: value
+            for name, value in attrs.asdict(self, recurse=False).items()
+            if value is not None
+        }
+        return attrs.evolve(older, **given)
+
+    def plain(self) -> dict[str, Json]:
+        """Return what is kept of them: all but the time, which is that of one command."""
+        return {
+            name: str(value) if isinstance(value, Decimal) else value
+            for name, value in attrs.asdict(self, recurse=False).items()
+            if value is not None and name != "timeout"
+        }
+
+
+@attrs.frozen(kw_only=True)
+class _KeptChanges:
+    tag: str | None = None
+    pick: str | None = None
+    budget: int | None = None
+    max_cost: str | None = None
+    max_tokens: int | None = None
+
+
+def read_changes(plain: Json, where: str) -> Changes:
+    """Return the changes that ``config.json`` keeps.
+
+    Raises:
+        DataFormatError: it keeps something else.
+    """
+    kept = structure(plain, _KeptChanges, where=where)
+    cost = None if kept.max_cost is None else Decimal(kept.max_cost)
+    return Changes(**{**attrs.asdict(kept, recurse=False), "max_cost": cost})
+
+
+def limit_options(command: Command) -> Command:
+    """Give a command the options of a run's limits, which it gets as ``limits``: ``Changes``."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *,
+        budget: int | None,
+        max_cost: Decimal | None,
+        max_tokens: int | None,
+        timeout: float | None,
+        **others: object,
+    ) -> ExitCode:
+        limits = Changes(budget=budget, max_cost=max_cost, max_tokens=max_tokens, timeout=timeout)
+        return command(limits=limits, **others)
+
+    for option in reversed(_LIMITS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_LIMITS = (
+    click.option(
+        "--budget", metavar="N", callback=at_least(1), help="Rollouts that the run may use in all."
+    ),
+    click.option(
+        "--max-cost",
+        metavar="DOLLARS",
+        callback=read_dollars,
+        help="US dollars that the run may use in all; for models whose price is known.",
+    ),
+    click.option(
+        "--max-tokens",
+        metavar="N",
+        callback=at_least(1),
+        help="Tokens that the run may use in all, sent and received.",
+    ),
+    click.option(
+        "--timeout",
+        metavar="SECONDS",
+        callback=read_seconds,
+        help="How long this command may run; `promptgraft resume` goes on.",
+    ),
+)
 
 
 @click.command(
@@ -62,7 +195,7 @@ from promptgraft.runs.folder import make_run
 )
 @events_option
 @quiet_option
-def command(
+def optimize_command(
     target: str | None,
     *,
     project: str | None,
@@ -89,21 +222,24 @@ def command(
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
-        keeping = Keeping(
-            progress=progress_for(title, quiet=quiet, stream=stream),
-            workers=found.workers if workers is None else workers,
-            stream=stream,
-        )
+        progress = progress_for(title, quiet=quiet, stream=stream)
+        keeping = Keeping(progress=progress, workers=workers or found.workers, stream=stream)
         job = changes.applied(found.job)
         kept_in = runs_of(found.runs, runs=runs, project=project)
         if dry:
             outcome = run_dry(job, keeping)
         else:
-            config = config_of(found, job, changes)
+            config = _config(found, job, changes)
             key, root = job.prompt.descriptor.key, kept_in.root.absolute()
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
     return conclude_run(outcome, kept_in, stream=stream)
+
+
+def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[str, Json]:
+    """Return what ``config.json`` says of a run."""
+    settings, options = source.settings, changes.plain()
+    return run_config(job, origin=source.origin, settings=settings, options=options)
 
 
 def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
@@ -115,3 +251,50 @@ def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
             )
     if runs is not None:
         raise click.UsageError("--runs: a dry run is not kept; leave it out")
+
+
+@click.command(
+    "resume",
+    epilog=examples(
+        "promptgraft resume",
+        "promptgraft resume 20260131-1204 --budget 1000",
+        "promptgraft resume latest --max-cost 5 --json",
+    ),
+)
+@run_argument
+@project_option
+@runs_option
+@limit_options
+@workers_option
+@events_option
+@quiet_option
+def resume_command(
+    run: str,
+    *,
+    project: str | None,
+    runs: str | None,
+    limits: Changes,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> ExitCode:
+    """Resume a run that was interrupted, or that has ended.
+
+    RUN is an id, the start of one, or `latest`. What the run was answered is not asked, and
+    not paid, again. Limits may be others than before: a larger `--budget` continues a run
+    that used up its own. What decides the path of the run, such as its cases, must be as it was.
+    """
+    stream = sys.stdout if as_json else None
+    kept_in = chosen_runs(runs, project, runs_again=True)
+    found = kept_in.find(run)
+    folder = RunFolder(found.path.absolute())
+    config = read_document(folder.config)
+    changes = limits.over(read_changes(config.get("options"), f"{folder.config}: options"))
+    with loaded_again(folder, config, project) as source:
+        progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
+        keeping = Keeping(progress=progress, workers=workers or source.workers, stream=stream)
+        job = changes.applied(source.job)
+        kept = {name: config[name] for name in ("id", "created", "origin")}
+        fresh = {**kept, **_config(source, job, changes), **kept}
+        outcome = keep(folder, job, keeping, config=fresh)
+    return conclude_run(outcome, kept_in, stream=stream)

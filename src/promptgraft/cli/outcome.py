@@ -1,12 +1,18 @@
-"""What became of a job."""
+"""What a run tells at its end: exit code, verdict, figures, what to do next."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from promptgraft.cli.stored import override_file, revision_json_or_none
+from promptgraft.cli.choosing import Runs
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.output import Screen, relative
+from promptgraft.cli.sentences import ESTIMATED
+from promptgraft.cli.stored import override_file, revision_json_or_none, short
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -16,10 +22,56 @@ from promptgraft.overrides import (
 )
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import result_document
-from promptgraft.search import PersistenceScope
+from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
 from promptgraft.serde import Json
+from promptgraft.text import counted, difference, dollars, duration, score
+
+MODEL = "embedded offline model"
+
+# All rollouts were used, what was wanted was found, or there was no more to find.
+_WENT_TO_ITS_END = {
+    StopReason.BUDGET,
+    StopReason.PERFECT,
+    StopReason.TARGET_SCORE,
+    StopReason.OBJECTIVES,
+    StopReason.NO_PROGRESS,
+    StopReason.NO_IMPROVEMENT,
+    StopReason.PROPOSALS,
+    StopReason.CANDIDATES,
+    StopReason.STOPPER,
+    StopReason.DONE,
+}
+
+
+def went_to_its_end(result: RunResult) -> bool:
+    """Tell whether a run was not stopped early."""
+    return result.stop_reason in _WENT_TO_ITS_END
+
+
+def exit_code_of_run(result: RunResult) -> ExitCode:
+    """Return the exit code of a command that ends with ``result``."""
+    return exit_code_for(result.stop_reason, improved=result.improved)
+
+
+def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
+    """Return the exit code of a command about a run that ended for ``stop_reason``."""
+    if stop_reason == StopReason.PROVIDER_FAILED:
+        return ExitCode.PROVIDER_FAILED
+    if stop_reason not in _WENT_TO_ITS_END:
+        return ExitCode.STOPPED_EARLY
+    return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
+
+
+def complaint(result: RunResult) -> str:
+    """Return what is to be said on standard error of a run; empty for one that went to its end."""
+    if result.stop_reason is StopReason.PROVIDER_FAILED:
+        return f"the provider failed: {result.stop_detail}"
+    if not went_to_its_end(result):
+        return f"stopped early: {result.stop_detail}"
+    return ""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,3 +178,180 @@ def _stored_json(outcome: Outcome, store: LocalPromptOverridesStore | None) -> d
         "revision": revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
+
+
+FIELD = 9
+"""Columns that the names of fields take in summaries."""
+
+Scores = tuple[float | None, float | None]
+"""Means of the baseline and of the best; None when nothing was scored."""
+
+Told = tuple[str, str, str]
+"""Means of the baseline and of the best, and the gain, as tables show them."""
+
+
+def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> Told:
+    """Return two means and their difference; those that are estimated are marked."""
+    before, after = (
+        score(mean, estimated=mark) for mean, mark in zip(scores, estimated, strict=True)
+    )
+    return before, after, difference(*scores, estimated=estimated)
+
+
+def pareto_scores(result: RunResult) -> Told:
+    """Return the means on D_pareto."""
+    return told(
+        (result.baseline_pareto_mean, result.best_pareto_mean),
+        estimated=(result.is_estimated(0), result.is_estimated(result.best_index)),
+    )
+
+
+def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
+    """Print in a few words what came of a run."""
+    early = "" if went_to_its_end(result) else ", stopped early"
+    verdict = f"{'improved' if result.improved else 'not improved'}{early}"
+    screen.line(f"{prompt}: {verdict}", bold=True, color="green" if result.improved else None)
+
+
+def print_changed(screen: Screen, parts: Sequence[PartDiff]) -> None:
+    """Print the names of the parts that the winner changes; nothing when there is none."""
+    if parts:
+        screen.fields([("changed", ", ".join(part.part for part in parts))], width=FIELD)
+
+
+def print_next(screen: Screen, command: str) -> None:
+    """Print the one command that most people want now, as it can be copied."""
+    screen.line()
+    screen.line("Next:", bold=True)
+    screen.body(command)
+
+
+def print_scores(screen: Screen, rows: Sequence[tuple[str, Told, str]]) -> None:
+    """Print means below each other: what on, baseline and best, of how many examples."""
+    screen.table(
+        [
+            (f"{'':{FIELD}}", "baseline", "best", "gain", ""),
+            *((name, *figures, what) for name, figures, what in rows),
+        ]
+    )
+    if any(figure.startswith("~") for _, figures, _ in rows for figure in figures):
+        screen.line(ESTIMATED)
+
+
+def print_figures(
+    screen: Screen, result: RunResult, budget: int, *, seconds: float | None = None
+) -> None:
+    """Print what a run used, why it stopped, and what became of its proposals.
+
+    Args:
+        screen: where to.
+        result: what came of the run.
+        budget: rollouts that it might have used.
+        seconds: wall time; None leaves it out.
+    """
+    rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
+    used = f"{result.total_rollouts:,} of {budget:,} rollouts"
+    time = "" if seconds is None else f" in {duration(seconds)}"
+    merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    screen.fields(
+        [
+            ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
+            ("spent", f"{dollars(result.total_cost)}{time}"),
+            ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
+            ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
+            ("rejected", rejected or "none"),
+        ],
+        width=FIELD,
+    )
+
+
+def print_ledger(screen: Screen, result: RunResult) -> None:
+    """Print calls, tokens, money and time by role and model; columns of zeros are left out."""
+    head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
+    rows = [_ledger_row(entry) for entry in result.ledger]
+    columns = [
+        column
+        for column in zip(head, *rows, strict=True)
+        if column[0] == "calls" or any(cell.strip("0.") for cell in column[1:])
+    ]
+    screen.table(list(zip(*columns, strict=True)))
+
+
+def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
+    usage = entry.usage
+    return (
+        entry.role,
+        f"{entry.calls:,}",
+        f"{entry.retries:,}",
+        f"{usage.input_tokens:,}",
+        f"{usage.cached_tokens:,}",
+        f"{usage.output_tokens:,}",
+        "unknown" if entry.unpriced_calls else f"{entry.cost:,.4f}",
+        f"{entry.seconds:,.1f}",
+        entry.model,
+    )
+
+
+def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
+    """Print the outcome for people.
+
+    Args:
+        screen: where to.
+        outcome: what became of the run.
+        runs: where it is kept; makes the commands about it.
+    """
+    result = outcome.result
+    print_verdict(screen, outcome.prompt, result)
+    if outcome.dry:
+        screen.line(f"a dry run on the {MODEL}")
+    screen.line()
+    rows = [("D_pareto", pareto_scores(result), counted(len(result.pareto_ids), "example"))]
+    found = result.held_out
+    if found is not None and not found.why_not:
+        seen = f"{counted(len(found.ids), 'example')}, never seen"
+        rows.insert(0, ("held out", told((found.baseline_mean, found.winner_mean)), seen))
+    print_scores(screen, rows)
+    screen.line()
+    if found is not None and found.why_not:
+        screen.fields([("held out", f"not measured: {found.why_not}")], width=FIELD)
+    print_changed(screen, outcome.parts)
+    print_figures(screen, result, outcome.job.config.rollout_budget, seconds=outcome.seconds)
+    if result.ledger:
+        screen.line()
+        print_ledger(screen, result)
+    screen.line()
+    _print_kept(screen, outcome)
+    if command := _next(outcome, runs):
+        print_next(screen, command)
+
+
+def _print_kept(screen: Screen, outcome: Outcome) -> None:
+    rows = []
+    if outcome.file is not None:
+        rows.append(("stored", f"tag `{outcome.address.tag}`, {short(outcome.revision)}"))
+        rows.append(("file", str(relative(outcome.file))))
+    elif outcome.result.persisted:
+        kind = type(outcome.job.context.overrides_store).__name__
+        rows.append(("stored", f"tag `{outcome.address.tag}` of the {kind}"))
+    elif outcome.result.improved and (outcome.job.config.persist or outcome.folder is None):
+        rows.append(("stored", f"no: {outcome.unstored}"))
+    if (folder := outcome.folder) is not None:
+        page = folder.report if folder.report.exists() else folder.path
+        rows.append(("kept in", str(relative(page))))
+    screen.fields(rows, width=FIELD)
+
+
+def _next(outcome: Outcome, runs: Runs) -> str:
+    """Return the one command that most people want now."""
+    result, folder = outcome.result, outcome.folder
+    if outcome.local_store is not None:
+        store = outcome.local_store.root_path
+        named = f"promptgraft diff {outcome.prompt} --tag {outcome.address.tag}"
+        if store != LocalPromptOverridesStore().root_path:
+            named += f" --store {shlex.quote(str(relative(store)))}"
+        return named
+    if folder is None:
+        return ""
+    if not went_to_its_end(result):
+        return runs.command("resume", folder)
+    return runs.command("apply" if result.improved else "show", folder)

@@ -1,19 +1,66 @@
-"""Standard output: text for people, or one JSON document for machines."""
+"""Standard output and error: text for people in any encoding, or one JSON document."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from promptgraft.cli.text import echo
-from promptgraft.overrides import PartDiff
-from promptgraft.text import visible, visible_line
+from promptgraft.errors import ConfigError
+from promptgraft.text import spelled, visible, visible_line
+
+if TYPE_CHECKING:
+    from promptgraft.overrides import PartDiff
+
+_ERRORS = "promptgraft.spelled"
+
+_SPELLED = {
+    "…": "...",
+    "–": "-",
+    "—": "-",
+    "·": "-",
+    "→": "->",
+    "‘": "'",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+}
+
+
+def echo(text: str, *, error: bool = False) -> None:
+    """Print a line to standard output, or to standard error; a closed stream swallows it."""
+    # Named, because click answers an ASCII stream with UTF-8 when it chooses the stream itself;
+    # and `color=True` takes nothing away: callers decide what is coloured.
+    click.echo(text, file=sys.stderr if error else sys.stdout, color=True)
+
+
+def spell_for_encoding(*streams: object) -> None:
+    """Let ``streams`` spell what their encoding does not have instead of failing.
+
+    Typographic characters become their plain relatives, all others escapes.
+    """
+    codecs.register_error(_ERRORS, _spelled)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unknown = error.object[error.start : error.end]
+    known = (_SPELLED.get(character) or spelled(character) for character in unknown)
+    return "".join(known), error.end
+
 
 _DIFF_STYLES: Mapping[str, str] = {"+": "green", "-": "red", "@": "cyan"}
 _INDENT = "  "
@@ -27,6 +74,24 @@ def is_plain_terminal(environment: Mapping[str, str] = os.environ) -> bool:
 def print_json(document: object) -> None:
     """Print one JSON document; in ASCII, so that every locale can carry it."""
     echo(json.dumps(document, indent=2))
+
+
+def relative(path: Path) -> Path:
+    """Return a path as short as it can be named from the current folder."""
+    absolute, here = path.absolute(), Path.cwd()
+    return absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
+
+
+def make_room(path: Path) -> None:
+    """Make the folders of a file that will be written, and refuse it early if it cannot be.
+
+    Raises:
+        ConfigError: a folder stands there.
+        OSError: a folder cannot be made.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _stripped(text: str | None) -> str:
@@ -88,8 +153,18 @@ class Screen:
             for rest in more:
                 self._print(f"{2 * _INDENT}{rest}")
 
-    def diff(self, part: PartDiff) -> None:
-        """Print the unified diff of a part."""
+    def parts(self, parts: Sequence[PartDiff]) -> None:
+        """Print how parts differ: a unified diff each, or in words where no text changes."""
+        for part in parts:
+            self.line()
+            if part.state is not None:
+                self.line(f"{part.part} is not applied: {part.state}", color="yellow")
+            elif not part.text:
+                self.line(f"{part.part}: {_unspoken(part)}")
+            if part.text:
+                self._diff(part)
+
+    def _diff(self, part: PartDiff) -> None:
         # That a text does not end with a line break is worth a line only if nothing else is.
         remarks = _stripped(part.before) == _stripped(part.after)
         for line in visible(part.text).removesuffix("\n").split("\n"):
@@ -114,3 +189,10 @@ class Screen:
     def _print(self, text: str, *, color: str | None = None, bold: bool = False) -> None:
         styled = click.style(text, fg=color, bold=bold or None) if self._color else text
         echo(styled)
+
+
+def _unspoken(part: PartDiff) -> str:
+    """Return what changes where no text does."""
+    if part.before is None:
+        return "added"
+    return "taken away" if part.after is None else "the same text, written for another source"

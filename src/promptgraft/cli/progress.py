@@ -1,8 +1,4 @@
-"""How far a run is, shown while it goes: as a panel or as lines, on standard error.
-
-All of them are fed with the lines of ``events.jsonl``, so that a run of another process is shown
-like one of this one.
-"""
+"""The events of a run on standard output, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -15,13 +11,16 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, TextIO
 
-from promptgraft.cli.output import is_plain_terminal
+import click
+
+from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.sentences import ESTIMATED, best, sentence, used, warnings
-from promptgraft.cli.text import echo
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.lines import encoded, encoded_json
 from promptgraft.search.notices import Event, RunProgress
+from promptgraft.serde import Json
 from promptgraft.text import dollars, visible_line
 
 _ROLLOUTS_PER_LINE = 250
@@ -154,3 +153,40 @@ def progress_for(
     from promptgraft.cli.panel import PanelProgress
 
     return PanelProgress(title)
+
+
+class EventStream:
+    """Writes the lines of events as they are told. Safe to share between threads.
+
+    Args:
+        stream: where to. Not looked up again: code of a job has standard output turned away.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lines = EventLines(SystemClock())
+        self._lock = threading.Lock()
+        self._broken = False
+
+    def on_event(self, event: object) -> None:
+        """Write what an event tells."""
+        with self._lock:
+            for line in self._lines.of(event):
+                self._write(encoded(line))
+
+    def end(self, result: dict[str, Json]) -> None:
+        """Write the last line, what came of the run.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        click.echo(encoded_json(result), file=self._stream)
+
+    def _write(self, line: str) -> None:
+        if self._broken:
+            return
+        try:
+            click.echo(line, file=self._stream)
+        except OSError:
+            # Whoever read the lines has left; the run itself goes on.
+            self._broken = True

@@ -5,19 +5,158 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FunctionType
 
 import attrs
 
-from promptgraft.cli.jobs import loaded_job
-from promptgraft.cli.origins import Origin
-from promptgraft.cli.projects import loaded_project
-from promptgraft.cli.run_choice import DEFAULT
-from promptgraft.errors import ConfigError
-from promptgraft.project import Project
+from promptgraft.cli.choosing import loaded_project, project_path
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.project.files import DEFAULT_RUNS, runs_folder_of
+from promptgraft.project.python_source import (
+    Wanted,
+    as_maker,
+    beside,
+    call_maker,
+    load,
+    place_of,
+)
 from promptgraft.runs import RunFolder
+from promptgraft.runs.fields import Fields
+from promptgraft.runs.folder import RUN_ID
 from promptgraft.runs.settings import described_job
 from promptgraft.search.job import OptimizationJob
-from promptgraft.serde import Json
+from promptgraft.serde import Json, shown
+
+
+@contextlib.contextmanager
+def loaded_job(spec: str) -> Iterator[OptimizationJob]:
+    """Give the job that ``module:NAME`` or ``file.py:NAME`` names, to be used inside.
+
+    Inside, the code of the job can import its neighbours, and what it prints goes to standard
+    error.
+
+    Raises:
+        ConfigError: nothing like that can be imported, or it is no job.
+        CallerError: the function that returns the job raised it.
+    """
+    wanted = Wanted[OptimizationJob | FunctionType](
+        what="JOB",
+        expected="an OptimizationJob, or a function without arguments that returns one",
+        plural="jobs",
+        read=lambda value: value if isinstance(value, OptimizationJob) else as_maker(value),
+    )
+    place = place_of(spec, wanted.what)
+    found = load(place, wanted)
+    with beside(place.folder):
+        job = call_maker(found, spec) if isinstance(found, FunctionType) else found
+        if not isinstance(job, OptimizationJob):
+            raise ConfigError(f"{spec}: expected an OptimizationJob, it returned {shown(job)}")
+        yield job
+
+
+class Origin:
+    """What ``config.json`` says of where a run came from.
+
+    Args:
+        folder: the run.
+        config: what ``config.json`` holds.
+
+    Raises:
+        DataFormatError: it is not what a run writes.
+    """
+
+    def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
+        self._folder = folder
+        self._fields = Fields(config, str(folder.config)).inside("origin")
+        self.is_project = self._fields.text("kind") == "project"
+
+    @property
+    def prompt(self) -> str:
+        """The name of the prompt in the project."""
+        return self._fields.text("prompt")
+
+    @property
+    def spec(self) -> str:
+        """The job, as the command line named it."""
+        return self._fields.text("spec")
+
+    def refuse_project(self, file: str | None) -> None:
+        """Refuse a project that is named for a run of a job.
+
+        Raises:
+            ConfigError: one is.
+        """
+        if file is not None:
+            raise ConfigError(
+                f"--project: run {self._folder.id} was made from the job {self.spec}, which takes "
+                "no project; leave it out, and name the folder of the run with --runs"
+            )
+
+    def project_file(self, file: str | None) -> Path:
+        """Return the project file: ``file``, or the one that the run was made from.
+
+        A project may have been moved, or checked out elsewhere, since then: that around the
+        current folder is taken when it keeps the run.
+
+        Raises:
+            ConfigError: it is not there any more.
+            DataFormatError: the project file is at fault.
+        """
+        if file is not None:
+            return project_path(file)
+        path = self._around() or self._absolute("path")
+        self._refuse_inside_runs(path)
+        if not path.is_file():
+            raise ConfigError(
+                f"run {self._folder.id} was made from {path}, which is not there any more; name "
+                "the project file with --project"
+            )
+        return path
+
+    def job_folder(self) -> Path:
+        """Return the folder that the job was run in.
+
+        Raises:
+            ConfigError: it is not there any more, or the job would be code in a run directory.
+            DataFormatError: the folder is no absolute path.
+        """
+        folder = self._absolute("folder")
+        code = self.spec.rpartition(":")[0]
+        for place in (code, code.replace(".", "/")):
+            self._refuse_inside_runs(folder / place)
+        if not folder.is_dir():
+            raise ConfigError(
+                f"run {self._folder.id} was made in {folder}, which is not there any more; put it "
+                "back"
+            )
+        return folder
+
+    def _absolute(self, name: str) -> Path:
+        path = Path(self._fields.text(name))
+        if not path.is_absolute():
+            raise DataFormatError(
+                f"{self._folder.config}: origin: {name}: expected an absolute path, found "
+                f"{shown(str(path))}; restore it"
+            )
+        return path
+
+    def _refuse_inside_runs(self, path: Path) -> None:
+        """Refuse what a run directory would bring along: a run is data, also that of others."""
+        root, real = self._folder.path.resolve().parent, path.resolve()
+        inside = real.relative_to(root).parts if real.is_relative_to(root) else ()
+        if inside and RUN_ID.fullmatch(inside[0]):
+            raise ConfigError(
+                f"{self._folder.config}: origin: {path} is in a run directory, from which no code "
+                "is run; name the project file with --project, or start a new run"
+            )
+
+    def _around(self) -> Path | None:
+        try:
+            path = project_path(None)
+        except ConfigError:
+            return None
+        kept_in = self._folder.path.resolve().parent
+        return path if runs_folder_of(path).resolve() == kept_in else None
 
 
 @attrs.frozen(kw_only=True)
@@ -53,29 +192,24 @@ def loaded(target: str | None, project: str | None) -> Iterator[Runnable]:
         if project is not None:
             raise ConfigError(f"--project: {target} is a job and takes no project; leave one out")
         with loaded_job(target) as job:
-            origin: dict[str, Json] = {"kind": "job", "spec": target, "folder": str(Path.cwd())}
             yield Runnable(
                 job=job,
                 name=target,
-                origin=origin,
+                origin={"kind": "job", "spec": target, "folder": str(Path.cwd())},
                 settings=described_job(job),
-                runs=DEFAULT,
+                runs=Path(DEFAULT_RUNS),
             )
         return
     with loaded_project(project) as found:
-        yield _of_project(found, target)
-
-
-def _of_project(project: Project, prompt: str | None) -> Runnable:
-    name = project.prompt(prompt).name
-    return Runnable(
-        job=project.job(name),
-        name=name,
-        origin={"kind": "project", "path": str(project.path.absolute()), "prompt": name},
-        settings=project.described(),
-        runs=project.runs_folder,
-        workers=project.workers,
-    )
+        name = found.prompt(target).name
+        yield Runnable(
+            job=found.job(name),
+            name=name,
+            origin={"kind": "project", "path": str(found.path.absolute()), "prompt": name},
+            settings=found.described(),
+            runs=found.runs_folder,
+            workers=found.workers,
+        )
 
 
 @contextlib.contextmanager

@@ -1,49 +1,36 @@
-"""Carrying out a job: its progress, its workers, its journal, and how it ends."""
+"""Carrying out a job and keeping it in a run directory."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TextIO
 
 import attrs
 
-from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.progress import Progress
+from promptgraft.cli.choosing import Runs
+from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.interrupts import cancelled_by_signals
+from promptgraft.cli.outcome import (
+    Outcome,
+    complaint,
+    exit_code_of_run,
+    outcome_json,
+    print_outcome,
+)
+from promptgraft.cli.output import Screen, relative
+from promptgraft.cli.progress import EventStream, Progress
+from promptgraft.clock import SystemClock
+from promptgraft.errors import ConfigError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
+from promptgraft.runs import RunFolder
+from promptgraft.runs.files import write_document
+from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
-from promptgraft.search import StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-
-MODEL = "embedded offline model"
-
-# All rollouts were used, what was wanted was found, or there was no more to find.
-_WENT_TO_ITS_END = {
-    StopReason.BUDGET,
-    StopReason.PERFECT,
-    StopReason.TARGET_SCORE,
-    StopReason.OBJECTIVES,
-    StopReason.NO_PROGRESS,
-    StopReason.NO_IMPROVEMENT,
-    StopReason.PROPOSALS,
-    StopReason.CANDIDATES,
-    StopReason.STOPPER,
-    StopReason.DONE,
-}
-
-
-@contextlib.contextmanager
-def _side_by_side(workers: int) -> Iterator[Executor | None]:
-    if workers == 1:
-        yield None
-        return
-    executor = ThreadPoolExecutor(max_workers=workers)
-    try:
-        yield executor
-    finally:
-        # A run that was stopped leaves behind what does not end; so does its command.
-        executor.shutdown(wait=False, cancel_futures=True)
+from promptgraft.serde import Json
 
 
 def carry_out(
@@ -57,7 +44,7 @@ def carry_out(
     """Run a job; ``workers`` and ``journal`` take the place of what its context has.
 
     Raises:
-        PromptgraftError: as :meth:`Optimizer.optimize` does.
+        PromptgraftError: as ``OptimizationJob.run`` does.
     """
     given = job.context
     bus = given.event_bus or EventBus()
@@ -66,41 +53,126 @@ def carry_out(
         if given.cancellation is not None:
             theirs = given.cancellation
             held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
+        executor = None if workers == 1 else given.executor
+        if workers is not None and workers > 1:
+            executor = threads = ThreadPoolExecutor(max_workers=workers)
+            # A run that was stopped leaves behind what does not end; so does its command.
+            held.callback(threads.shutdown, wait=False, cancel_futures=True)
         context = attrs.evolve(
             given,
             event_bus=bus,
             cancellation=cancellation,
-            executor=given.executor
-            if workers is None
-            else held.enter_context(_side_by_side(workers)),
+            executor=executor,
             journal=given.journal if journal is None else held.enter_context(FileJournal(journal)),
         )
         return attrs.evolve(job, context=context).run()
 
 
-def went_to_its_end(result: RunResult) -> bool:
-    """Tell whether a run was not stopped early."""
-    return result.stop_reason in _WENT_TO_ITS_END
+@attrs.frozen(kw_only=True)
+class Keeping:
+    """How a run is carried out.
+
+    Attributes:
+        progress: shows how far it is.
+        workers: rollouts side by side; None leaves that to the job.
+        stream: where events go as lines; None for nowhere.
+    """
+
+    progress: Progress
+    workers: int | None
+    stream: TextIO | None
 
 
-def exit_code_of_run(result: RunResult) -> ExitCode:
-    """Return the exit code of a command that ends with ``result``."""
-    return exit_code_for(result.stop_reason, improved=result.improved)
+def keep(
+    folder: RunFolder,
+    job: OptimizationJob,
+    keeping: Keeping,
+    *,
+    config: Mapping[str, Json] | None = None,
+) -> Outcome:
+    """Run a job in its folder, which may get another ``config``; what it holds is not paid again.
+
+    Raises:
+        JournalLockedError: another process works in the folder.
+        PromptgraftError: as ``OptimizationJob.run`` does.
+    """
+    say = [f"run {folder.id} is kept in {relative(folder.path)}"]
+    if job.context.journal is not None:
+        say.append("the answers are kept in its journal; that of the job is left alone")
+    with (
+        _streamed(job, keeping.stream) as streamed,
+        recorded(folder, streamed) as (kept, recorder),
+    ):
+        if config is not None:
+            write_document(folder.config, config)
+        outcome = _run(kept, keeping, say=say)
+    if recorder.failure:
+        complain(recorder.failure)
+    return attrs.evolve(outcome, job=streamed, folder=folder)
 
 
-def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
-    """Return the exit code of a command about a run that ended for ``stop_reason``."""
-    if stop_reason == StopReason.PROVIDER_FAILED:
-        return ExitCode.PROVIDER_FAILED
-    if stop_reason not in _WENT_TO_ITS_END:
-        return ExitCode.STOPPED_EARLY
-    return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
+def run_dry(job: OptimizationJob, keeping: Keeping) -> Outcome:
+    """Run a job on the embedded offline model, and keep nothing.
+
+    Raises:
+        ConfigError: the model does not serve the prompt.
+        PromptgraftError: as ``OptimizationJob.run`` does.
+    """
+    dry = job.dry()
+    try:
+        with _streamed(dry, keeping.stream) as dry:
+            return attrs.evolve(_run(dry, keeping), dry=True)
+    except ConfigError as error:
+        raise ConfigError(f"--dry-run: {error}") from error
 
 
-def complaint(result: RunResult) -> str:
-    """Return what is to be said on standard error of a run; empty for one that went to its end."""
-    if result.stop_reason is StopReason.PROVIDER_FAILED:
-        return f"the provider failed: {result.stop_detail}"
-    if not went_to_its_end(result):
-        return f"stopped early: {result.stop_detail}"
-    return ""
+@contextlib.contextmanager
+def _streamed(job: OptimizationJob, stream: TextIO | None) -> Iterator[OptimizationJob]:
+    """Give the job with an event bus, whose events go to ``stream`` as lines."""
+    bus = job.context.event_bus or EventBus()
+    with contextlib.ExitStack() as held:
+        if stream is not None:
+            held.callback(bus.subscribe(object, EventStream(stream).on_event))
+        yield attrs.evolve(job, context=attrs.evolve(job.context, event_bus=bus))
+
+
+def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> Outcome:
+    problem, clock = "", SystemClock()
+    began = clock.monotonic()
+    with keeping.progress, cancelled_by_signals() as cancellation:
+        for what in say:
+            keeping.progress.say(what)
+        try:
+            result = carry_out(
+                job,
+                progress=keeping.progress,
+                cancellation=cancellation,
+                workers=keeping.workers,
+                journal=None,
+            )
+        except WinnerNotStoredError as error:
+            if not isinstance(error.result, RunResult):
+                raise
+            result, problem = error.result, str(error)
+    seconds = clock.monotonic() - began
+    return Outcome(job=job, dry=False, result=result, problem=problem, seconds=seconds)
+
+
+def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
+    """Print what became of a run and what to do next, and return the exit code."""
+    folder = outcome.folder
+    if stream is not None:
+        where: dict[str, Json] = {
+            "run": None if folder is None else folder.id,
+            "folder": None if folder is None else str(folder.path.absolute()),
+        }
+        EventStream(stream).end({"event": "result", **where, **outcome_json(outcome)})
+    else:
+        print_outcome(Screen(), outcome, runs)
+    if outcome.problem:
+        complain(outcome.problem)
+        return ExitCode.WRONG_USE
+    if said := complaint(outcome.result):
+        resume = "" if folder is None else f"; `{runs.command('resume', folder)}` goes on"
+        complain(f"{said}{resume}")
+    return exit_code_of_run(outcome.result)

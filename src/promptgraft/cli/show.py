@@ -6,8 +6,8 @@ import re
 
 import click
 
+from promptgraft.cli.choosing import Runs, chosen_runs, chosen_store, in_project, read_prompt
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.named import chosen_store, in_project, read_prompt
 from promptgraft.cli.options import (
     PromptName,
     at_least,
@@ -19,7 +19,6 @@ from promptgraft.cli.options import (
     tag_option,
     template_option,
 )
-from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.show_store import show_prompt, show_store
 from promptgraft.cli.stored import find_tag
 from promptgraft.overrides import LocalPromptOverridesStore
@@ -59,7 +58,7 @@ RUN_NAME = re.compile(r"\d|latest$")
 @runs_option
 @json_option
 @click.pass_context
-def command(
+def show_command(
     context: click.Context,
     *,
     what: str | None,
@@ -93,7 +92,8 @@ def command(
         )
     else:
         _refuse(context, of="a store", names=("tag", "template", "store"))
-        _show_run(what, (candidate, rejected, case), project=project, runs=runs, as_json=as_json)
+        chosen = chosen_runs(runs, project)
+        _show_run(what, chosen, (candidate, rejected, case), as_json=as_json)
     return ExitCode.OK
 
 
@@ -122,40 +122,23 @@ def _show_stored(
 
 def _show_run(
     name: str,
+    runs: Runs,
     wanted: tuple[int | None, bool, str | None],
     *,
-    project: str | None,
-    runs: str | None,
     as_json: bool,
 ) -> None:
-    from promptgraft.cli import show_case, show_run
-    from promptgraft.cli.run_choice import chosen_runs
+    from promptgraft.cli import show_run
     from promptgraft.runs import read_run
 
     candidate, rejected, case = wanted
-    chosen = chosen_runs(runs, project)
-    record = read_run(chosen.find(name))
-    screen = Screen()
+    record = read_run(runs.find(name))
     if rejected and (candidate is not None or case is not None):
         raise click.UsageError("--rejected goes with neither --candidate nor --case; choose one")
-    found = None if candidate is None else show_run.candidate_of(record, candidate)
     if case is not None:
-        shown = show_case.case_of(record, case, candidate=candidate)
-        if as_json:
-            print_json(show_case.case_json(shown))
-        else:
-            show_case.show_case(screen, shown)
-    elif found is not None:
-        if as_json:
-            print_json(show_run.candidate_json(record, found))
-        else:
-            show_run.show_candidate(screen, record, found)
+        show_run.show_case(record, case, candidate=candidate, as_json=as_json)
+    elif candidate is not None:
+        show_run.show_candidate(record, candidate, as_json=as_json)
     elif rejected:
-        if as_json:
-            print_json(show_run.rejections_json(record))
-        else:
-            show_run.show_rejections(screen, record)
-    elif as_json:
-        print_json(show_run.overview_json(record))
+        show_run.show_rejections(record, as_json=as_json)
     else:
-        show_run.show_overview(screen, record, chosen)
+        show_run.show_overview(record, runs, as_json=as_json)

@@ -2,108 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 
-from promptgraft.cli.output import Screen
-from promptgraft.cli.run_choice import Runs, relative
+import attrs
+
+from promptgraft.cli.choosing import Runs
+from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
-from promptgraft.runs import RunRecord
+from promptgraft.runs import RunRecord, Transcript, transcripts
 from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.files import read_document
 from promptgraft.runs.lines import encoded
-from promptgraft.search.events import CandidateAdded, MutationRejected
+from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.serde import Json, parse_json, unstructure
+from promptgraft.serde import Json, did_you_mean, parse_json, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
 
 
-def show_overview(screen: Screen, record: RunRecord, runs: Runs) -> None:
-    """Print where a run stands, its candidates, and how to see more."""
-    figures = figures_of(record)
+def show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
+    """Show where a run stands and its candidates; for machines without texts and scores."""
+    figures, folder = figures_of(record), record.folder
+    if as_json:
+        plain = unstructure(figures)
+        print_json(
+            {
+                **(plain if isinstance(plain, dict) else {}),
+                "run": record.id,
+                "folder": str(folder.path.absolute()),
+                "created": record.created.isoformat(),
+                "config": dict(record.config),
+                "candidates": [_candidate_row(one) for one in record.candidates],
+                "result": None if record.ended is None else {**read_document(folder.result)},
+            }
+        )
+        return
     estimated = figures.baseline_estimated, figures.best_estimated
-    ended = f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""
     cost = None if figures.cost is None else Decimal(figures.cost)
     rows = [
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
         ("made", moment(record.created)),
         ("D_pareto", change(figures.baseline, figures.best, estimated=estimated)),
-        *_held_out(figures.held_out),
+        ("held out", change(*figures.held_out) if figures.held_out else ""),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
-        *([("stopped", ended)] if ended else []),
+        ("stopped", f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""),
         ("rejected", counted(figures.rejected, "proposal")),
-        ("folder", str(relative(record.folder.path))),
+        ("folder", str(relative(folder.path))),
     ]
-    screen.fields(rows)
+    screen = Screen()
+    screen.fields([(name, value) for name, value in rows if value], width=len("rejected"))
     screen.line()
     _print_candidates(screen, record)
     screen.line()
-    commands = [runs.command("show", record.folder, "--candidate N")]
+    commands = [runs.command("show", folder, "--candidate N")]
     if record.rejections:
-        commands.append(runs.command("show", record.folder, "--rejected"))
-    commands.append(runs.command("show", record.folder, "--case ID"))
+        commands.append(runs.command("show", folder, "--rejected"))
+    commands.append(runs.command("show", folder, "--case ID"))
     screen.body("\n".join(commands))
-
-
-def _held_out(means: tuple[float | None, float | None] | None) -> list[tuple[str, str]]:
-    if means is None:
-        return []
-    return [("held out", change(*means))]
-
-
-def _print_candidates(screen: Screen, record: RunRecord) -> None:
-    if not record.candidates:
-        screen.line("the baseline has not been evaluated yet")
-        return
-    baseline = record.candidates[0]
-    best = [one for one in record.ranked if one.candidate]
-    shown = [baseline, *sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)]
-    screen.table(
-        [
-            ("candidate", "mean", "parents", "step", "changes"),
-            *(
-                (
-                    str(one.candidate),
-                    _mean(one),
-                    ", ".join(map(str, one.parents)),
-                    str(one.step),
-                    one.changed,
-                )
-                for one in shown
-            ),
-        ]
-    )
-    if (more := len(best) - _MOST_CANDIDATES) > 0:
-        screen.line(f"and {more} more with lower means")
-    if any(one.estimated for one in shown):
-        screen.line(ESTIMATED)
-
-
-def _mean(one: CandidateAdded) -> str:
-    return score(one.mean, estimated=one.estimated)
-
-
-def overview_json(record: RunRecord) -> dict[str, Json]:
-    """Return a run for machines, without texts and scores."""
-    return {
-        **_figures(record),
-        "run": record.id,
-        "folder": str(record.folder.path.absolute()),
-        "created": record.created.isoformat(),
-        "config": dict(record.config),
-        "candidates": [_candidate_row(one) for one in record.candidates],
-        "result": None if record.ended is None else {**read_document(record.folder.result)},
-    }
-
-
-def _figures(record: RunRecord) -> dict[str, Json]:
-    plain = unstructure(figures_of(record))
-    return plain if isinstance(plain, dict) else {}
 
 
 def _candidate_row(one: CandidateAdded) -> Json:
@@ -118,69 +78,81 @@ def _candidate_row(one: CandidateAdded) -> Json:
     }
 
 
-def candidate_of(record: RunRecord, number: int) -> CandidateAdded:
-    """Return a candidate by its number.
+def _print_candidates(screen: Screen, record: RunRecord) -> None:
+    if not record.candidates:
+        screen.line("the baseline has not been evaluated yet")
+        return
+    best = [one for one in record.ranked if one.candidate]
+    shown = sorted(best[:_MOST_CANDIDATES], key=lambda one: one.candidate)
+    shown.insert(0, record.candidates[0])
+    table = [("candidate", "mean", "parents", "step", "changes")]
+    for one in shown:
+        parents = ", ".join(map(str, one.parents))
+        table.append((str(one.candidate), _mean(one), parents, str(one.step), one.changed))
+    screen.table(table)
+    if (more := len(best) - _MOST_CANDIDATES) > 0:
+        screen.line(f"and {more} more with lower means")
+    if any(one.estimated for one in shown):
+        screen.line(ESTIMATED)
+
+
+def _mean(one: CandidateAdded) -> str:
+    return score(one.mean, estimated=one.estimated)
+
+
+def show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
+    """Show where a candidate comes from, what it changes, and what it says.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such candidate.
     """
-    if number < len(record.candidates):
-        return record.candidates[number]
-    has = f"0 to {len(record.candidates) - 1}" if record.candidates else "none yet"
-    raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
-
-
-def show_candidate(screen: Screen, record: RunRecord, one: CandidateAdded) -> None:
-    """Print where a candidate comes from, what it changes, and what it says."""
-    screen.line(f"candidate {one.candidate} of {record.id}", bold=True)
+    if number >= len(record.candidates):
+        has = f"0 to {len(record.candidates) - 1}" if record.candidates else "none yet"
+        raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
+    one, page = record.candidates[number], record.folder.candidate(number)
+    if as_json:
+        where = {"run": record.id, "page": str(page.absolute())}
+        print_json({**where, "pareto_ids": list(record.pareto_ids), **_plain(one)})
+        return
+    screen = Screen()
+    screen.line(f"candidate {number} of {record.id}", bold=True)
     parents = [record.candidates[position] for position in one.parents]
+    scored = sum(value is not None for value in one.scores)
+    on = f" on {counted(scored, 'example')} of D_pareto"
+    if one.estimated:
+        on = f", estimated from {scored} of {len(one.scores)} of D_pareto"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({_mean(p)})" for p in parents) or "none"),
-            ("changes", one.changed if one.candidate else "nothing: the baseline"),
-            ("mean", _mean_of(one)),
+            ("changes", one.changed if number else "nothing: the baseline"),
+            ("mean", f"{_mean(one)}{on}"),
             ("step", str(one.step)),
-            ("page", str(relative(record.folder.candidate(one.candidate)))),
+            ("page", str(relative(page))),
         ]
     )
     for parent in parents:
-        _print_changes(screen, parent, one)
+        for name, text in one.texts.items():
+            before = parent.texts.get(name, "")
+            if before != text:
+                screen.line()
+                screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
+                screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
     for name, text in one.texts.items():
         screen.line()
         screen.line(name, bold=True)
         screen.body(text)
 
 
-def _mean_of(one: CandidateAdded) -> str:
-    scored = sum(value is not None for value in one.scores)
-    if one.estimated:
-        return f"{_mean(one)}, estimated from {scored} of {len(one.scores)} of D_pareto"
-    return f"{score(one.mean)} on {counted(scored, 'example')} of D_pareto"
-
-
-def _print_changes(screen: Screen, parent: CandidateAdded, one: CandidateAdded) -> None:
-    for name, text in one.texts.items():
-        before = parent.texts.get(name, "")
-        if before != text:
-            screen.line()
-            screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
-            screen.body(diff_bodies(before, text, part=name).removesuffix("\n"))
-
-
-def candidate_json(record: RunRecord, one: CandidateAdded) -> dict[str, Json]:
-    """Return a candidate for machines."""
-    return {
-        "run": record.id,
-        "page": str(record.folder.candidate(one.candidate).absolute()),
-        "pareto_ids": list(record.pareto_ids),
-        **_plain(one),
-    }
-
-
-def show_rejections(screen: Screen, record: RunRecord) -> None:
-    """Print every rejected proposal with its reason."""
-    screen.line(f"{counted(len(record.rejections), 'rejected proposal')} of {record.id}", bold=True)
-    for one in record.rejections:
+def show_rejections(record: RunRecord, *, as_json: bool) -> None:
+    """Show every rejected proposal with its reason."""
+    pages = [(one, record.folder.rejection(one.step, one.attempt)) for one in record.rejections]
+    if as_json:
+        rejected = [{"page": str(page.absolute()), **_plain(one)} for one, page in pages]
+        print_json({"run": record.id, "rejected": rejected})
+        return
+    screen = Screen()
+    screen.line(f"{counted(len(pages), 'rejected proposal')} of {record.id}", bold=True)
+    for one, page in pages:
         screen.line()
         screen.line(
             f"step {one.step}, attempt {one.attempt}: {one.module} of candidate {one.parent}",
@@ -189,21 +161,8 @@ def show_rejections(screen: Screen, record: RunRecord) -> None:
         rows = [("reason", f"{one.reason}: {one.detail}")]
         if one.child_score is not None:
             rows.append(("minibatch", f"{score(one.parent_score)} -> {score(one.child_score)}"))
-        rows.append(("page", str(relative(_page_of(record, one)))))
-        screen.fields(rows)
+        screen.fields([*rows, ("page", str(relative(page)))])
         screen.body(one.text or "(nothing was proposed)")
-
-
-def rejections_json(record: RunRecord) -> dict[str, Json]:
-    """Return every rejected proposal for machines."""
-    rejected = [
-        {"page": str(_page_of(record, one).absolute()), **_plain(one)} for one in record.rejections
-    ]
-    return {"run": record.id, "rejected": [*rejected]}
-
-
-def _page_of(record: RunRecord, one: MutationRejected) -> Path:
-    return record.folder.rejection(one.step, one.attempt)
 
 
 def _plain(event: Event) -> dict[str, Json]:
@@ -211,3 +170,108 @@ def _plain(event: Event) -> dict[str, Json]:
     line = parse_json(encoded(event), where="the event")
     plain = line if isinstance(line, dict) else {}
     return {name: value for name, value in plain.items() if name not in ("event", "n")}
+
+
+@attrs.frozen(kw_only=True)
+class _HeldOut:
+    """What is known of a case that no part of the search has seen.
+
+    Attributes:
+        baseline: the score of the baseline; None when it has none.
+        winner: the score of the winner.
+        why_not: why nothing was measured; empty when it was.
+    """
+
+    baseline: float | None = None
+    winner: float | None = None
+    why_not: str = ""
+
+
+def show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: bool) -> None:
+    """Show every rollout of ``candidate``, or of all, on a case.
+
+    Raises:
+        ConfigError: the run has tried nothing on such a case.
+        PromptgraftError: a file of the run is not what a run writes.
+    """
+    only = None if candidate is None else {candidate}
+    rollouts = list(transcripts(record, candidates=only, case=case))
+    unseen = _unseen(record)
+    held_out = unseen.get(case)
+    if not rollouts:
+        who = "" if candidate is None else f"candidate {candidate} of "
+        why = _why_not_tried(record, case, held_out, unseen)
+        raise ConfigError(f"--case: {who}run {record.id} has no answer to a case `{case}`{why}")
+    if as_json:
+        plain = None if held_out is None else attrs.asdict(held_out)
+        rows = [_rollout(one) for one in rollouts]
+        print_json({"run": record.id, "held_out": plain, "rollouts": rows})
+        return
+    screen = Screen()
+    screen.line(f"case {case}", bold=True)
+    if held_out is not None:
+        means = change(held_out.baseline, held_out.winner)
+        screen.line(f"held out, never seen by the search: {held_out.why_not or means}")
+    printed = ""
+    for one in rollouts:
+        if one.record.inputs_repr != printed:
+            printed = one.record.inputs_repr
+            screen.body(printed)
+        _print_rollout(screen, one)
+
+
+def _unseen(record: RunRecord) -> Mapping[str, _HeldOut]:
+    """Return the held-out cases; none before the run has ended."""
+    found = record.ended.held_out if record.ended else None
+    if found is None:
+        return {}
+    if found.why_not:
+        return dict.fromkeys(found.ids, _HeldOut(why_not=found.why_not))
+    pairs = zip(found.ids, found.baseline_scores, found.winner_scores, strict=True)
+    return {case: _HeldOut(baseline=before, winner=after) for case, before, after in pairs}
+
+
+def _why_not_tried(
+    record: RunRecord, case: str, held_out: _HeldOut | None, unseen: Mapping[str, _HeldOut]
+) -> str:
+    if held_out is not None and held_out.why_not:
+        return f": it is held out, and was not measured: {held_out.why_not}"
+    if held_out is not None:
+        return ": it is held out; only baseline and winner are tried on it"
+    if case in record.pareto_ids:
+        return "; it was not tried on it"
+    near = did_you_mean(case, [*record.pareto_ids, *unseen])
+    return f"{near}; the candidates' pages list the cases of D_pareto"
+
+
+def _print_rollout(screen: Screen, one: Transcript) -> None:
+    record = one.record
+    screen.line()
+    who = "a candidate that was not kept" if one.candidate is None else one.candidate
+    screen.line(f"candidate {who}, {one.position}: {score(record.score)}", bold=True)
+    texts = {
+        "answer": record.output_repr,
+        "trace": record.tool_trace_repr,
+        "feedback": record.feedback.feedback if record.feedback else "",
+        "fault": record.fault,
+    }
+    for name, text in texts.items():
+        if text:
+            screen.line(f"  {name}:")
+            screen.body(text, wrapped=True)
+
+
+def _rollout(one: Transcript) -> Json:
+    return {
+        "position": one.position,
+        "phase": one.phase,
+        "step": one.step,
+        "candidate": one.candidate,
+        "case": one.case,
+        "score": one.record.score,
+        "input": one.record.inputs_repr,
+        "answer": one.record.output_repr,
+        "trace": one.record.tool_trace_repr,
+        "feedback": one.record.feedback.feedback if one.record.feedback else None,
+        "fault": one.record.fault,
+    }

@@ -42,6 +42,11 @@ class StoredTag:
         return f"{self.address.ns}/{self.address.prompt_key}"
 
     @property
+    def title(self) -> str:
+        """Prompt and tag in words."""
+        return f"prompt `{self.prompt}`, tag `{self.address.tag}`"
+
+    @property
     def path(self) -> Path:
         """The file that holds what the tag points at."""
         return override_file(self.store, self.address)
@@ -82,25 +87,14 @@ class StoredTag:
         )
 
 
-def open_store(folder: str | None) -> LocalPromptOverridesStore:
-    """Return the store of ``folder``, or the one that the current folder belongs to.
-
-    Raises:
-        ConfigError: there is no such folder.
-    """
-    if folder is None:
-        return LocalPromptOverridesStore()
-    path = Path(folder)
-    if path.name == FOLDER.parts[0]:
-        path = path.parent
-    if not path.is_dir():
-        raise ConfigError(f"--store: expected a folder, found {folder!r}; name one that exists")
-    return LocalPromptOverridesStore(path)
-
-
 def override_file(store: LocalPromptOverridesStore, address: OverrideAddress) -> Path:
     """Return the file that ``store`` keeps an address in."""
     return store.root_path / FOLDER / address.ns / address.prompt_key / f"{address.tag}.json"
+
+
+def current_of(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
+    """Return what a tag points at."""
+    return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
 
 
 def find_tag(
@@ -146,12 +140,9 @@ def find_tags(store: LocalPromptOverridesStore, tag: str | None) -> list[StoredT
 
 def _read_tag(store: LocalPromptOverridesStore, address: OverrideAddress) -> StoredTag:
     ns, key, tag = address.ns, address.prompt_key, address.tag
-    return StoredTag(
-        store=store,
-        address=address,
-        current=store.current(ns=ns, prompt_key=key, tag=tag),
-        history=store.history(ns=ns, prompt_key=key, tag=tag),
-    )
+    history = store.history(ns=ns, prompt_key=key, tag=tag)
+    current = store.current(ns=ns, prompt_key=key, tag=tag)
+    return StoredTag(store=store, address=address, current=current, history=history)
 
 
 def _only_tag(name: PromptName, tags: Sequence[str], option: str) -> str:
@@ -187,7 +178,7 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
         return []
     others = [_read_tag(found.store, place) for place in found.store.addresses()]
     return [
-        f"prompt `{other.prompt}`, tag `{other.address.tag}`"
+        other.title
         for other in others
         if other.address != found.address and other.present().step == revision.step
     ]

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms import algorithm
-from promptgraft.cli.demo.example import Example, load_example
-from promptgraft.cli.demo.kept import Kept, keep, place_for
+from promptgraft.cli.choosing import example_folder, open_store
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.interrupts import cancelled_by_signals
+from promptgraft.cli.outcome import MODEL, complaint, exit_code_of_run
 from promptgraft.cli.progress import Progress
-from promptgraft.cli.running import MODEL, carry_out, complaint, exit_code_of_run
+from promptgraft.cli.running import carry_out
+from promptgraft.cli.stored import override_file
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
     PromptgraftError,
     ProviderError,
     RunCancelledError,
+    StoreError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides import PartDiff, Provenance, diff_override
-from promptgraft.prompt import Prompt
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    OverrideAddress,
+    PartDiff,
+    PromptDescriptor,
+    PromptOverride,
+    Provenance,
+    Revision,
+    diff_override,
+)
+from promptgraft.overrides.checks import checked_entry
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.project.python_source import load_file
+from promptgraft.prompt import Prompt, PromptTemplate
 from promptgraft.runtime import Cancellation
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
@@ -33,7 +49,140 @@ from promptgraft.search.result import RunResult
 from promptgraft.search.scores import mean_score
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
-from promptgraft.targets.types import Candidate
+from promptgraft.targets.types import Candidate, FeedbackFn, GepaExample
+
+NAME = "triage"
+
+
+@attrs.frozen(kw_only=True)
+class Example:
+    """A prompt with its data.
+
+    Attributes:
+        folder: where it stands.
+        template: the prompt.
+        training: tickets that the search may use.
+        held_out: tickets that it never sees.
+        feedback: scores an answer.
+        targets: sections that the search may change.
+        budget: rollouts that the search uses by default.
+        minibatch_size: tickets that a change is tried on first.
+        pareto_set_size: tickets that candidates are compared on.
+        shuffle: whether the seed decides which these are.
+    """
+
+    folder: Path
+    template: PromptTemplate[object]
+    training: tuple[GepaExample, ...]
+    held_out: tuple[GepaExample, ...]
+    feedback: FeedbackFn
+    targets: tuple[SectionPath, ...]
+    budget: int
+    minibatch_size: int
+    pareto_set_size: int
+    shuffle: bool
+
+
+def load_example() -> Example:
+    """Return the triage example.
+
+    Raises:
+        ConfigError: it is not installed, or its code has been changed beyond use.
+    """
+    folder = example_folder(NAME)
+    module = load_file(folder / "task.py", name="promptgraft_example_triage", what="example")
+    template: object = module.TEMPLATE
+    if not isinstance(template, PromptTemplate):
+        raise ConfigError(
+            f"example: {folder / 'task.py'} has no TEMPLATE; install promptgraft again"
+        )
+    load_tickets: Callable[[Path], Sequence[GepaExample]] = module.load_tickets
+    return Example(
+        folder=folder,
+        template=template,
+        training=tuple(load_tickets(folder / "train.jsonl")),
+        held_out=tuple(load_tickets(folder / "test.jsonl")),
+        feedback=module.feedback,
+        # As in its optimize.py.
+        targets=(("queues",), ("conventions",)),
+        budget=1500,
+        minibatch_size=10,
+        pareto_set_size=60,
+        shuffle=True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Kept:
+    """Where the winner is to be kept, and what became of it.
+
+    Attributes:
+        store: where.
+        descriptor: the prompt that it is a winner for.
+        tag: the tag that shall hold it.
+        revision: what the tag points at now; None when nothing was written.
+        problem: why the store refused; empty when it did not.
+    """
+
+    store: LocalPromptOverridesStore
+    descriptor: PromptDescriptor
+    tag: str
+    revision: Revision | None = None
+    problem: str = ""
+
+    @property
+    def address(self) -> OverrideAddress:
+        """Prompt and tag."""
+        return OverrideAddress(self.descriptor.ns, self.descriptor.key, self.tag)
+
+    @property
+    def path(self) -> Path:
+        """The file that holds what the tag points at."""
+        return override_file(self.store, self.address)
+
+
+def place_for(descriptor: PromptDescriptor, tag: str, folder: str | None) -> Kept:
+    """Return where a winner is to be kept, after a look at whether it can be.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+        StoreError: the store cannot be used.
+    """
+    kept = Kept(store=_open_store(folder), descriptor=descriptor, tag=tag)
+    if not os.access(kept.store.root_path, os.W_OK):
+        raise StoreError(
+            f"the store's folder {kept.store.root_path} cannot be written; "
+            "name another with --store"
+        )
+    # Changes nothing, but takes the lock and reads what is there.
+    kept.store.mutate(kept.address, lambda present: present)
+    return kept
+
+
+def keep(kept: Kept, winner: PromptOverride, *, provenance: Provenance) -> Kept:
+    """Let the tag hold ``winner`` and nothing else, in one write; a refusal is in the result."""
+    store, address = kept.store, kept.address
+
+    def replace(_: PromptOverride) -> PromptOverride:
+        return winner.holding(checked_entry(kept.descriptor, entry) for entry in winner.entries())
+
+    try:
+        store.mutate(address, replace, provenance=provenance)
+        revision = store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+    except StoreError as error:
+        return attrs.evolve(kept, problem=str(error))
+    return attrs.evolve(kept, revision=revision)
+
+
+def _open_store(folder: str | None) -> LocalPromptOverridesStore:
+    if folder is not None:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
+            ) from error
+    return open_store(folder)
 
 
 class InterruptedRunError(LimitReachedError):

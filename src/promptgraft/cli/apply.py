@@ -1,4 +1,4 @@
-"""The command ``promptgraft apply``."""
+"""``promptgraft apply``: put what a run has found where it is used."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from enum import Enum
 
 import click
 
-from promptgraft.cli.apply.files import (
-    CompletedAnswer,
-    PatchAnswer,
-    SourceAnswer,
+from promptgraft.cli.apply_target import found_target, project_of
+from promptgraft.cli.apply_writing import (
+    Answer,
+    Asked,
+    apply_to_store,
     complete,
     make_patch,
-    other_first,
     unfinished,
     write_to_source,
 )
-from promptgraft.cli.apply.store import StoreAnswer, apply_to_store
-from promptgraft.cli.apply.target import found_target, project_of
-from promptgraft.cli.apply.told import Asked, refuse, say_nothing_improved
-from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.choosing import chosen_runs
+from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import (
     at_least,
     examples,
@@ -31,11 +29,11 @@ from promptgraft.cli.options import (
     store_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.run_choice import chosen_runs
+from promptgraft.errors import ConfigError
 from promptgraft.project import Project
 from promptgraft.project.applying.handover import choose
 from promptgraft.project.applying.storing import StaleWinnerError
-from promptgraft.runs import read_run
+from promptgraft.runs import RunRecord, read_run
 
 
 @click.command(
@@ -68,7 +66,7 @@ from promptgraft.runs import read_run
 @runs_option
 @store_option
 @json_option
-def command(
+def apply_command(
     run: str,
     *,
     candidate: int | None,
@@ -99,17 +97,17 @@ def command(
     record = read_run(chosen_runs(runs, project, runs_again=True).find(run))
     choice = choose(record, candidate)
     if choice.candidate is None:
-        return say_nothing_improved(record, choice.why_not, as_json=as_json)
-    asked = Asked(run=record, candidate=choice.candidate, dry=dry_run)
+        _say_nothing_improved(record, choice.why_not, as_json=as_json)
+        return ExitCode.NOT_IMPROVED
+    asked = Asked(run=record, candidate=choice.candidate, dry=dry_run, as_json=as_json)
     way = _Way.SOURCE if to_source else _Way.PATCH if patch else _Way.STORE
     try:
-        answer = _carried_out(asked, project_of(record, project), store=store, tag=tag, way=way)
+        answer = _carry_out(asked, project_of(record, project), store=store, tag=tag, way=way)
     except StaleWinnerError as error:
-        return refuse(error.faults)
-    if as_json:
-        print_json(answer.document())
-    else:
-        answer.print(Screen())
+        for fault in error.faults:
+            complain(fault)
+        return ExitCode.WRONG_USE
+    answer()
     return ExitCode.OK
 
 
@@ -121,15 +119,19 @@ class _Way(Enum):
     PATCH = "patch"
 
 
-def _carried_out(
+def _carry_out(
     asked: Asked, project: Project | None, *, store: str | None, tag: str | None, way: _Way
-) -> StoreAnswer | SourceAnswer | PatchAnswer | CompletedAnswer:
+) -> Answer:
     if project is not None:
         # Before the prompt is read: half written, its files may not fit together.
         intent = unfinished(asked.run.folder.path, project.folder)
         if intent is not None:
             if way is not _Way.SOURCE or intent.candidate != asked.candidate:
-                raise other_first(asked, intent)
+                raise ConfigError(
+                    f"candidate {intent.candidate} of run {asked.run.id} is half written into the "
+                    "files of the prompt; complete that first: promptgraft apply "
+                    f"{asked.run.id} --candidate {intent.candidate} --to-source"
+                )
             return complete(asked, intent, project.folder)
     with found_target(asked.run, project, store) as target:
         if way is _Way.SOURCE:
@@ -137,3 +139,28 @@ def _carried_out(
         if way is _Way.PATCH:
             return make_patch(asked, target)
         return apply_to_store(asked, target, tag)
+
+
+def _say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "run": run.id,
+                "candidate": None,
+                "prompt": run.prompt,
+                "where": None,
+                "outcome": "not improved",
+                "dry_run": False,
+                "reason": why,
+            }
+        )
+    else:
+        screen = Screen()
+        screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
+        if len(run.candidates) > 1:
+            last = len(run.candidates) - 1
+            screen.line(
+                "--candidate 1 applies its one candidate"
+                if last == 1
+                else f"--candidate N applies one of its candidates 1 to {last}"
+            )

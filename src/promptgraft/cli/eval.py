@@ -1,4 +1,4 @@
-"""``promptgraft eval``: try a prompt on its cases, and let it pass or not."""
+"""``promptgraft eval``: evaluate a prompt on its cases, and let it pass or not."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class _Options(TypedDict):
 )
 @json_option
 @quiet_option
-def command(
+def eval_command(
     prompt: str | None,
     *,
     project: str | None,
@@ -132,13 +132,13 @@ def command(
     quiet: bool,
     **given: Unpack[_Options],
 ) -> ExitCode:
-    """Try a prompt on its cases, and let it pass or not.
+    """Evaluate a prompt on its cases, and let it pass or not.
 
     PROMPT is its name in the project. Exits with 1 when the scores are not what was asked
     for, and with 4 when answers have no score. What is tried is what the project's tag
     holds, with the metrics, the model and the data that `promptgraft optimize` uses.
     """
-    from promptgraft.cli.eval.carrying import Asked, carry_out
+    from promptgraft.cli.eval_run import Asked, carry_out
     from promptgraft.evals.gate import GateRules
     from promptgraft.integrations.gate import Choice
 

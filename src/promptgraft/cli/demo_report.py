@@ -1,13 +1,13 @@
-"""What the demo tells at its end."""
+"""What the demo says at its end."""
 
 from __future__ import annotations
 
 import shlex
 
-from promptgraft.cli.demo.run import DemoOutcome
-from promptgraft.cli.entry import ShownEntry, entry_json, shown_entries
-from promptgraft.cli.figures import (
+from promptgraft.cli.demo_run import DemoOutcome
+from promptgraft.cli.outcome import (
     FIELD,
+    MODEL,
     Scores,
     pareto_scores,
     print_changed,
@@ -17,9 +17,8 @@ from promptgraft.cli.figures import (
     print_verdict,
     told,
 )
-from promptgraft.cli.output import Screen
-from promptgraft.cli.run_choice import relative
-from promptgraft.cli.running import MODEL
+from promptgraft.cli.output import Screen, relative
+from promptgraft.cli.show_store import ShownEntry, entry_json, shown_entries
 from promptgraft.cli.stored import revision_json_or_none, short
 from promptgraft.overrides.diff import parts_json
 from promptgraft.runs.documents import figures_json, means_json, pareto_means_json

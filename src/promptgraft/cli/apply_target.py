@@ -8,14 +8,12 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.cli.jobs import loaded_job
-from promptgraft.cli.origins import Origin
-from promptgraft.cli.projects import opened_project
-from promptgraft.cli.stored import open_store
+from promptgraft.cli.choosing import open_store, opened_project
+from promptgraft.cli.runnable import Origin, loaded_job
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
 from promptgraft.overrides.store import DEFAULT_TAG
-from promptgraft.project import Project, ProjectPrompt
+from promptgraft.project import Project
 from promptgraft.project.applying.handover import tag_of
 from promptgraft.project.python_source import beside
 from promptgraft.project.sources import PromptSource
@@ -79,7 +77,13 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
     if project is not None:
         with beside(project.folder):
             found = project.prompt(_origin(run).prompt)
-            yield _of_project(run, project, found, store)
+            yield Target(
+                prompt=found.prompt,
+                store=project.store() if store is None else open_store(store),
+                tag=_run_tag(run),
+                source=found.source,
+                folder=project.folder,
+            )
         return
     origin = _origin(run)
     folder = origin.job_folder()
@@ -92,18 +96,6 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
                 "`apply` writes into stores on disk: name one with --store"
             )
         yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
-
-
-def _of_project(
-    run: RunRecord, project: Project, found: ProjectPrompt, store: str | None
-) -> Target:
-    return Target(
-        prompt=found.prompt,
-        store=project.store() if store is None else open_store(store),
-        tag=_run_tag(run),
-        source=found.source,
-        folder=project.folder,
-    )
 
 
 def _run_tag(run: RunRecord) -> str:

@@ -1,4 +1,4 @@
-"""The options of ``promptgraft demo``; what it does is imported when it is done."""
+"""``promptgraft demo``: its options; what it does is imported when it is done."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from promptgraft.cli.options import (
 @journal_option
 @json_option
 @quiet_option
-def command(
+def demo_command(
     *,
     seed: int,
     budget: int | None,
@@ -79,11 +79,11 @@ def command(
     the winner on tickets that the search never saw, and keeps it under a tag of a local
     store. What the tag held before is replaced; its history stays.
     """
-    from promptgraft.cli.demo.report import print_report, report_json
-    from promptgraft.cli.demo.run import DemoSettings, conclude_demo, run_demo
+    from promptgraft.cli.demo_report import print_report, report_json
+    from promptgraft.cli.demo_run import DemoSettings, conclude_demo, run_demo
+    from promptgraft.cli.outcome import MODEL
     from promptgraft.cli.output import Screen, print_json
     from promptgraft.cli.progress import progress_for
-    from promptgraft.cli.running import MODEL
 
     settings = DemoSettings(
         seed=seed, budget=budget, workers=workers, store=store, tag=tag, journal=journal

@@ -1,1 +1,0 @@
-"""``promptgraft apply``: what a run has found goes where it is used."""

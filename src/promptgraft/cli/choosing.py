@@ -1,0 +1,282 @@
+"""Which project, store, prompt, run or template a command line means."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import (
+    PromptName,
+    project_option,
+    read_prompt_name,
+    runs_option,
+    store_option,
+)
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.overrides.locations import FOLDER
+from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
+
+# The libraries behind projects and runs take their time to load: imported when they are used.
+if TYPE_CHECKING:
+    from promptgraft.project import Project
+    from promptgraft.prompt import PromptTemplate
+    from promptgraft.runs import RunFolder
+
+Command = Callable[..., ExitCode]
+
+
+@contextlib.contextmanager
+def loaded_project(file: str | None) -> Iterator[Project]:
+    """Give the project of ``--project FILE``, with everything that it names but the models.
+
+    Inside, the code of the project can import its neighbours, and what it prints goes to
+    standard error.
+
+    Raises:
+        ConfigError: no file is given, and there is none from here upwards.
+        DataFormatError: with every fault of the project.
+    """
+    from promptgraft.project import load_project
+    from promptgraft.project.python_source import beside
+
+    project = load_project(project_path(file))
+    with beside(project.folder):
+        yield project
+
+
+def opened_project(file: str | None) -> Project:
+    """Return the project of ``--project FILE`` without loading what it names.
+
+    Raises:
+        ConfigError: no file is given, and there is none from here upwards.
+        DataFormatError: with every fault of the file.
+    """
+    from promptgraft.project import open_project
+
+    return open_project(project_path(file))
+
+
+def project_path(file: str | None) -> Path:
+    """Return the path of ``--project FILE``, or of the nearest project file.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    if file is None:
+        return find_project()
+    path = Path(file)
+    if path.is_dir():
+        path /= FILE_NAME
+    if not path.is_file():
+        raise ConfigError(f"--project: expected a project file, found none at {path}")
+    return path
+
+
+def in_project(project: str | None) -> bool:
+    """Tell whether a project is named, or around the current folder."""
+    if project is not None:
+        return True
+    try:
+        find_project()
+    except ConfigError:
+        return False
+    return True
+
+
+def open_store(folder: str | None) -> LocalPromptOverridesStore:
+    """Return the store of ``folder``, or the one that the current folder belongs to.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    if folder is None:
+        return LocalPromptOverridesStore()
+    path = Path(folder)
+    if path.name == FOLDER.parts[0]:
+        path = path.parent
+    if not path.is_dir():
+        raise ConfigError(f"--store: expected a folder, found {folder!r}; name one that exists")
+    return LocalPromptOverridesStore(path)
+
+
+def chosen_store(
+    store: str | None, project: str | None, prompt: PromptName | None = None
+) -> LocalPromptOverridesStore:
+    """Return the store named, or that of the project, or that of the current folder.
+
+    ``prompt`` is what the command looks at; when its name is one of the project, the project is
+    needed beside a store that is named.
+
+    Raises:
+        ConfigError: what is named does not exist, or the project would not be looked at.
+        DataFormatError: the project file is at fault.
+    """
+    if store is not None and project is not None and not (prompt and prompt.in_project):
+        raise ConfigError("--project only says where the store is, and --store does; leave one out")
+    if store is None and in_project(project):
+        return opened_project(project).store()
+    return open_store(store)
+
+
+def store_options(command: Command) -> Command:
+    """Give a command ``--project`` and ``--store``, which it gets as ``store``, opened."""
+
+    @functools.wraps(command)
+    def wrapped(*, project: str | None, store: str | None, **others: object) -> ExitCode:
+        prompt = others.get("prompt")
+        named = prompt if isinstance(prompt, PromptName) else None
+        return command(store=chosen_store(store, project, named), **others)
+
+    return project_option(store_option(wrapped))
+
+
+def read_prompt(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> PromptName | None:
+    """Return the prompt that is meant: ``namespace/key``, or a name of the project.
+
+    Without a value it is the only prompt of the project.
+
+    Raises:
+        ConfigError: the project has no such prompt, or several.
+        DataFormatError: the project file, or the prompt, is at fault.
+    """
+    project: str | None = context.params.get("project")
+    if (value is not None and "/" in value) or not in_project(project):
+        if value is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        return read_prompt_name(context, parameter, value)
+    from promptgraft.project.python_source import beside
+
+    found = opened_project(project)
+    with beside(found.folder):
+        descriptor = found.prompt(value).prompt.descriptor
+    return PromptName(descriptor.ns, descriptor.key, in_project=True)
+
+
+prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)
+
+
+@attrs.frozen
+class Runs:
+    """A folder of run directories.
+
+    Attributes:
+        root: the folder; it need not exist.
+        options: what names it on a command line; empty where it is found without.
+    """
+
+    root: Path
+    options: str = ""
+
+    def find(self, name: str) -> RunFolder:
+        """Return the run that is meant: an id, the start of one, or ``latest``.
+
+        Raises:
+            ConfigError: there is none, or there are several.
+        """
+        from promptgraft.runs import find_run
+
+        return find_run(self.root, name)
+
+    def command(self, what: str, folder: RunFolder, more: str = "") -> str:
+        """Return a command line about a run, as it can be typed in the current folder."""
+        words = ["promptgraft", what, folder.id, more, self.options]
+        return " ".join(word for word in words if word)
+
+
+def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = False) -> Runs:
+    """Return the folder that is meant: ``runs``, or that of the project, or ``runs`` here.
+
+    Args:
+        runs: the folder that is named.
+        project: the project file that is named.
+        runs_again: whether the command also makes again what a run was made from, so that the
+            project counts though the folder is named.
+
+    Raises:
+        ConfigError: there is no such project file, or it would not be looked at.
+        DataFormatError: the project file is at fault.
+    """
+    if runs is not None and project is not None and not runs_again:
+        raise ConfigError("--project only says where the runs are, and --runs does; leave one out")
+    if runs is None and not in_project(project):
+        return Runs(Path(DEFAULT_RUNS))
+    root = Path(runs) if runs is not None else runs_folder_of(project_path(project))
+    return _named(root, runs, project) or Runs(root)
+
+
+def runs_of(root: Path, *, runs: str | None, project: str | None) -> Runs:
+    """Return the folder that a new run is kept in: ``runs``, or else ``root``."""
+    if named := _named(root, runs, project):
+        return named
+    with contextlib.suppress(DataFormatError):
+        if chosen_runs(None, None).root.absolute() == root.absolute():
+            return Runs(root)
+    # A job in a project: its runs are not kept where those of the project are.
+    return _named(root, str(root), None) or Runs(root)
+
+
+def _named(root: Path, runs: str | None, project: str | None) -> Runs | None:
+    if runs is not None:
+        return Runs(Path(runs), f"--runs {shlex.quote(runs)}")
+    return None if project is None else Runs(root, f"--project {shlex.quote(project)}")
+
+
+def runs_options(command: Command) -> Command:
+    """Give a command ``--project`` and ``--runs``, which it gets as ``runs``: ``Runs``."""
+
+    @functools.wraps(command)
+    def wrapped(*, project: str | None, runs: str | None, **others: object) -> ExitCode:
+        return command(runs=chosen_runs(runs, project), **others)
+
+    return project_option(runs_option(wrapped))
+
+
+def load_template(spec: str) -> PromptTemplate[object]:
+    """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names.
+
+    Raises:
+        ConfigError: nothing like that can be imported, or it is no template.
+    """
+    from promptgraft.project.python_source import Wanted, load, place_of
+    from promptgraft.prompt import Prompt, PromptTemplate
+
+    def read(value: object) -> PromptTemplate[object] | None:
+        if isinstance(value, Prompt):
+            return value.template
+        return value if isinstance(value, PromptTemplate) else None
+
+    wanted = Wanted(
+        what="--template",
+        expected="a PromptTemplate or a Prompt",
+        plural="templates",
+        read=read,
+    )
+    return load(place_of(spec, wanted.what), wanted)
+
+
+def example_folder(name: str) -> Path:
+    """Return the folder of an example: in an installed package, or else in the checkout.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    package = Path(__file__).resolve().parents[1]
+    places = [package / "examples" / name]
+    if package.parent.name == "src":
+        places.append(package.parents[1] / "examples" / name)
+    for place in places:
+        if place.is_dir():
+            return place
+    looked = " and ".join(str(place) for place in places)
+    raise ConfigError(f"the example `{name}` is not in {looked}; install promptgraft again")

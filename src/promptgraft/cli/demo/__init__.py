@@ -1,1 +1,0 @@
-"""``promptgraft demo``: the triage example, improved by the embedded offline model."""

@@ -1,0 +1,369 @@
+"""``promptgraft meta``: the questions that the reflection model is asked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import attrs
+import click
+
+from promptgraft.cli.choosing import chosen_store, store_options
+from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.options import examples, json_option, project_option, store_option
+from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.stored import current_of, revision_json, revision_json_or_none, short
+from promptgraft.errors import ConfigError
+from promptgraft.files import write_atomically
+from promptgraft.overrides import (
+    LocalPromptOverridesStore,
+    PartDiff,
+    PromptOverride,
+    Provenance,
+    Revision,
+    diff_override,
+)
+from promptgraft.overrides.diff import parts_json
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.parts.validation import shown_hash
+from promptgraft.project.meta_prompts import (
+    SHIPPED,
+    MetaCopy,
+    Template,
+    checked_edits,
+    meta_text,
+    read_copies,
+)
+from promptgraft.serde import did_you_mean
+from promptgraft.text import counted
+
+FOLDER = "meta-prompts"
+
+
+@click.group(
+    "meta",
+    epilog=examples(
+        "promptgraft meta list",
+        f"promptgraft meta write {FOLDER}",
+        f"promptgraft meta diff {FOLDER}",
+        f"promptgraft meta apply {FOLDER}",
+        "promptgraft meta reset",
+    ),
+)
+def meta_command() -> None:
+    """Change the questions that the reflection model is asked.
+
+    They are prompts of the namespace `promptgraft/gepa`, and a store may override them like
+    any other prompt.
+    """
+
+
+@attrs.frozen(kw_only=True)
+class _StoredMeta:
+    """A meta-prompt as a store has it.
+
+    Attributes:
+        template: the shipped one.
+        current: what the store holds for it; None for nothing.
+        parts: how it differs from the shipped one.
+    """
+
+    template: Template
+    current: Revision | None
+    parts: tuple[PartDiff, ...]
+
+    @property
+    def name(self) -> str:
+        """The meta-prompt, without its namespace."""
+        return self.template.key
+
+    @property
+    def prompt(self) -> str:
+        """The prompt as other commands name it."""
+        return f"{self.template.ns}/{self.template.key}"
+
+    @property
+    def stale(self) -> list[PartDiff]:
+        """The overrides that are not applied: the shipped text has changed since."""
+        return [part for part in self.parts if part.state is not None]
+
+
+def _stored_meta(store: LocalPromptOverridesStore, template: Template) -> _StoredMeta:
+    current = current_of(store, _address(template))
+    parts = diff_override(template, current.override if current else None)
+    return _StoredMeta(template=template, current=current, parts=parts)
+
+
+def _stored_metas(store: LocalPromptOverridesStore, names: Sequence[str] = ()) -> list[_StoredMeta]:
+    """Return the meta-prompts of these names, by default all, in the order they ship in."""
+    return [_stored_meta(store, SHIPPED[name]) for name in SHIPPED if not names or name in names]
+
+
+def _address(template: Template) -> OverrideAddress:
+    return OverrideAddress(template.ns, template.key, DEFAULT_TAG)
+
+
+@meta_command.command("list", epilog=examples("promptgraft meta list --json"))
+@store_options
+@json_option
+def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+    """List the meta-prompts, and which of them are overridden."""
+    metas = _stored_metas(store)
+    if as_json:
+        prompts = [
+            {
+                "name": meta.name,
+                "prompt": meta.prompt,
+                "revision": revision_json_or_none(meta.current),
+                "overridden": [part.part for part in meta.parts],
+                "stale": [part.part for part in meta.stale],
+            }
+            for meta in metas
+        ]
+        print_json({"store": str(store.root_path), "prompts": prompts})
+        return ExitCode.OK
+    screen = Screen()
+    screen.line(f"meta-prompts, store {store.root_path}", bold=True)
+    screen.fields([(meta.name, _state(meta)) for meta in metas])
+    for meta in metas:
+        for part in meta.stale:
+            screen.line(f"{meta.name}: {part.part} is not applied: {part.state}", color="yellow")
+    return ExitCode.OK
+
+
+def _state(meta: _StoredMeta) -> str:
+    if meta.current is None or not meta.parts:
+        return "as shipped"
+    return f"{counted(len(meta.parts), 'section')} overridden, {short(meta.current)}"
+
+
+@meta_command.command("write", epilog=examples(f"promptgraft meta write {FOLDER}"))
+@click.argument("folder", metavar="[DIR]", default=FOLDER)
+@store_options
+@json_option
+def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+    """Write the meta-prompts as they are now into Markdown files.
+
+    DIR is `meta-prompts` by default. A file that says something else already is not replaced.
+    """
+    target = Path(folder)
+    texts: dict[Path, bytes] = {}
+    for meta in _stored_metas(store):
+        override = meta.current.override if meta.current else None
+        texts[target / f"{meta.name}.md"] = meta_text(meta.template, override).encode()
+    differing = [
+        str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text
+    ]
+    if differing:
+        raise ConfigError(
+            f"{', '.join(differing)}: exists and differs; name another folder, or delete what you "
+            "do not need"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        write_atomically(path, text)
+    if as_json:
+        print_json({"folder": str(target), "files": [str(path) for path in texts]})
+        return ExitCode.OK
+    screen = Screen()
+    for path in texts:
+        screen.line(str(path))
+    screen.line()
+    screen.line(
+        "Edit them, compare them with the shipped ones, take them into the store:", bold=True
+    )
+    named = shlex.quote(str(target))
+    screen.body(f"promptgraft meta diff {named}\npromptgraft meta apply {named}")
+    return ExitCode.OK
+
+
+@meta_command.command(
+    "diff", epilog=examples("promptgraft meta diff", "promptgraft meta diff meta-prompts")
+)
+@click.argument("folder", metavar="[DIR]", required=False)
+@project_option
+@store_option
+@json_option
+def diff_command(
+    folder: str | None, *, project: str | None, store: str | None, as_json: bool
+) -> ExitCode:
+    """Compare the shipped ones with files or the store.
+
+    With DIR its files are compared, else what the store holds. Sections whose shipped text
+    has changed since the files were written are named.
+    """
+    if folder is not None and (store, project) != (None, None):
+        given = "--project" if store is None else "--store"
+        raise ConfigError(f"{given}: the files of DIR are not compared with a store; leave one out")
+    root = None
+    compared: list[_Compared] = []
+    if folder is not None:
+        for copy in _copies_in(folder):
+            parts = diff_override(copy.template, copy.edits)
+            compared.append(_Compared(copy.template.key, str(copy.path), parts, copy.outdated))
+    else:
+        opened = chosen_store(store, project)
+        root = str(opened.root_path)
+        for meta in _stored_metas(opened):
+            title = f"{meta.name}, {short(meta.current)}"
+            compared.append(_Compared(meta.name, title, meta.parts, ()))
+    compared = [one for one in compared if one.parts or one.outdated]
+    if as_json:
+        prompts = [
+            {
+                "name": one.name,
+                "parts": parts_json(one.parts, checked=True),
+                "outdated": list(one.outdated),
+            }
+            for one in compared
+        ]
+        print_json({"store": root, "folder": folder, "prompts": prompts})
+        return ExitCode.OK
+    screen = Screen()
+    for one in compared:
+        screen.line(one.title, bold=True)
+        _print_outdated(screen, one.outdated)
+        screen.parts(one.parts)
+    if not compared:
+        screen.line(f"every {'meta-prompt' if folder is None else 'copy'} is as shipped")
+    return ExitCode.OK
+
+
+class _Compared(NamedTuple):
+    """A meta-prompt compared with the shipped one."""
+
+    name: str
+    title: str
+    parts: tuple[PartDiff, ...]
+    outdated: tuple[str, ...]
+
+
+def _copies_in(folder: str) -> tuple[MetaCopy, ...]:
+    """Return the copies of meta-prompts in a folder that the command line names.
+
+    Raises:
+        ConfigError: there is no such folder.
+        DataFormatError: a line for each fault of each file.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise ConfigError(f"DIR: expected a folder, found {folder!r}; name one that exists")
+    return read_copies(path)
+
+
+def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
+    """Name the sections of a copy whose shipped text is another one now."""
+    for section in sections:
+        problem = f"section {section}: the shipped text has changed since the copy was written"
+        screen.line(problem, color="yellow")
+
+
+@meta_command.command("apply", epilog=examples("promptgraft meta apply meta-prompts"))
+@click.argument("folder", metavar="DIR")
+@store_options
+@json_option
+def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+    """Take what was edited in DIR into the store.
+
+    That is every edited section, and no other. Nothing is written unless every file is
+    right: each placeholder kept, and no edit of a shipped text that has changed since.
+    """
+    copies = _copies_in(folder)
+    # Every fault of every file is known before the first write.
+    wanted = checked_edits(copies)
+    taken = [_take(store, copy, edits) for copy, edits in zip(copies, wanted, strict=True)]
+    if as_json:
+        prompts = [
+            {
+                "name": one.after.name,
+                "prompt": one.after.prompt,
+                "revision": revision_json_or_none(one.after.current),
+                "parts": parts_json(one.parts, checked=True),
+                "taken_back": one.taken_back,
+                "outdated": list(one.copy.outdated),
+            }
+            for one in taken
+        ]
+        print_json({"store": str(store.root_path), "prompts": prompts})
+        return ExitCode.OK
+    screen = Screen()
+    for one in taken:
+        state = short(one.after.current) if one.is_changed else "nothing changed"
+        screen.line(f"{one.after.name}: {state}", bold=one.is_changed)
+        _print_outdated(screen, one.copy.outdated)
+        for part in one.taken_back:
+            screen.line(f"{part}: as shipped again")
+        screen.parts(one.parts)
+    return ExitCode.OK
+
+
+@attrs.frozen(kw_only=True)
+class _Taken:
+    """A copy that the store has taken."""
+
+    copy: MetaCopy
+    before: _StoredMeta
+    after: _StoredMeta
+
+    @property
+    def is_changed(self) -> bool:
+        return self.before.current != self.after.current
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """How it differs from the shipped one now; empty when nothing was written."""
+        return self.after.parts if self.is_changed else ()
+
+    @property
+    def taken_back(self) -> list[str]:
+        """The sections that were overridden and are as shipped again."""
+        now = {part.part for part in self.after.parts}
+        return [part.part for part in self.before.parts if part.part not in now]
+
+
+def _take(store: LocalPromptOverridesStore, copy: MetaCopy, edits: PromptOverride) -> _Taken:
+    before = _stored_meta(store, copy.template)
+    note = Provenance(note=f"promptgraft meta apply, {copy.path.name}")
+    store.mutate(_address(copy.template), lambda _: edits, provenance=note)
+    return _Taken(copy=copy, before=before, after=_stored_meta(store, copy.template))
+
+
+@meta_command.command(
+    "reset", epilog=examples("promptgraft meta reset", "promptgraft meta reset reflect-section")
+)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@store_options
+@json_option
+def reset_command(
+    names: tuple[str, ...], *, store: LocalPromptOverridesStore, as_json: bool
+) -> ExitCode:
+    """Use the shipped meta-prompts again: those named, or all.
+
+    Nothing is lost: the revisions stay, and `promptgraft rollback` goes back to one.
+    """
+    for name in names:
+        if name not in SHIPPED:
+            raise ConfigError(
+                f"NAME: there is no meta-prompt `{name}`{did_you_mean(name, list(SHIPPED))}; "
+                f"there are {', '.join(SHIPPED)}"
+            )
+    held = [(meta, meta.current) for meta in _stored_metas(store, names) if meta.current]
+    for meta, _ in held:
+        store.delete(ns=meta.template.ns, prompt_key=meta.template.key, tag=DEFAULT_TAG)
+    if as_json:
+        prompts = [
+            {"name": meta.name, "prompt": meta.prompt, "from": revision_json(current)}
+            for meta, current in held
+        ]
+        print_json({"store": str(store.root_path), "prompts": prompts})
+        return ExitCode.OK
+    screen = Screen()
+    for meta, current in held:
+        screen.line(f"{meta.name}: as shipped; it was {short(current)}")
+        revision = shown_hash(current.id)
+        screen.body(f"promptgraft rollback {meta.prompt} --tag {DEFAULT_TAG} --to {revision}")
+    if not held:
+        screen.line("every meta-prompt is as shipped already")
+    return ExitCode.OK

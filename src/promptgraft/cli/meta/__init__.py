@@ -1,1 +1,0 @@
-"""``promptgraft meta``: the questions that the reflection model is asked."""
