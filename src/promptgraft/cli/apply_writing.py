@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +13,13 @@ import click
 from promptgraft.cli.apply_target import Target
 from promptgraft.cli.exits import complain
 from promptgraft.cli.output import Screen, echo, print_json
-from promptgraft.cli.stored import current_of, override_file, revision_json_or_none, short
+from promptgraft.cli.stored import (
+    current_of,
+    override_file,
+    revision_json_or_none,
+    short,
+    tag_command,
+)
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, PartDiff, PromptOverride, diff_override
 from promptgraft.overrides.diff import parts_json
@@ -121,11 +126,10 @@ def _answer_of_store(
     if asked.dry:
         screen.line("a dry run: nothing was written")
         return
-    named = f"{asked.run.prompt} --tag {tag}"
-    if store.root_path != LocalPromptOverridesStore().root_path:
-        named += f" --store {shlex.quote(str(store.root_path))}"
+    elsewhere = store.root_path != LocalPromptOverridesStore().root_path
+    named = str(store.root_path) if elsewhere else ""
     screen.line("Take it back:", bold=True)
-    screen.body(f"promptgraft rollback {named}")
+    screen.body(tag_command("rollback", stored.address, named))
 
 
 def write_to_source(asked: Asked, target: Target) -> Answer:

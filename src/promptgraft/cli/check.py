@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +11,9 @@ from promptgraft.cli.choosing import project_path
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import examples, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.runnable import loaded
-from promptgraft.search.plan import RolePlan, RunPlan
 
 if TYPE_CHECKING:
-    from promptgraft.project import Project
-    from promptgraft.project.checking import Checked
+    from promptgraft.search.plan import RolePlan, RunPlan
 
 
 @click.command(
@@ -50,46 +46,38 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 
     path = project_path(project)
     checked = check_project(path)
+    found = checked.project
+    parts = {} if found is None else found.splits.parts()
+    cases = {name: len(part) for name, part in parts.items()}
     if as_json:
-        print_json(_as_json(path, checked))
+        print_json(
+            {
+                "project": str(path),
+                "ok": found is not None,
+                "faults": list(checked.faults),
+                "warnings": list(checked.warnings),
+                "cases": cases,
+                "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
+            }
+        )
     else:
-        _print_checked(Screen(), path, checked)
-    if checked.project is None:
+        screen = Screen()
+        for fault in checked.faults:
+            screen.line(fault, color="red")
+        if found is not None:
+            screen.line(f"{path} is right", bold=True)
+            sizes = ", ".join(f"{count:,} {name}" for name, count in cases.items())
+            metrics = ", ".join(metric.name for metric in found.metrics)
+            screen.fields([("cases", sizes), ("metrics", metrics)])
+            for name, plan in checked.plans.items():
+                screen.fields([(name, plan.line)])
+        for warning in checked.warnings:
+            screen.line(f"warning: {warning}", color="yellow")
+    if found is None:
         count = count_faults(checked.faults)
         complain(f"check: {path} has {count} fault{'' if count == 1 else 's'}")
         return ExitCode.WRONG_USE
     return ExitCode.OK
-
-
-def _as_json(path: Path, checked: Checked) -> dict[str, object]:
-    project = checked.project
-    return {
-        "project": str(path),
-        "ok": project is not None,
-        "faults": list(checked.faults),
-        "warnings": list(checked.warnings),
-        "cases": {} if project is None else _sizes(project),
-        "plans": {name: plan.as_json() for name, plan in checked.plans.items()},
-    }
-
-
-def _sizes(project: Project) -> dict[str, int]:
-    return {name: len(part) for name, part in project.splits.parts().items()}
-
-
-def _print_checked(screen: Screen, path: Path, checked: Checked) -> None:
-    for fault in checked.faults:
-        screen.line(fault, color="red")
-    project = checked.project
-    if project is not None:
-        screen.line(f"{path} is right", bold=True)
-        cases = ", ".join(f"{count:,} {name}" for name, count in _sizes(project).items())
-        metrics = ", ".join(metric.name for metric in project.metrics)
-        screen.fields([("cases", cases), ("metrics", metrics)])
-        for name, plan in checked.plans.items():
-            screen.fields([(name, plan.line)])
-    for warning in checked.warnings:
-        screen.line(f"warning: {warning}", color="yellow")
 
 
 @click.command(
@@ -111,6 +99,8 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> E
     OptimizationJob, or a function without arguments that returns one. Its code is run, but no
     model is called.
     """
+    from promptgraft.cli.runnable import loaded
+
     with loaded(target, project) as found:
         plan = found.job.plan()
         descriptor = found.job.prompt.descriptor

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import click
 
-from promptgraft.cli.choosing import chosen_runs
+from promptgraft.cli.choosing import Runs, runs_options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import examples, json_option, project_option, runs_option
+from promptgraft.cli.options import examples, json_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.runs import read_run
@@ -26,19 +26,15 @@ from promptgraft.text import difference, score
 )
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="[RUN]", default="latest")
-@project_option
-@runs_option
+@runs_options
 @json_option
-def compare_command(
-    first: str, second: str, *, project: str | None, runs: str | None, as_json: bool
-) -> ExitCode:
+def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> ExitCode:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.
 
     A RUN is an id, the start of one, or `latest`; the second is `latest` by default. When the
     two have other data or metrics, it says that their scores cannot be compared.
     """
-    chosen = chosen_runs(runs, project)
-    one, other = (read_run(chosen.find(name)) for name in (first, second))
+    one, other = (read_run(runs.find(name)) for name in (first, second))
     differing = incomparable(one, other)
     sides = figures_of(one), figures_of(other)
     if as_json:
@@ -62,8 +58,8 @@ def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Inc
         screen.fields([(f"{name} stopped", ended)])
         screen.line(f"{name}, from the baseline to the best:", bold=True)
         for number, changed, mean, estimated in side.path:
-            told = score(mean, estimated=estimated)
-            screen.line(f"  {told:>6}  candidate {number}, {changed}")
+            shown = score(mean, estimated=estimated)
+            screen.line(f"  {shown:>6}  candidate {number}, {changed}")
     if any(estimated for side in (first, second) for *_, estimated in side.path):
         screen.line()
         screen.line(ESTIMATED)
@@ -80,12 +76,14 @@ def _rows(first: RunFigures, second: RunFigures, differing: Incomparable) -> lis
         for name, *means in zip(("baseline", "winner"), one, other, strict=True):
             gain = "" if differing.held_out else difference(*means)
             rows.append((f"held out, {name}", *map(score, means), gain))
-    rows.append(("improved", _yes(first.improved), _yes(second.improved), ""))
+    answers = {None: "not yet", True: "yes", False: "no"}
+    rows.append(("improved", answers[first.improved], answers[second.improved], ""))
     for name in ("rollouts", "steps", "candidates", "rejected"):
         before, after = getattr(first, name), getattr(second, name)
         rows.append((name, str(before), str(after), f"{after - before:+d}"))
     rows.append(("dollars", first.cost or "unknown", second.cost or "unknown", ""))
-    rows.append(("seed", _known(first.seed), _known(second.seed), ""))
+    seeds = ("unknown" if side.seed is None else str(side.seed) for side in (first, second))
+    rows.append(("seed", *seeds, ""))
     return rows
 
 
@@ -98,11 +96,3 @@ def _means(
     marked = one or other
     gain = difference(before, after, estimated=(marked, marked)) if comparable else ""
     return score(before, estimated=one), score(after, estimated=other), gain
-
-
-def _yes(value: bool | None) -> str:
-    return "not yet" if value is None else "yes" if value else "no"
-
-
-def _known(value: int | None) -> str:
-    return "unknown" if value is None else str(value)

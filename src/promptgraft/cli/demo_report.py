@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from promptgraft.cli.demo_run import DemoOutcome
 from promptgraft.cli.outcome import (
     FIELD,
@@ -19,7 +17,7 @@ from promptgraft.cli.outcome import (
 )
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.show_store import ShownEntry, entry_json, shown_entries
-from promptgraft.cli.stored import revision_json_or_none, short
+from promptgraft.cli.stored import revision_json_or_none, short, tag_command
 from promptgraft.overrides.diff import parts_json
 from promptgraft.runs.documents import figures_json, means_json, pareto_means_json
 from promptgraft.text import counted
@@ -54,17 +52,9 @@ def _print_kept(screen: Screen, outcome: DemoOutcome) -> None:
         why = kept.problem or "nothing beat the baseline"
         screen.line(f"not stored under {tag}: {why}")
         return
-    command = f"promptgraft diff {_prompt(outcome)} --tag {kept.address.tag}"
-    if outcome.settings.store is not None:
-        command += f" --store {shlex.quote(outcome.settings.store)}"
-    screen.fields(
-        [
-            ("stored", f"{tag}, {short(kept.revision)}"),
-            ("file", str(relative(kept.path))),
-        ],
-        width=FIELD,
-    )
-    print_next(screen, command)
+    rows = [("stored", f"{tag}, {short(kept.revision)}"), ("file", str(relative(kept.path)))]
+    screen.fields(rows, width=FIELD)
+    print_next(screen, tag_command("diff", kept.address, outcome.settings.store or ""))
 
 
 def use_lines(outcome: DemoOutcome) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from promptgraft.cli.interrupts import cancelled_by_signals
 from promptgraft.cli.outcome import MODEL, complaint, exit_code_of_run
 from promptgraft.cli.progress import Progress
 from promptgraft.cli.running import carry_out
-from promptgraft.cli.stored import override_file
+from promptgraft.cli.stored import current_of, override_file
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
@@ -168,7 +168,7 @@ def keep(kept: Kept, winner: PromptOverride, *, provenance: Provenance) -> Kept:
 
     try:
         store.mutate(address, replace, provenance=provenance)
-        revision = store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+        revision = current_of(store, address)
     except StoreError as error:
         return attrs.evolve(kept, problem=str(error))
     return attrs.evolve(kept, revision=revision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,13 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.sentences import ESTIMATED
-from promptgraft.cli.stored import override_file, revision_json_or_none, short
+from promptgraft.cli.stored import (
+    current_of,
+    override_file,
+    revision_json_or_none,
+    short,
+    tag_command,
+)
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -114,8 +119,9 @@ class Outcome:
     def local_store(self) -> LocalPromptOverridesStore | None:
         """The store on disk that holds the winner; None when there is no such thing."""
         store = self.job.context.overrides_store
-        kept = self.result.persisted and isinstance(store, LocalPromptOverridesStore)
-        return store if kept and isinstance(store, LocalPromptOverridesStore) else None
+        if isinstance(store, LocalPromptOverridesStore) and self.result.persisted:
+            return store
+        return None
 
     @property
     def file(self) -> Path | None:
@@ -126,12 +132,8 @@ class Outcome:
     @property
     def revision(self) -> Revision | None:
         """What the tag points at since the winner was stored; None without a store on disk."""
-        if self.local_store is None:
-            return None
-        address = self.address
-        return self.local_store.current(
-            ns=address.ns, prompt_key=address.prompt_key, tag=address.tag
-        )
+        store = self.local_store
+        return None if store is None else current_of(store, self.address)
 
     @property
     def unstored(self) -> str:
@@ -162,15 +164,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         budget=outcome.job.config.rollout_budget,
         examples=len(outcome.result.pareto_ids),
     )
-    return {
-        **document,
-        "dry_run": outcome.dry,
-        "stored": _stored_json(outcome, outcome.local_store),
-    }
-
-
-def _stored_json(outcome: Outcome, store: LocalPromptOverridesStore | None) -> dict[str, Json]:
-    return {
+    store = outcome.local_store
+    stored: dict[str, Json] = {
         "tag": outcome.address.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
@@ -178,6 +173,7 @@ def _stored_json(outcome: Outcome, store: LocalPromptOverridesStore | None) -> d
         "revision": revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
+    return {**document, "dry_run": outcome.dry, "stored": stored}
 
 
 FIELD = 9
@@ -241,14 +237,7 @@ def print_scores(screen: Screen, rows: Sequence[tuple[str, Told, str]]) -> None:
 def print_figures(
     screen: Screen, result: RunResult, budget: int, *, seconds: float | None = None
 ) -> None:
-    """Print what a run used, why it stopped, and what became of its proposals.
-
-    Args:
-        screen: where to.
-        result: what came of the run.
-        budget: rollouts that it might have used.
-        seconds: wall time; None leaves it out.
-    """
+    """Print what a run used of ``budget`` rollouts, why it stopped, and its proposals."""
     rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
     used = f"{result.total_rollouts:,} of {budget:,} rollouts"
     time = "" if seconds is None else f" in {duration(seconds)}"
@@ -293,13 +282,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
-    """Print the outcome for people.
-
-    Args:
-        screen: where to.
-        outcome: what became of the run.
-        runs: where it is kept; makes the commands about it.
-    """
+    """Print the outcome for people, and the next command; the run is kept in ``runs``."""
     result = outcome.result
     print_verdict(screen, outcome.prompt, result)
     if outcome.dry:
@@ -346,10 +329,8 @@ def _next(outcome: Outcome, runs: Runs) -> str:
     result, folder = outcome.result, outcome.folder
     if outcome.local_store is not None:
         store = outcome.local_store.root_path
-        named = f"promptgraft diff {outcome.prompt} --tag {outcome.address.tag}"
-        if store != LocalPromptOverridesStore().root_path:
-            named += f" --store {shlex.quote(str(relative(store)))}"
-        return named
+        elsewhere = store != LocalPromptOverridesStore().root_path
+        return tag_command("diff", outcome.address, str(relative(store)) if elsewhere else "")
     if folder is None:
         return ""
     if not went_to_its_end(result):

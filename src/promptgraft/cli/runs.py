@@ -7,23 +7,21 @@ from pathlib import Path
 
 import click
 
-from promptgraft.cli.choosing import Runs, chosen_runs
+from promptgraft.cli.choosing import Runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import (
     events_option,
     examples,
     json_option,
-    project_option,
     quiet_option,
     run_argument,
-    runs_option,
 )
 from promptgraft.cli.outcome import exit_code_for, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import PlainProgress, Progress, progress_for
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.clock import SystemClock
-from promptgraft.runs import RunFolder, RunSummary, State, list_runs
+from promptgraft.runs import RunSummary, State, list_runs
 from promptgraft.runs.finding import summarize
 from promptgraft.runs.following import follow
 from promptgraft.runs.lines import encoded_json
@@ -33,39 +31,31 @@ from promptgraft.text import change, counted, difference, score, visible_line
 
 
 @click.command("runs", epilog=examples("promptgraft runs", "promptgraft runs --runs runs --json"))
-@project_option
-@runs_option
+@runs_options
 @json_option
-def runs_command(*, project: str | None, runs: str | None, as_json: bool) -> ExitCode:
+def runs_command(*, runs: Runs, as_json: bool) -> ExitCode:
     """List the runs of the project, or of a folder, the newest first.
 
     A run is running, has ended, or was interrupted: `promptgraft resume` goes on with it.
     """
-    chosen = chosen_runs(runs, project)
-    found = list_runs(chosen.root)
+    found = list_runs(runs.root)
     if as_json:
-        print_json(
-            {
-                "runs_folder": str(chosen.root.absolute()),
-                "runs": [summary_json(one) for one in found],
-            }
-        )
+        rows = [summary_json(one) for one in found]
+        print_json({"runs_folder": str(runs.root.absolute()), "runs": rows})
         return ExitCode.OK
     screen = Screen()
     if not found:
-        screen.line(f"no runs in {relative(chosen.root)}; `promptgraft optimize` makes one")
+        screen.line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
         return ExitCode.OK
-    screen.line(f"{counted(len(found), 'run')} in {relative(chosen.root)}", bold=True)
-    screen.table([_HEAD, *(_row(one) for one in found)])
+    screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
+    head = ("state", "base", "best", "gain", "rollouts", "dollars", "run")
+    screen.table([head, *(_row(one) for one in found)])
     if any(mark for one in found for mark in one.estimated):
         screen.line(ESTIMATED)
     for one in found:
         if one.fault:
             complain(one.fault)
     return ExitCode.OK
-
-
-_HEAD = ("state", "base", "best", "gain", "rollouts", "dollars", "run")
 
 
 def _row(run: RunSummary) -> tuple[str, ...]:
@@ -98,9 +88,7 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
         "baseline_estimated": run.estimated[0],
         "best_mean": run.best_mean,
         "best_estimated": run.estimated[1],
-        "held_out": None
-        if unseen is None
-        else {"baseline_mean": unseen[0], "winner_mean": unseen[1]},
+        "held_out": unseen and {"baseline_mean": unseen[0], "winner_mean": unseen[1]},
         "improved": run.improved,
         "stop_reason": run.stop_reason or None,
         "cost": money(run.cost),
@@ -115,13 +103,10 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
     ),
 )
 @run_argument
-@project_option
-@runs_option
+@runs_options
 @events_option
 @quiet_option
-def watch_command(
-    run: str, *, project: str | None, runs: str | None, as_json: bool, quiet: bool
-) -> ExitCode:
+def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCode:
     """Follow a run of another process until it ends, by reading its files.
 
     RUN is an id, the start of one, or `latest`. Nothing is written, and the run does not
@@ -132,17 +117,19 @@ def watch_command(
         raise click.UsageError(
             "--quiet: with --json there is no progress beside the lines; leave it out"
         )
-    chosen = chosen_runs(runs, project)
-    folder = chosen.find(run)
+    folder = runs.find(run)
+    lines = follow(folder, wait=SystemClock().sleep)
     if as_json:
-        _tell(folder)
-    else:
-        _show(folder, quiet=quiet)
-    summary = summarize(folder)
-    if as_json:
+        for text, _ in lines:
+            echo(text)
+        summary = summarize(folder)
         echo(encoded_json({"event": "summary", **summary_json(summary)}))
     else:
-        _print_end(Screen(), summary, chosen)
+        with _progress(f"run {folder.id}", quiet=quiet) as progress:
+            for _, event in lines:
+                progress.on_line(event)
+        summary = summarize(folder)
+        _print_end(Screen(), summary, runs)
     if summary.improved is None:
         return ExitCode.STOPPED_EARLY
     return exit_code_for(summary.stop_reason, improved=summary.improved)
@@ -155,30 +142,19 @@ class _Lines(PlainProgress):
         echo(visible_line(what))
 
 
-def _tell(folder: RunFolder) -> None:
-    for text, _ in follow(folder, wait=SystemClock().sleep):
-        echo(text)
-
-
-def _show(folder: RunFolder, *, quiet: bool) -> None:
-    with _progress(f"run {folder.id}", quiet=quiet) as progress:
-        for _, event in follow(folder, wait=SystemClock().sleep):
-            progress.on_line(event)
-
-
 def _progress(title: str, *, quiet: bool) -> Progress:
     piped = sys.stdout is None or not sys.stdout.isatty()
     return _Lines(title) if piped and not quiet else progress_for(title, quiet=quiet)
 
 
 def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
-    told = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
+    means = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
         verdict = "improved" if summary.improved else "not improved"
-        screen.line(f"{summary.id} has ended: {verdict}, {told}; stopped by {summary.stop_reason}")
+        screen.line(f"{summary.id} has ended: {verdict}, {means}; stopped by {summary.stop_reason}")
         next_ = runs.command("apply" if summary.improved else "show", summary.folder)
     else:
-        screen.line(f"{summary.id} was {summary.state}: {told}")
+        screen.line(f"{summary.id} was {summary.state}: {means}")
         next_ = runs.command("resume", summary.folder)
     print_next(screen, next_)
 
@@ -196,12 +172,9 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     metavar="FILE",
     help="Where to; its folder is made. By default `report.html` in the folder of the run.",
 )
-@project_option
-@runs_option
+@runs_options
 @json_option
-def report_command(
-    run: str, *, out: str | None, project: str | None, runs: str | None, as_json: bool
-) -> ExitCode:
+def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> ExitCode:
     """Write a run as one HTML file that needs nothing else, and say where it is.
 
     A run that has ended has its report already. This writes it again, or that of a run which
@@ -209,7 +182,7 @@ def report_command(
     """
     from promptgraft.runs.report import write_report
 
-    folder = chosen_runs(runs, project).find(run)
+    folder = runs.find(run)
     target = None if out is None else Path(out)
     if target is not None:
         make_room(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +96,12 @@ def override_file(store: LocalPromptOverridesStore, address: OverrideAddress) ->
 def current_of(store: LocalPromptOverridesStore, address: OverrideAddress) -> Revision | None:
     """Return what a tag points at."""
     return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+
+
+def tag_command(what: str, address: OverrideAddress, store: str = "") -> str:
+    """Return a command line about a tag, as it can be copied; ``store`` is left out if empty."""
+    named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
+    return f"{named} --store {shlex.quote(store)}" if store else named
 
 
 def find_tag(
