@@ -235,7 +235,7 @@ def test_an_interrupted_run_goes_on_from_its_journal(
     ended = console(*command)
     assert ended.code == 3
     assert ended.err == (
-        "promptgraft: interrupted, nothing was stored; the same command goes on from run.jsonl\n"
+        "promptgraft: interrupted, nothing was stored; the same command resumes from run.jsonl\n"
     )
 
     again = model(reply)

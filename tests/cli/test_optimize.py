@@ -162,9 +162,9 @@ def test_nothing_better_is_1(console: Console, project: Path) -> None:
 
 
 def goes_on(project: Path) -> str:
-    """Return how the end of a run that was stopped names the command that goes on."""
+    """Return how the end of a run that was stopped names the command that resumes it."""
     [folder] = (project / "runs").iterdir()
-    return f"`promptgraft resume {folder.name}` goes on"
+    return f"`promptgraft resume {folder.name}` resumes it"
 
 
 def test_a_provider_that_refuses_is_4(console: Console, project: Path) -> None:

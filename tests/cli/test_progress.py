@@ -226,10 +226,10 @@ def test_what_a_run_of_this_process_tells_is_followed_the_same() -> None:
     assert len(history.rejections) == len(result.rejections)
     assert list(dict.fromkeys(phases))[:6] == [
         "starting",
-        "trying the baseline",
-        "step 1: trying the parent",
+        "evaluating the baseline",
+        "step 1: evaluating the parent",
         "step 1: reflecting",
-        "step 1: trying the child",
+        "step 1: evaluating the child",
         "step 1: validating",
     ]
     assert phases[-1] == "ended"
@@ -261,18 +261,18 @@ def test_progress_is_told_once_a_second_and_whenever_long_work_begins() -> None:
     ("position", "said"),
     [
         ("", "starting"),
-        ("baseline", "trying the baseline, 2 of 8"),
+        ("baseline", "evaluating the baseline, 2 of 8"),
         ("step/12/reflect/0", "step 12: reflecting, 2 of 8"),
         ("step/12/reflect/1", "step 12: asking for a repair, 2 of 8"),
-        ("step/12/again/1/parent", "step 12: trying both again, 2 of 8"),
+        ("step/12/again/1/parent", "step 12: evaluating both again, 2 of 8"),
         ("step/12/merge/rest", "step 12: merging, 2 of 8"),
-        ("step/12/3/parent", "step 12, proposal 3: trying the parent, 2 of 8"),
+        ("step/12/3/parent", "step 12, proposal 3: evaluating the parent, 2 of 8"),
         ("step/12/3/reflect/1", "step 12, proposal 3: asking for a repair, 2 of 8"),
-        ("step/12/3/again/1/child", "step 12, proposal 3: trying both again, 2 of 8"),
-        ("step/12/idle/4", "step 12: trying the best on more, 2 of 8"),
-        ("final/7/3", "trying the finalists, 2 of 8"),
+        ("step/12/3/again/1/child", "step 12, proposal 3: evaluating both again, 2 of 8"),
+        ("step/12/idle/4", "step 12: evaluating the best on more, 2 of 8"),
+        ("final/7/3", "evaluating the finalists, 2 of 8"),
         ("confirm/3/winner/0", "confirming the winner, 2 of 8"),
-        ("held-out/3", "trying held-out examples, 2 of 8"),
+        ("held-out/3", "evaluating held-out examples, 2 of 8"),
     ],
 )
 def test_where_a_run_is_is_said_in_words(position: str, said: str) -> None:

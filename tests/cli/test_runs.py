@@ -239,7 +239,7 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
     assert of_other.code == 2
     assert (
         f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is held out; "
-        "only baseline and winner are tried on it\n" in of_other.err
+        "only baseline and winner are evaluated on it\n" in of_other.err
     )
     assert f"(did you mean `{case}`?)" in console("show", "latest", "--case", f"{case}x").err
 
@@ -442,7 +442,7 @@ def test_a_job_is_gone_on_with_where_it_was_made(
     monkeypatch.chdir(project.parent)
     ended = console("resume", "--runs", "project/runs", "-q")
     assert ended.code == 3
-    assert f"`promptgraft resume {folder.id} --runs project/runs` goes on" in ended.err
+    assert f"`promptgraft resume {folder.id} --runs project/runs` resumes it" in ended.err
     shutil.move(project, project.parent / "elsewhere")
     ended = console("resume", "--runs", "elsewhere/runs", "-q")
     assert ended.code == 2

@@ -61,7 +61,7 @@ class Asked:
     as_json: bool
 
     def answer(self, where: str, *, applied: bool, winner: Winner, **more: object) -> Screen | None:
-        """Answer machines; for people, begin the answer and return the screen to go on with."""
+        """Answer machines; for people, begin the answer and return its screen."""
         scores = dict(winner.provenance.scores)
         if self.as_json:
             self.document(where, "applied" if applied else "already applied", scores=scores, **more)
@@ -218,7 +218,7 @@ def _answer_of_patch(asked: Asked, winner: Winner, root: Path, patch: str) -> No
     elif not patch:
         complain(f"{_SAID_ALREADY}; the patch is empty")
     elif sys.stdout is not None and sys.stdout.isatty():
-        # Nobody pipes it into git: what a terminal would obey is spelled out.
+        # Not piped into git: what a terminal would obey is spelled out.
         echo(visible(patch).removesuffix("\n"))
     else:
         # As bytes: in another encoding it would be a patch of other files.

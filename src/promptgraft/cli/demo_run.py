@@ -66,7 +66,7 @@ class Example:
         feedback: scores an answer.
         targets: sections that the search may change.
         budget: rollouts that the search uses by default.
-        minibatch_size: tickets that a change is tried on first.
+        minibatch_size: tickets that a change is evaluated on first.
         pareto_set_size: tickets that candidates are compared on.
         shuffle: whether the seed decides which these are.
     """
@@ -186,7 +186,7 @@ def _open_store(folder: str | None) -> LocalPromptOverridesStore:
 
 
 class InterruptedRunError(LimitReachedError):
-    """Somebody pressed Ctrl+C."""
+    """The demo was interrupted with Ctrl+C."""
 
 
 @attrs.frozen(kw_only=True)
@@ -336,7 +336,7 @@ def _interruptible(journal: str | None) -> Iterator[Cancellation]:
             yield cancellation
             cancellation.check()
     except (KeyboardInterrupt, RunCancelledError):
-        again = f"; the same command goes on from {journal}" if journal else ""
+        again = f"; the same command resumes from {journal}" if journal else ""
         raise InterruptedRunError(f"interrupted, nothing was stored{again}") from None
 
 

@@ -43,15 +43,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Tell = Callable[[int, str], None]
-"""Told of answers that are done, and of what a call waits for."""
+"""Takes how many more answers are done, and what a call waits for."""
 
 
 class CountingExecutor(ThreadPoolExecutor):
-    """Threads that tell of each piece of work that is done.
+    """Threads that report each piece of work that is done.
 
     Args:
         workers: how many threads.
-        tell: told.
+        tell: called for each.
     """
 
     def __init__(self, workers: int, tell: Tell) -> None:
@@ -66,7 +66,7 @@ class CountingExecutor(ThreadPoolExecutor):
 
 @contextlib.contextmanager
 def told_progress(total: int, *, quiet: bool) -> Iterator[Tell]:
-    """Give what an evaluation of ``total`` answers is told with."""
+    """Give what shows the progress of an evaluation of ``total`` answers."""
     if quiet or sys.stderr is None:
         yield lambda *_: None
     elif not sys.stderr.isatty() or is_plain_terminal():

@@ -29,13 +29,13 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     """The command cannot be carried out as given; standard error says why."""
     STOPPED_EARLY = 3
-    """A limit was reached, or somebody pressed Ctrl+C."""
+    """A limit was reached, or Ctrl+C was pressed."""
     PROVIDER_FAILED = 4
     """The model's provider failed."""
     INTERNAL_ERROR = 70
     """promptgraft itself is wrong (``EX_SOFTWARE``)."""
     CLOSED_PIPE = 141
-    """Nobody reads the output any more (what a shell reports for ``SIGPIPE``)."""
+    """The output is no longer read (what a shell reports for ``SIGPIPE``)."""
 
 
 EXPECTED = (click.ClickException, click.Abort, KeyboardInterrupt, PromptgraftError, OSError)

@@ -1,4 +1,4 @@
-"""Signals become a wish to stop; a second one ends the process at once."""
+"""SIGINT and SIGTERM cancel a run; a second one ends the process at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _SignalCancellation(Cancellation):
 def cancelled_by_signals() -> Iterator[Cancellation]:
     """Give a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
 
-    The second signal ends the process without waiting for anybody. What a run was answered is
+    The second signal ends the process without waiting. What a run was answered is
     in its journal by then: every answer is written before it is used. Outside the main thread,
     where Python delivers no signals, the cancellation is never set.
     """

@@ -155,7 +155,7 @@ _LIMITS = (
         "--timeout",
         metavar="SECONDS",
         callback=read_seconds,
-        help="How long this command may run; `promptgraft resume` goes on.",
+        help="How long this command may run; `promptgraft resume` resumes the run.",
     ),
 )
 

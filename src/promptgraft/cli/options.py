@@ -157,7 +157,7 @@ template_option = click.option(
 journal_option = click.option(
     "--journal",
     metavar="FILE",
-    help="Keeps every answer, so that the same command goes on after an interruption.",
+    help="Keep every answer, so that the same command resumes after an interruption.",
 )
 
 run_argument = click.argument("run", metavar="[RUN]", default="latest")

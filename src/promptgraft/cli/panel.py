@@ -48,7 +48,7 @@ class PanelProgress(Progress):
         title: what is run.
         console: where it is drawn.
         clock: decides when to redraw, and the time that is shown.
-        tick: seconds between two redraws while nothing happens, so that the time goes on; None
+        tick: seconds between two redraws while nothing happens, so that the time advances; None
             for none.
     """
 
@@ -120,7 +120,7 @@ class PanelProgress(Progress):
         self._write(lambda: self._live.update(self._render(), refresh=True))
 
     def _write(self, act: Callable[[], None]) -> None:
-        """Write to the terminal unless it has gone; the run itself goes on."""
+        """Write to the terminal unless it has gone; the run itself continues."""
         if self._gone:
             return
         try:

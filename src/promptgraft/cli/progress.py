@@ -58,7 +58,7 @@ class Progress(abc.ABC):
 
     @abc.abstractmethod
     def say(self, what: str) -> None:
-        """Tell what happens outside the run itself."""
+        """Show what happens outside the run itself."""
 
 
 class SilentProgress(Progress):
@@ -113,7 +113,7 @@ class PlainProgress(Progress):
         try:
             echo(visible_line(what), error=True)
         except OSError:
-            # Whoever read the progress has left; the run itself goes on.
+            # The reader of the progress has left; the run itself continues.
             self._broken = True
 
     def _now_and_then(self, line: Event) -> str:
@@ -156,7 +156,7 @@ def progress_for(
 
 
 class EventStream:
-    """Writes the lines of events as they are told. Safe to share between threads.
+    """Writes the lines of events as they happen. Safe to share between threads.
 
     Args:
         stream: where to. Not looked up again: code of a job has standard output turned away.
@@ -188,5 +188,5 @@ class EventStream:
         try:
             click.echo(line, file=self._stream)
         except OSError:
-            # Whoever read the lines has left; the run itself goes on.
+            # The reader of the lines has left; the run itself continues.
             self._broken = True

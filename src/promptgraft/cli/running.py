@@ -173,6 +173,6 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         complain(outcome.problem)
         return ExitCode.WRONG_USE
     if said := complaint(outcome.result):
-        resume = "" if folder is None else f"; `{runs.command('resume', folder)}` goes on"
+        resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
         complain(f"{said}{resume}")
     return exit_code_of_run(outcome.result)

@@ -36,7 +36,7 @@ from promptgraft.text import change, counted, difference, score, visible_line
 def runs_command(*, runs: Runs, as_json: bool) -> ExitCode:
     """List the runs of the project, or of a folder, the newest first.
 
-    A run is running, has ended, or was interrupted: `promptgraft resume` goes on with it.
+    A run is running, has ended, or was interrupted: `promptgraft resume` resumes it.
     """
     found = list_runs(runs.root)
     if as_json:
@@ -72,7 +72,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
 
 
 def summary_json(run: RunSummary) -> dict[str, Json]:
-    """Return what machines are told of a run in a list."""
+    """Return a run as an entry of a list, for machines."""
     unseen = run.held_out
     return {
         "id": run.id,
@@ -177,8 +177,8 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
 def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> ExitCode:
     """Write a run as one HTML file that needs nothing else, and say where it is.
 
-    A run that has ended has its report already. This writes it again, or that of a run which
-    goes on. RUN is an id, the start of one, or `latest`.
+    A run that has ended has its report already. This writes it again, or that of a run in
+    progress. RUN is an id, the start of one, or `latest`.
     """
     from promptgraft.runs.report import write_report
 

@@ -23,17 +23,17 @@ ESTIMATED = "~ is estimated, from some of the examples"
 _LONGEST_DETAIL = 160
 
 _DOING: Mapping[Phase, str] = {
-    Phase.BASELINE: "trying the baseline",
+    Phase.BASELINE: "evaluating the baseline",
     Phase.STEP: "starting",
-    Phase.PARENT: "trying the parent",
+    Phase.PARENT: "evaluating the parent",
     Phase.REFLECT: "reflecting",
-    Phase.CHILD: "trying the child",
+    Phase.CHILD: "evaluating the child",
     Phase.PARETO: "validating",
     Phase.MERGE: "merging",
-    Phase.IDLE: "trying the best on more",
-    Phase.FINAL: "trying the finalists",
+    Phase.IDLE: "evaluating the best on more",
+    Phase.FINAL: "evaluating the finalists",
     Phase.CONFIRM: "confirming the winner",
-    Phase.HELD_OUT: "trying held-out examples",
+    Phase.HELD_OUT: "evaluating held-out examples",
 }
 
 
@@ -113,7 +113,7 @@ def _phase(run: RunHistory) -> str:
     if place.phase is Phase.REFLECT and place.count % 2:
         what = "asking for a repair"
     elif place.phase in (Phase.PARENT, Phase.CHILD) and place.count:
-        what = "trying both again"
+        what = "evaluating both again"
     if not place.step:
         return what
     proposal = f", proposal {place.proposal}" if place.proposal else ""

@@ -191,7 +191,7 @@ def show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: b
     """Show every rollout of ``candidate``, or of all, on a case.
 
     Raises:
-        ConfigError: the run has tried nothing on such a case.
+        ConfigError: the run has evaluated nothing on such a case.
         PromptgraftError: a file of the run is not what a run writes.
     """
     only = None if candidate is None else {candidate}
@@ -237,9 +237,9 @@ def _why_not_tried(
     if held_out is not None and held_out.why_not:
         return f": it is held out, and was not measured: {held_out.why_not}"
     if held_out is not None:
-        return ": it is held out; only baseline and winner are tried on it"
+        return ": it is held out; only baseline and winner are evaluated on it"
     if case in record.pareto_ids:
-        return "; it was not tried on it"
+        return "; it was not evaluated on it"
     near = did_you_mean(case, [*record.pareto_ids, *unseen])
     return f"{near}; the candidates' pages list the cases of D_pareto"
 

@@ -52,7 +52,7 @@ def shown_entries(
 
 
 def entry_json(shown: ShownEntry) -> dict[str, Json]:
-    """Return what machines are told of an entry."""
+    """Return an entry for machines."""
     entry, skipped = shown.entry, shown.skipped
     return {
         **part_json(

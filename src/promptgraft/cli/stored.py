@@ -205,12 +205,12 @@ def scores_of(revision: Revision) -> str:
 
 
 def revision_json_or_none(revision: Revision | None) -> dict[str, Json] | None:
-    """Return what machines are told of a revision that there may not be."""
+    """Return a revision for machines; None for none."""
     return None if revision is None else revision_json(revision)
 
 
 def revision_json(revision: Revision) -> dict[str, Json]:
-    """Return what machines are told of a revision, without its overrides."""
+    """Return a revision for machines, without its overrides."""
     return {
         "id": revision.id,
         "number": revision.number,
@@ -224,7 +224,7 @@ def revision_json(revision: Revision) -> dict[str, Json]:
 
 
 def tag_json(found: StoredTag) -> dict[str, Json]:
-    """Return what machines are told of the tag that a command is about."""
+    """Return a tag for machines: its store, its prompt and its file."""
     return {
         "store": str(found.store.root_path),
         "prompt": found.prompt,
