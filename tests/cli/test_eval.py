@@ -13,7 +13,7 @@ import pytest
 
 from cli.console import Console, Ended
 from integrations.words import AGENT, WORDS, calls, case, write_project
-from promptgraft.cli.eval_run import told_progress
+from promptgraft.cli.eval_run import shown_progress
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
 
@@ -324,7 +324,7 @@ def test_on_a_terminal_a_bar_counts_answers_and_is_gone_at_the_end(
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with told_progress(3, quiet=False) as tell:
+    with shown_progress(3, quiet=False) as tell:
         tell(1, "")
         tell(0, "waiting for \x1b]0;m\x07")
 

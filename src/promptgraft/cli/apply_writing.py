@@ -39,7 +39,7 @@ from promptgraft.runs import RunRecord
 from promptgraft.text import visible
 
 Answer = Callable[[], None]
-"""Prints what was done; called when standard output and the current folder are ours again."""
+"""Prints what was done; called after :func:`found_target`, which redirects standard output."""
 
 _SAID_ALREADY = "already applied: the source says just that"
 

@@ -7,13 +7,13 @@ from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
     Scores,
+    means_row,
     pareto_scores,
     print_changed,
     print_figures,
     print_next,
     print_scores,
     print_verdict,
-    told,
 )
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.show_store import ShownEntry, entry_json, shown_entries
@@ -34,7 +34,7 @@ def print_report(screen: Screen, outcome: DemoOutcome) -> None:
     print_scores(
         screen,
         [
-            ("held out", told(_held_out(outcome)), unseen),
+            ("held out", means_row(_held_out(outcome)), unseen),
             ("D_pareto", pareto_scores(result), searched),
         ],
     )

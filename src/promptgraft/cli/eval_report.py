@@ -98,12 +98,12 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     passes = sum(case.passes for case in report.cases)
     several = f" in {report.num_runs} runs" if report.num_runs > 1 else ""
     missing = f", {report.unscored} unscored" if report.unscored else ""
-    told = f"{passes} of {counted(answers, 'answer')}{several} pass{missing}"
+    passing = f"{passes} of {counted(answers, 'answer')}{several} pass{missing}"
     rows = [
         ("tried", report.tried),
         ("model", report.model),
         ("mean score", score(report.mean_score)),
-        ("pass rate", f"{score(report.pass_rate)}  {told}"),
+        ("pass rate", f"{score(report.pass_rate)}  {passing}"),
     ]
     if found.comparison is not None:
         rows.append(("baseline", f"{score(found.comparison.before)}  {found.comparison.line()}"))
@@ -114,8 +114,8 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
 
 def _print_cases(screen: Screen, cases: tuple[TriedCase, ...]) -> None:
     rows, columns = _room()
-    told = _told_once(cases)
-    shown = told[:rows]
+    groups = _grouped(cases)
+    shown = groups[:rows]
     width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown))
     screen.line(
         f"{counted(len(cases), 'case')} that {'does' if len(cases) == 1 else 'do'} not pass"
@@ -127,11 +127,11 @@ def _print_cases(screen: Screen, cases: tuple[TriedCase, ...]) -> None:
         screen.line(
             f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
         )
-    if more := sum(map(len, told[rows:])):
+    if more := sum(map(len, groups[rows:])):
         screen.line(f"  and {more} more; `--json` has all")
 
 
-def _told_once(cases: tuple[TriedCase, ...]) -> list[tuple[TriedCase, ...]]:
+def _grouped(cases: tuple[TriedCase, ...]) -> list[tuple[TriedCase, ...]]:
     """Return the cases row by row: in one those that more than a few share a fault with."""
     alike: dict[tuple[bool, str], list[TriedCase]] = {}
     for case in cases:

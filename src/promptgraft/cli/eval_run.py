@@ -65,7 +65,7 @@ class CountingExecutor(ThreadPoolExecutor):
 
 
 @contextlib.contextmanager
-def told_progress(total: int, *, quiet: bool) -> Iterator[Tell]:
+def shown_progress(total: int, *, quiet: bool) -> Iterator[Tell]:
     """Give what shows the progress of an evaluation of ``total`` answers."""
     if quiet or sys.stderr is None:
         yield lambda *_: None
@@ -168,7 +168,7 @@ def _report(subject: Subject, asked: Asked, *, workers: int, quiet: bool) -> Gat
 def _evaluation(subject: Subject, asked: Asked, *, workers: int, quiet: bool) -> Evaluation:
     total = len(subject.cases) * asked.num_runs
     notices = EventBus()
-    with told_progress(total, quiet=quiet) as tell, cancelled_by_signals() as cancellation:
+    with shown_progress(total, quiet=quiet) as tell, cancelled_by_signals() as cancellation:
         notices.subscribe(
             CallWaiting,
             lambda notice: tell(0, waiting(notice.model, notice.seconds, notice.reason)),

@@ -182,11 +182,11 @@ FIELD = 9
 Scores = tuple[float | None, float | None]
 """Means of the baseline and of the best; None when nothing was scored."""
 
-Told = tuple[str, str, str]
+MeansRow = tuple[str, str, str]
 """Means of the baseline and of the best, and the gain, as tables show them."""
 
 
-def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> Told:
+def means_row(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> MeansRow:
     """Return two means and their difference; those that are estimated are marked."""
     before, after = (
         score(mean, estimated=mark) for mean, mark in zip(scores, estimated, strict=True)
@@ -194,9 +194,9 @@ def told(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> To
     return before, after, difference(*scores, estimated=estimated)
 
 
-def pareto_scores(result: RunResult) -> Told:
+def pareto_scores(result: RunResult) -> MeansRow:
     """Return the means on D_pareto."""
-    return told(
+    return means_row(
         (result.baseline_pareto_mean, result.best_pareto_mean),
         estimated=(result.is_estimated(0), result.is_estimated(result.best_index)),
     )
@@ -222,7 +222,7 @@ def print_next(screen: Screen, command: str) -> None:
     screen.body(command)
 
 
-def print_scores(screen: Screen, rows: Sequence[tuple[str, Told, str]]) -> None:
+def print_scores(screen: Screen, rows: Sequence[tuple[str, MeansRow, str]]) -> None:
     """Print means below each other: what on, baseline and best, of how many examples."""
     screen.table(
         [
@@ -292,7 +292,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     found = result.held_out
     if found is not None and not found.why_not:
         seen = f"{counted(len(found.ids), 'example')}, never seen"
-        rows.insert(0, ("held out", told((found.baseline_mean, found.winner_mean)), seen))
+        rows.insert(0, ("held out", means_row((found.baseline_mean, found.winner_mean)), seen))
     print_scores(screen, rows)
     screen.line()
     if found is not None and found.why_not:

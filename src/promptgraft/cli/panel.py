@@ -96,8 +96,8 @@ class PanelProgress(Progress):
             self.run.add(line)
             if said := brief(line, self.run):
                 self._last.append(said)
-            if told := warnings(line):
-                text = Text("\n".join(map(visible_line, told)))
+            if shown := warnings(line):
+                text = Text("\n".join(map(visible_line, shown)))
                 self._write(lambda: self._console.print(text))
             self._draw_now_and_then()
 
@@ -180,11 +180,11 @@ class PanelProgress(Progress):
         now = self._clock.now()
         passed = self.run.elapsed(now)
         limit = self.run.plan.max_seconds if self.run.plan else None
-        told = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
+        shown = duration(passed) if limit is None else f"{duration(passed)} of {duration(limit)}"
         left = self.run.left(now)
         if left is None or (limit is not None and left > limit - passed):
-            return told
-        return f"{told}, at most about {_roughly(left)} left"
+            return shown
+        return f"{shown}, at most about {_roughly(left)} left"
 
     def _waiting(self) -> Text:
         wait, now = self.run.wait, self._clock.now()
@@ -194,8 +194,8 @@ class PanelProgress(Progress):
         seconds = wait.seconds
         if seconds is not None and isinstance(wait.time, datetime):
             seconds -= (now - wait.time).total_seconds()
-        told = waiting(wait.model, seconds, wait.reason).removeprefix("waiting ")
-        return _text(told, "yellow")
+        shown = waiting(wait.model, seconds, wait.reason).removeprefix("waiting ")
+        return _text(shown, "yellow")
 
 
 def _used(run: RunHistory) -> str:

@@ -81,8 +81,8 @@ class PlainProgress(Progress):
         super().__init__(clock)
         self._title = title
         self.run = RunHistory()
-        self._told = 0
-        self._told_at: datetime | None = None
+        self._shown = 0
+        self._shown_at: datetime | None = None
         self._broken = False
         self._explained = False
 
@@ -95,7 +95,7 @@ class PlainProgress(Progress):
             self.run.add(line)
             said = sentence(line, self.run) or self._now_and_then(line)
             if said:
-                self._told, self._told_at = self.run.rollouts, _moment(line)
+                self._shown, self._shown_at = self.run.rollouts, _moment(line)
             for text in (said, *warnings(line), *self._explanation()):
                 if text:
                     self.say(text)
@@ -120,9 +120,9 @@ class PlainProgress(Progress):
         run, now = self.run, _moment(line)
         if not isinstance(line, RunProgress):
             return ""
-        since = None if now is None or self._told_at is None else now - self._told_at
+        since = None if now is None or self._shown_at is None else now - self._shown_at
         silent = since is not None and since >= _LONGEST_SILENCE
-        if not silent and run.rollouts - self._told < _ROLLOUTS_PER_LINE:
+        if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return ""
         return f"step {run.steps}: best {best(run)}, {used(run)}, {dollars(run.cost)}"
 

@@ -123,8 +123,8 @@ def _phase(run: RunHistory) -> str:
 def best(run: RunHistory) -> str:
     """Return the best mean so far, and how far it is above the baseline."""
     gained = difference(*run.means, estimated=run.estimated)
-    told = score(run.means[1], estimated=run.estimated[1])
-    return f"{told} ({gained})" if gained else told
+    text = score(run.means[1], estimated=run.estimated[1])
+    return f"{text} ({gained})" if gained else text
 
 
 def used(run: RunHistory) -> str:
@@ -167,9 +167,9 @@ def _ended(event: RunEnded) -> str:
     verdict = "improved" if event.improved else "not improved"
     marks = event.baseline_estimated, event.best_estimated
     means = change(event.baseline_mean, event.best_mean, estimated=marks)
-    told = f"ended: {verdict}, {means} on D_pareto"
+    text = f"ended: {verdict}, {means} on D_pareto"
     found = event.held_out
     if found is not None and found.winner_mean is not None:
-        told += f", {change(found.baseline_mean, found.winner_mean)} on held-out examples"
+        text += f", {change(found.baseline_mean, found.winner_mean)} on held-out examples"
     why = f"; stopped by {event.stop_reason}: {event.stop_detail}"
-    return f"{told}, {counted(event.rollouts, 'rollout')}{why}"
+    return f"{text}, {counted(event.rollouts, 'rollout')}{why}"

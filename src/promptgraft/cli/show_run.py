@@ -106,10 +106,7 @@ def show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     Raises:
         ConfigError: there is no such candidate.
     """
-    if number >= len(record.candidates):
-        has = f"0 to {len(record.candidates) - 1}" if record.candidates else "none yet"
-        raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
-    one, page = record.candidates[number], record.folder.candidate(number)
+    one, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
         print_json({**where, "pareto_ids": list(record.pareto_ids), **_plain(one)})
@@ -141,6 +138,13 @@ def show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
         screen.line()
         screen.line(name, bold=True)
         screen.body(text)
+
+
+def _candidate(record: RunRecord, number: int) -> CandidateAdded:
+    if number < len(record.candidates):
+        return record.candidates[number]
+    has = f"0 to {len(record.candidates) - 1}" if record.candidates else "none yet"
+    raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
 
 
 def show_rejections(record: RunRecord, *, as_json: bool) -> None:
@@ -191,10 +195,10 @@ def show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: b
     """Show every rollout of ``candidate``, or of all, on a case.
 
     Raises:
-        ConfigError: the run has evaluated nothing on such a case.
+        ConfigError: there is no such candidate, or nothing was evaluated on such a case.
         PromptgraftError: a file of the run is not what a run writes.
     """
-    only = None if candidate is None else {candidate}
+    only = None if candidate is None else {_candidate(record, candidate).candidate}
     rollouts = list(transcripts(record, candidates=only, case=case))
     unseen = _unseen(record)
     held_out = unseen.get(case)
