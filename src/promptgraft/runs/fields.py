@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import Json
-from promptgraft.strict.checks import MOMENT, STRING, Kind
+from promptgraft.strict.checks import MOMENT, OBJECT, STRING, Kind
 from promptgraft.strict.nodes import Node, Source
 
 T = TypeVar("T")
@@ -38,10 +38,30 @@ class Fields:
             raise DataFormatError(source.faults[0])
         return value
 
+    def read_or_none(self, name: str, kind: Kind[T]) -> T | None:
+        """Return a field, or None for null."""
+        return None if self.is_null(name) else self.read(name, kind)
+
+    def is_null(self, name: str) -> bool:
+        """Tell whether there is null, or nothing."""
+        return self._plain.get(name) is None
+
     def text(self, name: str) -> str:
         """Return a text."""
         return self.read(name, STRING)
 
+    def text_or_none(self, name: str) -> str | None:
+        """Return a text, or None for null."""
+        return self.read_or_none(name, STRING)
+
     def moment(self, name: str) -> datetime:
         """Return a time with its zone."""
         return self.read(name, MOMENT)
+
+    def inside(self, name: str) -> Fields:
+        """Return the fields of an object in this one."""
+        return Fields(self.plain(name), f"{self._where}: {name}")
+
+    def plain(self, name: str) -> Mapping[str, Json]:
+        """Return an object."""
+        return self.read(name, OBJECT)
