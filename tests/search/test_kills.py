@@ -30,7 +30,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_the_same(tmp_path: Path) -
         # Answers that end together are one append, so there are fewer appends than answers.
         killed = run(journal, chance.randrange(1, answers // 4))
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        if number % 2:  # and again on the way
-            assert run(journal, chance.randrange(1, 6)).returncode == -signal.SIGKILL
+        if number % 2:  # and again on the way, if there is still something to ask for
+            assert run(journal, chance.randrange(1, 6)).returncode in (-signal.SIGKILL, 0)
         resumed = run(journal, 0)
         assert resumed.stdout == whole.stdout, resumed.stderr
