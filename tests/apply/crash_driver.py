@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 from killing import Killer, at_every_effect, killed_by
-from promptgraft.project.applying.files import planned, replace_files
-from promptgraft.project.applying.intent import Intent
+from promptgraft.project.applying.files import Intent, planned, replace_files
 from promptgraft.project.sources import FileChange
 
 TEXTS = {"a.md": ("old a\n", "new a\n" * 500), "sub/b.yaml": ("old b\r\n", "new b\r\n")}

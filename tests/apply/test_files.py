@@ -15,8 +15,13 @@ import pytest
 from apply.crash_driver import TEXTS
 from killing import folder_in_memory, said_by
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.project.applying.files import planned, replace_files
-from promptgraft.project.applying.intent import Intent, PlannedFile, read_intent
+from promptgraft.project.applying.files import (
+    Intent,
+    PlannedFile,
+    planned,
+    read_intent,
+    replace_files,
+)
 from promptgraft.project.sources import FileChange
 
 DRIVER = Path(__file__).with_name("crash_driver.py")

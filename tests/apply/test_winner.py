@@ -23,11 +23,11 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.parts.entry import Entry
-from promptgraft.project.applying.storing import fresh_entries
 from promptgraft.project.applying.winner import (
     Winner,
     check_source,
     check_tag_contents,
+    fresh_entries,
     merged_into,
 )
 

@@ -23,17 +23,23 @@ from promptgraft.cli.stored import (
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, PartDiff, PromptOverride, diff_override
 from promptgraft.overrides.diff import parts_json
-from promptgraft.project.applying.files import found_files, planned, replace_files
+from promptgraft.project.applying.files import (
+    FILE_NAME,
+    Intent,
+    found_files,
+    planned,
+    read_intent,
+    replace_files,
+)
 from promptgraft.project.applying.handover import winner_of
-from promptgraft.project.applying.intent import FILE_NAME, Intent, read_intent
 from promptgraft.project.applying.patch import patch_of, patch_root
-from promptgraft.project.applying.storing import (
+from promptgraft.project.applying.winner import (
     StaleWinnerError,
     Stored,
+    Winner,
     fresh_entries,
     store_winner,
 )
-from promptgraft.project.applying.winner import Winner
 from promptgraft.project.sources import FileChange
 from promptgraft.runs import RunRecord
 from promptgraft.text import visible

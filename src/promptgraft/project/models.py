@@ -6,16 +6,21 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from types import FunctionType
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import attrs
 
 from promptgraft.adapters.anthropic.adapter import AnthropicAdapter
-from promptgraft.adapters.base import MeteredAdapter, PromptResponse, ProviderAdapter, Usage
+from promptgraft.adapters.base import (
+    MeteredAdapter,
+    PromptResponse,
+    ProviderAdapter,
+    Usage,
+    lacking_in_adapter,
+)
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai.adapter import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.adapter_shape import is_adapter, lacking
 from promptgraft.project.config import ModelConfig
 from promptgraft.project.python_source import (
     PythonSource,
@@ -23,6 +28,7 @@ from promptgraft.project.python_source import (
     as_maker,
     beside,
     call_maker,
+    needed_by,
     place_of,
 )
 from promptgraft.project.secrets import NO_KEY, Secret
@@ -30,6 +36,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
+from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
 OutputT = TypeVar("OutputT")
@@ -44,6 +51,7 @@ _USUAL_KEYS: Mapping[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
 }
 _STAND_IN = "unset"
+_DESCRIBED = "`help(promptgraft.ProviderAdapter)` says what an adapter has"
 
 
 def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> ProviderAdapter:
@@ -132,7 +140,7 @@ def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | Func
         expected="an adapter, or a function without arguments that returns one",
         plural="adapters",
         read=_adapter_or_maker,
-        lacking=lacking,
+        lacking=_lacking,
     )
     return python.load(place_of(spec, what, base=python.folder), wanted)
 
@@ -145,15 +153,34 @@ def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSour
 
 
 def _as_adapter(made: object, spec: str) -> ProviderAdapter:
-    if not is_adapter(made):
+    if not _is_adapter(made):
         raise ConfigError(
-            f"{spec}: expected an adapter, it returned {shown(made)}; {lacking(made)}"
+            f"{spec}: expected an adapter, it returned {shown(made)}; {_lacking(made)}"
         )
     return made
 
 
 def _adapter_or_maker(value: object) -> ProviderAdapter | FunctionType | None:
-    return value if is_adapter(value) else as_maker(value)
+    return value if _is_adapter(value) else as_maker(value)
+
+
+def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
+    """Tell whether a value has what adapters have; a class has not, its objects may."""
+    return not isinstance(value, type) and not lacking_in_adapter(value)
+
+
+def _lacking(value: object) -> str:
+    """Return what a value lacks that is no adapter and makes none, and where that is described."""
+    if isinstance(value, type) and callable(getattr(value, "evaluate", None)):
+        return "it is a class: name an object of it, or a function that returns one"
+    if isinstance(value, type):
+        return f"it is a class without {lacking_in_adapter(value)[0]}; {_DESCRIBED}"
+    if isinstance(value, FunctionType) and (needed := needed_by(value)):
+        return (
+            f"it is a function that wants {listed(needed)}: wrap what answers in an adapter such "
+            f"as `promptgraft.ScriptedAdapter`; {_DESCRIBED}"
+        )
+    return f"it has no {' and no '.join(lacking_in_adapter(value))}; {_DESCRIBED}"
 
 
 class LateAdapter:

@@ -1,5 +1,6 @@
 """Replacing source files: all or none, and completed after a kill.
 
+An :class:`Intent`, on disk before the first of them changes, says what is to be written.
 Effects go through the calls of :mod:`promptgraft.files`, so that tests can end the process at
 each of them.
 """
@@ -7,26 +8,94 @@ each of them.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.files import write_atomically
 from promptgraft.parts.validation import shown_hash
-from promptgraft.project.applying.intent import (
-    FILE_NAME,
-    Intent,
-    PlannedFile,
-    may_hold_a_prompt,
-    record_intent,
-)
+from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.sources import FileChange
-from promptgraft.serde import digest_text
+from promptgraft.serde import digest_text, parse_json, shown, structure, unstructure
+
+FILE_NAME = "apply.json"
+VERSION = 1
+
+_SUFFIXES = {".md", ".yaml", ".yml"}
+
+
+@attrs.frozen(kw_only=True)
+class PlannedFile:
+    """One file that is to change.
+
+    Attributes:
+        path: relative to the project's folder, with `/`.
+        before: its whole text before.
+        after: its whole text afterwards.
+    """
+
+    path: str
+    before: str
+    after: str
+
+
+@attrs.frozen(kw_only=True)
+class Intent:
+    """The record of one write to source files.
+
+    Attributes:
+        run: id of the run.
+        candidate: the candidate that is written.
+        done: whether every file was written.
+        files: the files, in the order in which they are written.
+        version: of this format.
+    """
+
+    run: str
+    candidate: int
+    done: bool
+    files: tuple[PlannedFile, ...]
+    version: int = VERSION
+
+
+def read_intent(path: Path) -> Intent | None:
+    """Return what ``path`` records; None when nothing was ever begun.
+
+    Raises:
+        DataFormatError: it is no such record.
+        OSError: the system refuses.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    where = str(path)
+    mend = "; restore it, or delete it when every prompt file is as you want it"
+    try:
+        intent = structure(parse_json(data, where=where), Intent, where=where)
+    except DataFormatError as error:
+        raise DataFormatError(f"{error}{mend}") from None
+    if intent.version != VERSION:
+        raise DataFormatError(f"{where}: version: expected {VERSION}, found {intent.version}{mend}")
+    for file in intent.files:
+        if not may_hold_a_prompt(PurePosixPath(file.path)):
+            raise DataFormatError(
+                f"{where}: files: expected Markdown and YAML files of a prompt, found "
+                f"{shown(file.path)}{mend}"
+            )
+    return intent
+
+
+def may_hold_a_prompt(path: PurePath) -> bool:
+    """Tell whether a file may be one of a prompt: none that says what code is run."""
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and path.suffix in _SUFFIXES and path.name != PROJECT_FILE
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +261,8 @@ def _replace(path: Path, text: str) -> None:
 
 def _record(path: Path, intent: Intent) -> None:
     try:
-        record_intent(path, intent)
+        document = json.dumps(unstructure(intent), indent=2, ensure_ascii=False)
+        write_atomically(path, f"{document}\n".encode())
     except OSError as error:
         raise OSError(error.errno, _why(error), str(path)) from error
 
