@@ -17,17 +17,19 @@ from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges.loading import judge_kinds
+from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.loading import load_metrics
-from promptgraft.evals.metrics.registry import METRICS
+from promptgraft.evals.metrics.registry import METRICS, MetricKind
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.project.config import DatasetConfig, SplitsConfig
-from promptgraft.project.python_metrics import python_kind
 from promptgraft.project.python_source import PythonSource, Wanted, place_of
 from promptgraft.project.sources import PromptSource
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown
-from promptgraft.strict.nodes import Source, raise_lines, spelled
+from promptgraft.strict.checks import Kind
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
 
 T = TypeVar("T")
@@ -250,9 +252,7 @@ def load_project_metrics(
     Raises:
         DataFormatError: with every fault.
     """
-    registry = METRICS.plus(
-        *judge_kinds(_judge_of(judges)), python_kind(around.python, around.folder)
-    )
+    registry = METRICS.plus(*judge_kinds(_judge_of(judges)), _python_kind(around.python))
     if isinstance(source, str):
         place = around.existing(("metrics",), source)
         return load_metrics(place, registry=registry)
@@ -271,3 +271,24 @@ def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provide
         )
 
     return judge
+
+
+def _as_judge(value: object) -> Judge | None:
+    return value if callable(value) and not isinstance(value, type) else None
+
+
+_JUDGE = Wanted(what="function", expected="a function", plural="functions", read=_as_judge)
+
+
+def _python_kind(source: PythonSource) -> MetricKind:
+    """Return the kind ``python`` of metrics, which are functions of the project."""
+
+    def function(node: Node) -> Judge | None:
+        if not isinstance(node.value, str):
+            node.expected("`file.py:NAME` or `module:NAME`")
+            return None
+        return source.read(node, _JUDGE)
+
+    return MetricKind(
+        name="python", build=record_of(Python, special={"function": Kind(function)}).read
+    )

@@ -19,6 +19,8 @@ from promptgraft.errors import CallerError, ConfigError
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import check
+from promptgraft.strict.kinds import without_name
+from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
@@ -113,6 +115,14 @@ class PythonSource:
             ConfigError: nothing like that can be imported, or it is not what is wanted.
         """
         return _found_in(self._module_at(place, wanted.what), place, wanted)
+
+    def read(self, node: Node, wanted: Wanted[T]) -> T | None:
+        """Return what a file names at ``node``; a fault is noted there, and None returned."""
+        try:
+            return self.load(place_of(str(node.value), wanted.what, base=self.folder), wanted)
+        except ConfigError as error:
+            node.fault(without_name(str(error), wanted.what))
+            return None
 
     def _module_at(self, place: Place, what: str) -> ModuleType:
         if not place.is_file:

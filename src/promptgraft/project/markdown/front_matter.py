@@ -11,7 +11,6 @@ from promptgraft.errors import ConfigError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.body import BodySyntax, is_placeholder
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (
     FIELDS,
     OPTIONS,
@@ -21,11 +20,12 @@ from promptgraft.project.markdown.values import (
     check_name,
     class_of,
 )
-from promptgraft.project.python_source import Wanted
+from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_output_type
 from promptgraft.strict.checks import TEXT, Kind, one_of
-from promptgraft.strict.kinds import Key, checked, either, listed, record
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import checked, either, listed
 from promptgraft.strict.nodes import Node
 
 DEFAULT_NAME = "Answer"
@@ -53,7 +53,18 @@ class Output:
 
 @attrs.frozen(kw_only=True)
 class FrontMatter:
-    """What the front matter says; everything may be left out."""
+    """What the front matter says; everything may be left out.
+
+    Attributes:
+        ns: the namespace.
+        key: the key; empty for the file's name.
+        name: what people call it.
+        syntax: how placeholders look.
+        placeholders: strings that a plain text must keep.
+        output: what answers are.
+        tools: a file of tools beside this one; empty for none.
+        examples: a file of worked examples beside this one; empty for none.
+    """
 
     ns: str = "prompts"
     key: str = ""
@@ -97,17 +108,13 @@ def _read_reference(node: Node) -> Output | None:
 _EXPECTED = "`text`, an object with `choices` or `fields`, or `file.py:NAME`"
 _OUTPUT: Kind[Output] = either(
     _EXPECTED,
-    (str, Kind(_read_reference, {"type": "string"})),
+    (str, Kind(_read_reference)),
     (
         dict,
-        record(
+        record_of(
             Output,
-            {
-                "choices": Key(OPTIONS, "what may be answered"),
-                "description": Key(TEXT, "what a choice is about"),
-                "fields": Key(FIELDS, "the fields of the answer by name"),
-                "name": Key(TEXT, "the name of the answer's class; `Answer` by default"),
-            },
+            skip=("reference",),
+            special={"choices": OPTIONS, "description": TEXT, "fields": FIELDS, "name": TEXT},
         ),
     ),
 )
@@ -121,20 +128,17 @@ def _read_placeholder(node: Node) -> str | None:
     return None
 
 
-_PLACEHOLDER: Kind[str] = Kind(_read_placeholder, {"type": "string"})
-FRONT_MATTER: Kind[FrontMatter] = record(
+FRONT_MATTER: Kind[FrontMatter] = record_of(
     FrontMatter,
-    {
-        "ns": Key(checked(TEXT, check_ns), "the namespace; `prompts` by default"),
-        "key": Key(
-            checked(TEXT, lambda key: check_key(key, "key")), "the key; by default the file's name"
-        ),
-        "name": Key(TEXT, "what people call it"),
-        "syntax": Key(one_of(*(str(one.value) for one in BodySyntax)), "how placeholders look"),
-        "placeholders": Key(listed(_PLACEHOLDER), "strings that a plain text must keep"),
-        "output": Key(_OUTPUT, "what answers are"),
-        "tools": Key(TEXT, "a file of tools beside this one"),
-        "examples": Key(TEXT, "a file of worked examples beside this one"),
+    special={
+        "ns": checked(TEXT, check_ns),
+        "key": checked(TEXT, lambda key: check_key(key, "key")),
+        "name": TEXT,
+        "syntax": one_of(*(str(one.value) for one in BodySyntax)),
+        "placeholders": listed(Kind(_read_placeholder)),
+        "output": _OUTPUT,
+        "tools": TEXT,
+        "examples": TEXT,
     },
 )
 
@@ -149,10 +153,10 @@ _ANSWER: Wanted[object] = Wanted(
 )
 
 
-def answer_of(output: Output, node: Node, python: Python) -> Answer | None:
+def answer_of(output: Output, node: Node, python: PythonSource) -> Answer | None:
     """Return the type of answers; faults are noted at ``node``, and None returned."""
     if output.reference:
-        return _python_answer(output.reference, node, python)
+        return _python_answer(node, python)
     if output.choices and output.fields is not None:
         node.fault("expected `choices` or `fields`, found both")
         return None
@@ -178,12 +182,12 @@ def answer_of(output: Output, node: Node, python: Python) -> Answer | None:
     return Answer()
 
 
-def _python_answer(reference: str, node: Node, python: Python) -> Answer | None:
-    kind = python.load(reference, _ANSWER, node)
+def _python_answer(node: Node, python: PythonSource) -> Answer | None:
+    kind = python.read(node, _ANSWER)
     if kind is None:
         return None
     try:
-        check_output_type(kind, f"`{reference}`")
+        check_output_type(kind, f"`{node.value}`")
     except PromptDefinitionError as error:
         node.fault(str(error))
         return None

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
-from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS, Assembly
 from promptgraft.project.markdown.front_matter import (
     FRONT_MATTER,
     Answer,
     FrontMatter,
     answer_of,
 )
-from promptgraft.project.markdown.outline import Outline, read_outline, slug_of
-from promptgraft.project.markdown.python import Python
+from promptgraft.project.markdown.outline import Block, Line, Outline, read_outline, slug_of
 from promptgraft.project.markdown.tool_files import (
     EXAMPLE,
     AnyTool,
@@ -27,14 +26,17 @@ from promptgraft.project.markdown.tool_files import (
     read_examples,
     read_tools,
 )
+from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.task_examples import TaskExample
+from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Node, Source, raise_lines, read_text
 from promptgraft.yaml_text import YamlDocument
 
+TOOLS = "tools"
+EXAMPLES = "examples"
 _FILES: Mapping[str, Kind[Entries]] = {
     TOOLS: entries_kind(TOOLS, "the tools"),
     EXAMPLES: entries_kind(EXAMPLES, "the worked examples"),
@@ -102,7 +104,7 @@ def text_of(path: Path) -> str:
     raise DataFormatError(f"{path}: changed while it was read")
 
 
-def load_texts(path: Path, texts: Mapping[Path, str], python: Python) -> Loaded:
+def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> Loaded:
     """Return the prompt that a Markdown file holds.
 
     Args:
@@ -119,7 +121,7 @@ def load_texts(path: Path, texts: Mapping[Path, str], python: Python) -> Loaded:
 class _Loader:
     """Reads the files of one prompt, and collects what is wrong with them."""
 
-    def __init__(self, path: Path, texts: Mapping[Path, str], python: Python) -> None:
+    def __init__(self, path: Path, texts: Mapping[Path, str], python: PythonSource) -> None:
         self._path = path
         self._texts = texts
         self._python = python
@@ -137,13 +139,8 @@ class _Loader:
         beside = dict(self._beside(said, front.root, {block.path for block in outline.blocks}))
         tools, examples = self._read_beside(beside, answer)
         self._collect(front)
-        assembly = Assembly(
-            syntax=said.syntax,
-            placeholders=said.placeholders,
-            tools=tools,
-            examples=examples,
-            sections_of={kind: found.section for kind, found in beside.items()},
-        )
+        sections_of = {kind: found.section for kind, found in beside.items()}
+        assembly = _Assembly(said, tools, examples, sections_of)
         sections = assembly.sections(outline.blocks)
         for line in sorted([*outline.faults, *assembly.faults]):
             self._lines.append(f"{self._path}:{line.number}: {line.fault}")
@@ -270,11 +267,84 @@ def _check_placeholders(said: FrontMatter, root: Node, outline: Outline) -> None
 
 def _what_is_right(root: Node) -> FrontMatter:
     """Return of a front matter with faults what leads to further ones."""
-    names = {name: root.member(name).value for name in (TOOLS, EXAMPLES, "syntax")}
-    syntaxes = [one.value for one in BodySyntax if one.value == names["syntax"]]
-    tools, examples = (
-        value if isinstance(value, str) else "" for value in list(names.values())[:2]
-    )
+
+    def said(name: str) -> str:
+        value = root.member(name).value
+        return value if isinstance(value, str) else ""
+
+    syntax = said("syntax")
+    is_known = syntax in [one.value for one in BodySyntax]
     return FrontMatter(
-        tools=tools, examples=examples, syntax=syntaxes[0] if syntaxes else BodySyntax.DOLLAR.value
+        tools=said(TOOLS),
+        examples=said(EXAMPLES),
+        syntax=syntax if is_known else BodySyntax.DOLLAR.value,
     )
+
+
+@attrs.frozen
+class _Assembly:
+    """Puts sections together, with the tools and examples that belong to them.
+
+    Attributes:
+        said: the front matter. Of its placeholders a section keeps the ones that it holds.
+        tools: the tools.
+        examples: the worked examples.
+        sections_of: the section that ``tools`` and ``examples`` belong to, as far as there is
+            a file of them.
+        faults: what is wrong with the texts of sections.
+    """
+
+    said: FrontMatter
+    tools: tuple[AnyTool, ...]
+    examples: tuple[TaskExample, ...]
+    sections_of: Mapping[str, SectionPath]
+    faults: list[Line] = attrs.field(factory=list, init=False)
+
+    def sections(self, blocks: tuple[Block, ...]) -> tuple[MarkdownSection, ...]:
+        """Return the sections of the file, and those that only tools and examples need."""
+        return (*self._below((), blocks), *self._implicit({block.path for block in blocks}))
+
+    def _below(self, above: SectionPath, blocks: tuple[Block, ...]) -> Iterator[MarkdownSection]:
+        for block in blocks:
+            if block.path[:-1] == above:
+                yield self._of_block(block, tuple(self._below(block.path, blocks)))
+
+    def _of_block(self, block: Block, children: tuple[MarkdownSection, ...]) -> MarkdownSection:
+        try:
+            return self._section(
+                block.path,
+                template=block.body,
+                title=block.title,
+                children=children,
+                overridable=not block.frozen,
+            )
+        except PromptDefinitionError as error:
+            where, _, text = str(error).partition(": ")
+            line = where.rpartition(":")[2]
+            within = int(line) - 1 if line.isdecimal() else 0
+            fault = f"section `{show_path(block.path)}`: {text}"
+            self.faults.append(Line(block.body_line + within, fault))
+            return MarkdownSection(key=block.path[-1], title=block.title, children=children)
+
+    def _implicit(self, known: set[SectionPath]) -> Iterator[MarkdownSection]:
+        for path in dict.fromkeys(self.sections_of.values()):
+            if path not in known:
+                has_examples = self._is_for(EXAMPLES, path)
+                shows = has_examples or any(tool.examples for tool in self.tools)
+                title = path[-1].replace("-", " ").replace("_", " ").capitalize() if shows else ""
+                yield self._section(path, title=title, overridable=has_examples)
+
+    def _section(self, path: SectionPath, **given: Any) -> MarkdownSection:
+        given |= {"key": path[-1], "syntax": self.said.syntax}
+        if self.said.syntax == BodySyntax.PLAIN:
+            template, names = given.get("template", ""), frozenset(self.said.placeholders)
+            held = kept_names(template, BodySyntax.PLAIN, names)
+            given["placeholders"] = [name for name in self.said.placeholders if name in held]
+        if self._is_for(TOOLS, path):
+            given["tools"] = self.tools
+        if self._is_for(EXAMPLES, path):
+            return TaskExamplesSection(**given, examples=self.examples)
+        return MarkdownSection(**given)
+
+    def _is_for(self, kind: str, path: SectionPath) -> bool:
+        return self.sections_of.get(kind) == path

@@ -1,32 +1,45 @@
-"""A Markdown file as sections: its front matter, its headings, and the text between them.
+r"""A Markdown file as sections: its front matter, its headings, and the text between them.
 
-The places of all of them are kept, so that a file can be written back piece by piece.
+The places of all of them are kept, so that a file can be written back piece by piece. Of a line
+``\# text``, ``\===`` or ``\---`` one backslash is left out when a file is read, so that it means
+in a prompt what it means in Markdown.
 """
 
 from __future__ import annotations
 
 import bisect
+import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from promptgraft.errors import InvalidIdentifierError
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key
-from promptgraft.project.markdown.escapes import BREAK, find_headings, unescaped
 from promptgraft.serde import did_you_mean, shown
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
 INTRO = "intro"
+BREAK = re.compile(r"\r\n|\r|\n")
+"""What ends a line, in Markdown and in YAML."""
 
 _FENCE = r"---[ \t]*"
 _FRONT = re.compile(rf"{_FENCE}(?:\r\n|\r|\n)")
 _END = re.compile(rf"^{_FENCE}$", re.MULTILINE)
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
 _FROZEN = ".frozen"
+# A line that would be, or underline, a heading but for the backslashes before it.
+_ESCAPED = re.compile(
+    r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
+)
+_RULE = re.compile(r"---[ \t]*$", re.MULTILINE)
+_PROBE = "\n\n# probe"
 
 
 class Span(NamedTuple):
@@ -136,7 +149,7 @@ def _blocks(text: str, start: int, faults: list[Line]) -> Iterator[Block]:
     if text[start:first].strip():
         yield _block(text, Span(start, first), lines, path=(INTRO,), title="", level=0, line=0)
     above: list[tuple[int, str]] = []
-    for heading, following in pairwise([*headings, None]):
+    for heading, following in itertools.pairwise([*headings, None]):
         if heading is None:
             continue
         title, key, frozen = _titled(heading, faults)
@@ -243,3 +256,66 @@ def _told_apart(blocks: Sequence[Block], faults: list[Line]) -> Iterator[Block]:
         )
         faults.append(Line(block.line, fault))
         yield attrs.evolve(block, path=(*block.path[:-1], f"line-{block.line}"))
+
+
+class FoundHeading(NamedTuple):
+    """A heading in a text.
+
+    Attributes:
+        title: what it says, as it is written.
+        level: 1 to 6.
+        start: its first line, counted from 0.
+        end: the line behind it.
+        underlined: whether a line below the title makes it one.
+    """
+
+    title: str
+    level: int
+    start: int
+    end: int
+    underlined: bool
+
+
+def find_headings(text: str) -> Iterator[FoundHeading]:
+    """Yield the headings of a text that stand in no list, quotation, code or HTML."""
+    tokens = _parser().parse(text)
+    for token, inline in itertools.pairwise(tokens):
+        if token.type == "heading_open" and token.level == 0 and token.map:
+            start, end = token.map
+            level = int(token.tag.removeprefix("h"))
+            yield FoundHeading(inline.content, level, start, end, token.markup in {"=", "-"})
+
+
+def unescaped(text: str) -> str:
+    """Return the text that a text of a file stands for; its lines end with a line feed."""
+    return _ESCAPED.sub(r"\g<indent>\g<rest>", text)
+
+
+def escaped(text: str) -> str:
+    """Return the text that a file holds for ``text``: the same, with no heading in it."""
+    written = _ESCAPED.sub(r"\g<indent>\\\\\g<rest>", text)
+    if _RULE.match(written):  # at the beginning of a file it would begin the front matter
+        written = f"\\{written}"
+    while found := list(find_headings(written)):
+        lines = written.split("\n")
+        for heading in found:
+            at = heading.end - 1 if heading.underlined else heading.start
+            bare = lines[at].lstrip(" ")
+            lines[at] = f"{lines[at][: len(lines[at]) - len(bare)]}\\{bare}"
+        written = "\n".join(lines)
+    return written
+
+
+def stays_open(text: str) -> bool:
+    """Tell whether code or HTML that begins in a text would swallow a heading below it."""
+    last = text.count("\n") + 2
+    return not any(heading.start == last for heading in find_headings(text + _PROBE))
+
+
+@functools.lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark")
+    parser.disable("inline")  # headings are blocks; what stands in a line is not looked at
+    return parser

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.parts.validation import check_key
-from promptgraft.project.markdown.python import Python
 from promptgraft.project.markdown.values import (
     FIELDS,
     SHAPE,
@@ -20,11 +20,12 @@ from promptgraft.project.markdown.values import (
     fitting,
     kind_of,
 )
-from promptgraft.project.python_source import Wanted
+from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.task_examples import TaskExample, TaskStep
 from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.checks import ANYTHING, FLAG, TEXT, Kind
+from promptgraft.strict.checks import ANYTHING, TEXT, Kind
+from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import Key, checked, either, listed, record
 from promptgraft.strict.nodes import Node
 
@@ -41,17 +42,34 @@ _HANDLER: Wanted[Callable[..., object]] = Wanted(
 
 @attrs.frozen(kw_only=True)
 class _Call:
-    """An example of a tool, as YAML has it."""
+    """An example of a tool, as YAML has it.
 
+    Attributes:
+        tool: the tool.
+        description: when or why one makes this call.
+        input: the parameters.
+        output: what it returns for them.
+    """
+
+    tool: str
     description: str = ""
     input: Json = attrs.field(factory=dict)
     output: Json = None
-    tool: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class _ToolEntry:
-    """A tool, as YAML has it."""
+    """A tool, as YAML has it.
+
+    Attributes:
+        name: the name that the model calls it by.
+        description: what it does and when to use it.
+        parameters: its parameters by name.
+        result: what it returns; a text by default.
+        handler: the function: ``file.py:NAME``.
+        examples: calls that are shown to the model.
+        frozen: whether overrides are refused.
+    """
 
     name: str
     description: str
@@ -64,7 +82,15 @@ class _ToolEntry:
 
 @attrs.frozen(kw_only=True)
 class _ExampleEntry:
-    """A worked example, as YAML has it."""
+    """A worked example, as YAML has it.
+
+    Attributes:
+        key: its key.
+        objective: what is asked.
+        steps: the calls of tools, in order.
+        outcome: the answer.
+        frozen: whether overrides are refused.
+    """
 
     key: str
     objective: str
@@ -86,13 +112,6 @@ class Entries:
     items: tuple[Node, ...] = ()
 
 
-def _said(node: Node) -> str | None:
-    if isinstance(node.value, str):
-        return node.value
-    node.expected("a text")
-    return None
-
-
 def _list_of_nodes(node: Node) -> tuple[Node, ...] | None:
     if isinstance(node.value, list):
         return tuple(node.items())
@@ -100,45 +119,39 @@ def _list_of_nodes(node: Node) -> tuple[Node, ...] | None:
     return None
 
 
-_SAID: Kind[str] = Kind(_said, {"type": "string"})
-_INPUT: Key[Json] = Key(ANYTHING, "the parameters")
-_OUTPUT: Key[Json] = Key(ANYTHING, "what it returns for them")
-_SHOWN: Key[str] = Key(_SAID, "when or why one makes this call")
-_CALL: Kind[_Call] = record(_Call, {"description": _SHOWN, "input": _INPUT, "output": _OUTPUT})
-_STEP: Kind[_Call] = record(
-    _Call,
-    {
-        "tool": Key(TEXT, "the tool", required=True),
-        "description": _SHOWN,
-        "input": _INPUT,
-        "output": _OUTPUT,
-    },
+def _type_alone(node: Node) -> Value | None:
+    kind = TYPE.read(node)
+    return None if kind is None else Value(type=kind)
+
+
+_SPECIAL: Mapping[str, Kind[object]] = {"tool": TEXT, "input": ANYTHING, "output": ANYTHING}
+_STEP: Kind[_Call] = record_of(_Call, special=_SPECIAL)
+_CALL: Kind[_Call] = record_of(
+    _Call, make=partial(_Call, tool=""), skip=("tool",), special=_SPECIAL
 )
 _RESULT: Kind[Value] = either(
     "a type, or an object with `type`, `choices` or `fields`",
-    (str, Kind(lambda node: Value(type=kind) if (kind := TYPE.read(node)) else None, TYPE.schema)),
+    (str, Kind(_type_alone)),
     (dict, SHAPE),
 )
-TOOL: Kind[_ToolEntry] = record(
+TOOL: Kind[_ToolEntry] = record_of(
     _ToolEntry,
-    {
-        "name": Key(TEXT, "the name that the model calls it by", required=True),
-        "description": Key(TEXT, "what it does and when to use it", required=True),
-        "parameters": Key(FIELDS, "its parameters by name"),
-        "result": Key(_RESULT, "what it returns; a text by default"),
-        "handler": Key(TEXT, "the function: `file.py:NAME`"),
-        "examples": Key(listed(_CALL), "calls that are shown to the model"),
-        "frozen": Key(FLAG, "whether overrides are refused"),
+    special={
+        "name": TEXT,
+        "description": TEXT,
+        "parameters": FIELDS,
+        "result": _RESULT,
+        "handler": TEXT,
+        "examples": listed(_CALL),
     },
 )
-EXAMPLE: Kind[_ExampleEntry] = record(
+EXAMPLE: Kind[_ExampleEntry] = record_of(
     _ExampleEntry,
-    {
-        "key": Key(checked(TEXT, lambda key: check_key(key, "key")), "its key", required=True),
-        "objective": Key(TEXT, "what is asked", required=True),
-        "steps": Key(listed(_STEP), "the calls of tools, in order"),
-        "outcome": Key(ANYTHING, "the answer", required=True),
-        "frozen": Key(FLAG, "whether overrides are refused"),
+    special={
+        "key": checked(TEXT, lambda key: check_key(key, "key")),
+        "objective": TEXT,
+        "steps": listed(_STEP),
+        "outcome": ANYTHING,
     },
 )
 
@@ -149,17 +162,11 @@ def entries_kind(name: str, about: str) -> Kind[Entries]:
     def make(section: str = "", **items: tuple[Node, ...]) -> Entries:
         return Entries(section, items.get(name, ()))
 
-    items: Kind[tuple[Node, ...]] = Kind(_list_of_nodes, {"type": "array"})
-    return record(
-        make,
-        {
-            "section": Key(TEXT, "the section that they belong to, such as `guide/cases`"),
-            name: Key(items, about, required=True),
-        },
-    )
+    keys = {"section": Key(TEXT), name: Key(Kind(_list_of_nodes), about, required=True)}
+    return record(make, keys)
 
 
-def read_tools(nodes: tuple[Node, ...], python: Python) -> tuple[AnyTool, ...]:
+def read_tools(nodes: tuple[Node, ...], python: PythonSource) -> tuple[AnyTool, ...]:
     """Return the tools of a list; faults are noted, and tools with faults left out."""
     found: dict[str, AnyTool] = {}
     for node in nodes:
@@ -176,13 +183,13 @@ def _first(name: str, found: Mapping[str, object], node: Node, key: str) -> bool
     return name not in found
 
 
-def _tool(entry: _ToolEntry, node: Node, python: Python) -> AnyTool | None:
+def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None:
     name = camel(entry.name)
     params = class_of(entry.parameters, f"{name}Params", node.member("parameters"))
     result = kind_of(entry.result, f"{name}Result", node.member("result"))
     handler = None
     if entry.handler is not None:
-        handler = python.load(entry.handler, _HANDLER, node.member("handler"))
+        handler = python.read(node.member("handler"), _HANDLER)
     if params is None or not node.is_right():
         return None
     calls = node.member("examples").items()

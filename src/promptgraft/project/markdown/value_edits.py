@@ -8,11 +8,10 @@ from promptgraft.errors import ConfigError
 from promptgraft.parts.descriptors import OutputFieldDescriptor
 from promptgraft.parts.effective import EffectiveField, EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
-from promptgraft.project.markdown.assembly import EXAMPLES, TOOLS
 from promptgraft.project.markdown.front_matter import DEFAULT_NAME
-from promptgraft.project.markdown.loading import Beside, Loaded
+from promptgraft.project.markdown.loading import EXAMPLES, TOOLS, Loaded
 from promptgraft.project.markdown.values import nested_name
-from promptgraft.project.markdown.yaml_edits import Splice, YamlEdits, spliced
+from promptgraft.project.markdown.yaml_edits import Splice, YamlEdits
 from promptgraft.serde import Json, parse_json
 from promptgraft.strict.nodes import Node
 
@@ -74,7 +73,7 @@ def _edit_field(
 def with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
     """Return the file of tools as an override leaves it."""
     beside = loaded.beside[TOOLS]
-    edits = _edits(beside)
+    edits = YamlEdits(beside.text)
     for index, tool in enumerate(loaded.template.descriptor.tools):
         now = parts.tools[tool.name]
         here = (TOOLS, index)
@@ -84,13 +83,13 @@ def with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
             edits.change(place, text, now.param_descriptions[name])
         for at, (before, after) in enumerate(zip(tool.examples, now.examples, strict=True)):
             edits.change((*here, "examples", at), _call(before), _call(after))
-    return _edited(beside, edits)
+    return edits.edited()
 
 
 def with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
     """Return the file of worked examples as an override leaves it."""
     beside = loaded.beside[EXAMPLES]
-    edits = _edits(beside)
+    edits = YamlEdits(beside.text)
     items: list[tuple[Json, Json]] = []
     for found in loaded.template.descriptor.task_examples:
         before = _example(found.path[-1], found.example, overridable=found.overridable)
@@ -108,16 +107,7 @@ def with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
         if (*beside.section, key) not in known
     ]
     edits.edit_list((EXAMPLES,), items, added=added)
-    return _edited(beside, edits)
-
-
-def _edits(beside: Beside) -> YamlEdits:
-    return YamlEdits(beside.text.removeprefix("\ufeff"))
-
-
-def _edited(beside: Beside, edits: YamlEdits) -> str:
-    bare = beside.text.removeprefix("\ufeff")
-    return beside.text[: len(beside.text) - len(bare)] + spliced(bare, edits.splices)
+    return edits.edited()
 
 
 def _call(call: ToolCall) -> dict[str, Json]:

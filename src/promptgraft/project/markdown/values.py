@@ -18,8 +18,9 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, did_you_mean, shown, structure
-from promptgraft.strict.checks import ANYTHING, FLAG, TEXT, Kind
-from promptgraft.strict.kinds import Key, Keys, listed, named, record
+from promptgraft.strict.checks import ANYTHING, TEXT, Kind
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import listed, named
 from promptgraft.strict.nodes import Node
 
 Options: TypeAlias = "Mapping[str, str]"
@@ -94,45 +95,22 @@ def _read_fields(node: Node) -> dict[str, Value] | None:
     return _NAMED_FIELDS.read(node)
 
 
-def _read_field(node: Node) -> Value | None:
-    return _FIELD.read(node)
-
-
-TYPE: Kind[str] = Kind(
-    _read_type,
-    {"type": "string", "pattern": f"^({_LIST_OF})*({'|'.join((*_SCALARS, _OBJECT))})$"},
-)
-OPTIONS: Kind[Options] = Kind(
-    _read_options,
-    {
-        "anyOf": [
-            {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-        ]
-    },
-)
-_NAMED_FIELDS = named(
-    Kind(_read_field, {"type": "object"}), "an object with an object for each name"
-)
-FIELDS: Kind[dict[str, Value]] = Kind(_read_fields, _NAMED_FIELDS.schema)
-
-_SHAPE: Keys = {
-    "type": Key(TYPE, "what it is"),
-    "choices": Key(OPTIONS, "what may be chosen"),
-    "fields": Key(FIELDS, "the fields of an object"),
-    "name": Key(TEXT, "the name of an object's class"),
+TYPE: Kind[str] = Kind(_read_type)
+OPTIONS: Kind[Options] = Kind(_read_options)
+FIELDS: Kind[dict[str, Value]] = Kind(_read_fields)
+_SPECIAL: Mapping[str, Kind[object]] = {
+    "type": TYPE,
+    "description": TEXT,
+    "choices": OPTIONS,
+    "fields": FIELDS,
+    "default": ANYTHING,
+    "aliases": listed(TEXT),
+    "name": TEXT,
 }
-_FIELD: Kind[Value] = record(
-    Value,
-    {
-        **_SHAPE,
-        "description": Key(TEXT, "what it means"),
-        "optional": Key(FLAG, "whether it may be left out"),
-        "default": Key(ANYTHING, "what it is when it is left out"),
-        "aliases": Key(listed(TEXT), "its other names; the first is shown to the model"),
-    },
+_NAMED_FIELDS = named(record_of(Value, special=_SPECIAL), "an object with an object for each name")
+SHAPE: Kind[Value] = record_of(
+    Value, skip=("description", "optional", "default", "aliases"), special=_SPECIAL
 )
-SHAPE: Kind[Value] = record(Value, _SHAPE)
 
 
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:

@@ -1,31 +1,29 @@
-"""Changes to a YAML text that leave everything else in it as it is, to the last byte."""
+"""Changes to a YAML text that leave everything else in it as it is, to the last byte.
+
+PyYAML says where each value begins and ends, and only those stretches are written anew. Writers
+that keep comments, such as the round trip of ruamel.yaml, lay out every line of the text again.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import attrs
+import yaml
 
 from promptgraft.errors import ConfigError
-from promptgraft.project.markdown.escapes import BREAK
-from promptgraft.project.markdown.yaml_writing import (
-    block_items,
-    flow,
-    inline,
-    key_text,
-    literal,
-    member,
-)
-from promptgraft.serde import Json, canonical_json
+from promptgraft.project.markdown.outline import BREAK
+from promptgraft.serde import Json, MismatchError, canonical_json
 from promptgraft.strict.nodes import spelled
-from promptgraft.yaml_text import YamlPath
-
-if TYPE_CHECKING:
-    import yaml
+from promptgraft.yaml_text import YamlPath, plain_scalar
 
 _LAST_BREAKS = re.compile(r"(?:(?:\r\n|\r|\n)[ \t]*)+\Z")
+# Words that other readers of YAML take for something else than a text.
+_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+_SIMPLE = re.compile(r"[A-Za-z](?:[A-Za-z0-9 _./-]*[A-Za-z0-9_./])?")
 
 
 class Splice(NamedTuple):
@@ -73,6 +71,26 @@ class _Place:
     in_flow: bool = False
     key: yaml.Node | None = None
 
+    @property
+    def is_flow(self) -> bool:
+        """Whether what stands in it is written in ``{}`` or ``[]``."""
+        is_open = isinstance(self.node, yaml.CollectionNode) and bool(self.node.flow_style)
+        return self.in_flow or is_open
+
+    def below(self, step: str | int) -> _Place | None:
+        """Return a member or an item; None when it is not written."""
+        if isinstance(self.node, yaml.MappingNode):
+            for key, value in self.node.value:
+                if key.value == step:
+                    return _Place(value, self.is_flow, key)
+        elif isinstance(step, int) and step < len(_items(self.node)):
+            return _Place(_items(self.node)[step], self.is_flow)
+        return None
+
+
+def _items(node: yaml.Node) -> list[yaml.Node]:
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
 
 class YamlEdits:
     """Collects changes to a YAML text.
@@ -82,8 +100,6 @@ class YamlEdits:
     """
 
     def __init__(self, text: str) -> None:
-        import yaml
-
         self._text = text
         # The reader in Python, because it counts characters where the other one counts bytes.
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -91,6 +107,10 @@ class YamlEdits:
             raise ConfigError("expected YAML with content, found nothing")
         self._root = node
         self.splices: list[Splice] = []
+
+    def edited(self) -> str:
+        """Return the text with the changes."""
+        return spliced(self._text, self.splices)
 
     def change(self, path: YamlPath, old: Json, new: Json) -> None:
         """Make the value at ``path``, which means ``old``, mean ``new``.
@@ -102,10 +122,19 @@ class YamlEdits:
         place = self._find(path)
         if place is None:
             self._add(path, new)
-        elif self._is_mapping(place) and _same_keys(old, new):
-            for key, value in old.items() if isinstance(old, dict) else ():
-                self.change((*path, key), value, new[key] if isinstance(new, dict) else None)
-        elif isinstance(old, list) and isinstance(new, list) and self._has_items(place, old, new):
+        elif (
+            isinstance(place.node, yaml.MappingNode)
+            and isinstance(old, dict)
+            and isinstance(new, dict)
+            and old.keys() == new.keys()
+        ):
+            for key, value in old.items():
+                self.change((*path, key), value, new[key])
+        elif (
+            isinstance(old, list)
+            and isinstance(new, list)
+            and len(old) == len(new) == len(_items(place.node))
+        ):
             for index, (before, after) in enumerate(zip(old, new, strict=True)):
                 self.change((*path, index), before, after)
         else:
@@ -126,66 +155,26 @@ class YamlEdits:
             raise ConfigError(f"`{spelled(path)}` is not written where it could be changed")
         kept = [new for _, new in items if new is not None]
         is_resized = bool(added) or len(kept) < len(items)
-        if is_resized and (self._is_flow(place) or not kept):
+        if is_resized and (place.is_flow or not kept):
             self._replace(place, [*kept, *added])
             return
+        nodes = _items(place.node)
         for index, (old, new) in enumerate(items):
-            if new is not None:
-                self.change((*path, index), old, new)
-        nodes = self._items(place.node)
-        for index, (_, new) in enumerate(items):
             if new is None:
                 self._remove(nodes, index, place.node.start_mark.index)
+            else:
+                self.change((*path, index), old, new)
         if added:
-            column = place.node.start_mark.column
-            at = self._line_end(self._end(nodes[-1]))
-            self.splices.append(Splice(at, at, "\n" + "\n".join(block_items(added, column))))
+            self._insert(nodes[-1], "\n".join(_block(added, place.node.start_mark.column)))
 
     def _find(self, path: YamlPath) -> _Place | None:
-        place = _Place(self._root)
+        place: _Place | None = _Place(self._root)
         for step in path:
-            found = self._below(place, step)
-            if found is None:
-                return None
-            place = found
+            place = place and place.below(step)
         return place
-
-    def _below(self, place: _Place, step: str | int) -> _Place | None:
-        import yaml
-
-        in_flow = self._is_flow(place)
-        if isinstance(place.node, yaml.MappingNode):
-            for key, value in place.node.value:
-                if key.value == step:
-                    return _Place(value, in_flow, key)
-        items = self._items(place.node)
-        if isinstance(step, int) and step < len(items):
-            return _Place(items[step], in_flow)
-        return None
-
-    def _is_flow(self, place: _Place) -> bool:
-        import yaml
-
-        flowing = isinstance(place.node, yaml.CollectionNode) and bool(place.node.flow_style)
-        return place.in_flow or flowing
-
-    def _is_mapping(self, place: _Place) -> bool:
-        import yaml
-
-        return isinstance(place.node, yaml.MappingNode)
-
-    def _items(self, node: yaml.Node) -> list[yaml.Node]:
-        import yaml
-
-        return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-    def _has_items(self, place: _Place, old: list[Json], new: list[Json]) -> bool:
-        return len(old) == len(new) == len(self._items(place.node))
 
     def _end(self, node: yaml.Node) -> int:
         """Return where a value ends; the parser counts what follows it to a block."""
-        import yaml
-
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             return self._end(last[1] if isinstance(last, tuple) else last)
@@ -202,46 +191,47 @@ class YamlEdits:
         found = BREAK.search(self._text, place)
         return found.start() if found else len(self._text)
 
+    def _insert(self, last: yaml.Node, lines: str) -> None:
+        """Insert lines below the value that ends a block."""
+        at = self._line_end(self._end(last))
+        self.splices.append(Splice(at, at, f"\n{lines}"))
+
     def _add(self, path: YamlPath, new: Json) -> None:
         """Add a member that the text leaves out."""
         above, key = self._find(path[:-1]), path[-1]
-        if above is None or not isinstance(key, str) or not self._is_mapping(above):
+        if (
+            above is None
+            or not isinstance(key, str)
+            or not isinstance(above.node, yaml.MappingNode)
+        ):
             raise ConfigError(f"`{spelled(path)}` is not written where it could be changed")
         members = above.node.value
-        if self._is_flow(above):
+        if above.is_flow:
             at = self._end(members[-1][1]) if members else above.node.end_mark.index - 1
-            text = f"{', ' if members else ''}{key_text(key)}: {flow(new)}"
+            text = f"{', ' if members else ''}{_key(key)}: {_flow(new)}"
+            self.splices.append(Splice(at, at, text))
         else:
             column = above.node.start_mark.column
-            at = self._line_end(self._end(members[-1][1]))
-            text = f"\n{' ' * column}{key_text(key)}:{member(new, column)}"
-        self.splices.append(Splice(at, at, text))
+            self._insert(members[-1][1], f"{' ' * column}{_key(key)}:{_member(new, column)}")
 
     def _replace(self, place: _Place, new: Json) -> None:
         node = place.node
         start, end = node.start_mark.index, self._end(node)
         if place.in_flow:
-            gap = " " if start == end else ""
-            self.splices.append(Splice(start, end, gap + flow(new)))
+            text = f"{' ' if start == end else ''}{_flow(new)}"
         elif place.key is not None:
-            self._replace_member(place, place.key, new, end)
+            # A comment behind several lines would belong to the last one, or to the text.
+            fits = self._ends_line(end)
+            text = _member(new, place.key.start_mark.column) if fits else f" {_inline(new)}"
+            is_beside = place.key.end_mark.line == node.start_mark.line and start < end
+            if is_beside and not text.startswith("\n"):
+                text = text.removeprefix(" ")
+            else:
+                start = self._text.index(":", place.key.end_mark.index) + 1
         else:
-            block = literal(new, node.start_mark.column) if isinstance(new, str) else None
-            fits = block is not None and self._ends_line(end)
-            self.splices.append(Splice(start, end, block if block and fits else inline(new)))
-
-    def _replace_member(self, place: _Place, key: yaml.Node, new: Json, end: int) -> None:
-        """Replace the value of a key in a block, beginning behind its colon where needed."""
-        start = place.node.start_mark.index
-        # A comment behind several lines would belong to the last one, or to the text.
-        one_line = not self._ends_line(end)
-        text = f" {inline(new)}" if one_line else member(new, key.start_mark.column)
-        is_beside = key.end_mark.line == place.node.start_mark.line and start < end
-        if not is_beside or text.startswith("\n"):
-            start = self._text.index(":", key.end_mark.index) + 1
-            self.splices.append(Splice(start, end, text))
-        else:
-            self.splices.append(Splice(start, end, text.removeprefix(" ")))
+            block = _literal(new, node.start_mark.column) if self._ends_line(end) else None
+            text = block or _inline(new)
+        self.splices.append(Splice(start, end, text))
 
     def _remove(self, items: list[yaml.Node], index: int, first: int) -> None:
         """Remove an item of a list in a block, with the lines that it stands in."""
@@ -252,5 +242,76 @@ class YamlEdits:
         self.splices.append(Splice(start, self._line_end(self._end(items[index])), ""))
 
 
-def _same_keys(old: Json, new: Json) -> bool:
-    return isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys()
+def _flow(value: Json) -> str:
+    """Return data in one line, as it may stand anywhere."""
+    if isinstance(value, dict):
+        members = (f"{_key(key)}: {_flow(item)}" for key, item in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, str):
+        return value if _SIMPLE.fullmatch(value) and _is_plain(value) else _quoted(value)
+    text = json.dumps(value)
+    # Without a point `1e9` would be a text to some readers.
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
+
+
+def _key(key: str) -> str:
+    return _quoted(key) if " " in key else _flow(key)
+
+
+def _inline(value: Json) -> str:
+    """Return data in one line, as it may stand behind a key or a dash that begins a line."""
+    if not isinstance(value, str):
+        return _flow(value)
+    plain = (
+        value[:1].isalpha()
+        and value.isprintable()
+        and not value.endswith((":", " "))
+        and ": " not in value
+        and " #" not in value
+        and _is_plain(value)
+    )
+    return value if plain else _quoted(value)
+
+
+def _member(value: Json, indent: int) -> str:
+    """Return what stands behind the colon of a key at a column: in its line, or below it."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return "\n" + "\n".join(_block(value, indent + 2))
+    return f" {_literal(value, indent + 2) or _inline(value)}"
+
+
+def _block(items: list[Json], indent: int) -> Iterator[str]:
+    """Yield the lines of a list whose dashes stand at a column."""
+    for item in items:
+        begin = f"{' ' * indent}- "
+        if not isinstance(item, dict) or not item:
+            yield f"{begin}{_inline(item)}"
+            continue
+        for key, value in item.items():
+            yield f"{begin}{_key(key)}:{_member(value, indent + 2)}"
+            begin = " " * (indent + 2)
+
+
+def _literal(value: Json, indent: int) -> str | None:
+    """Return a text of several lines as a literal block, indented; None when it cannot be one."""
+    lines = value.removesuffix("\n").split("\n") if isinstance(value, str) else []
+    clean = all(line.isprintable() and (not line or not line.isspace()) for line in lines)
+    if len(lines) < 2 or not clean or not lines[-1] or not lines[0] or lines[0][0] == " ":
+        return None
+    header = "|" if str(value).endswith("\n") else "|-"
+    return "\n".join([header, *(" " * indent + line if line else "" for line in lines)])
+
+
+def _quoted(text: str) -> str:
+    """Return a text in double quotes, everything escaped that does not print."""
+    escaped = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        return text.lower() not in _WORDS and plain_scalar(text) == text
+    except MismatchError:
+        return False
