@@ -32,7 +32,7 @@ from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import Kind
-from promptgraft.strict.nodes import Node, Source, raise_lines, read_text
+from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
 from promptgraft.yaml_text import YamlDocument
 
 TOOLS = "tools"
@@ -87,7 +87,7 @@ class Loaded:
         return {self.path: self.outline.text, **others}
 
 
-def text_of(path: Path) -> str:
+def _text_of(path: Path) -> str:
     """Return a file as it is: line breaks and byte order mark are kept.
 
     Raises:
@@ -95,13 +95,12 @@ def text_of(path: Path) -> str:
     """
     source = Source(str(path))
     try:
-        return path.read_bytes().decode()
-    except UnicodeDecodeError:
-        read_text(path, source.note)
+        raw = path.read_bytes()
     except OSError as error:
-        source.note(0, f"cannot be read: {error.strerror}")
+        raise DataFormatError(f"{path}: cannot be read: {error.strerror}") from None
+    decoded(raw, 1, source.note)
     source.raise_all()
-    raise DataFormatError(f"{path}: changed while it was read")
+    return raw.decode()
 
 
 def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> Loaded:
@@ -138,14 +137,14 @@ class _Loader:
         _check_placeholders(said, front.root, outline)
         beside = dict(self._beside(said, front.root, {block.path for block in outline.blocks}))
         tools, examples = self._read_beside(beside, answer)
-        self._collect(front)
+        self._lines.extend(front.faults)
         sections_of = {kind: found.section for kind, found in beside.items()}
         assembly = _Assembly(said, tools, examples, sections_of)
         sections = assembly.sections(outline.blocks)
         for line in sorted([*outline.faults, *assembly.faults]):
             self._lines.append(f"{self._path}:{line.number}: {line.fault}")
         for found in beside.values():
-            self._collect(found.file)
+            self._lines.extend(found.file.faults)
         raise_lines(str(self._path), self._lines)
         template = self._template(said, answer or Answer(), sections)
         return Loaded(
@@ -153,7 +152,7 @@ class _Loader:
         )
 
     def _text(self, path: Path) -> str:
-        return self._texts[path] if path in self._texts else text_of(path)
+        return self._texts[path] if path in self._texts else _text_of(path)
 
     def _front(self, outline: Outline) -> Source:
         """Return the front matter, its lines counted from the beginning of the file."""
@@ -187,7 +186,7 @@ class _Loader:
         file = Source(str(path))
         file.take_yaml(text.removeprefix("\ufeff"))
         if not file.is_right(()):
-            self._collect(file)
+            self._lines.extend(file.faults)
             return None
         entries = _FILES[kind].read(file.root)
         if entries is None:
@@ -223,12 +222,6 @@ class _Loader:
         for node in shown.items:
             EXAMPLE.read(node)
         return tools, ()
-
-    def _collect(self, file: Source) -> None:
-        try:
-            file.raise_all()
-        except DataFormatError as error:
-            self._lines.extend(error.faults)
 
     def _template(
         self,

@@ -39,6 +39,7 @@ _ESCAPED = re.compile(
     r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
 )
 _RULE = re.compile(r"---[ \t]*$", re.MULTILINE)
+_INDENT = re.compile(r"\A *")
 _PROBE = "\n\n# probe"
 
 
@@ -65,15 +66,15 @@ class Block:
         title: the heading's text; empty for the text before the first heading.
         level: 1 for ``#``, and so on; 0 for the text before the first heading.
         frozen: whether its text may not be overridden.
-        line: line of the heading.
+        line: line of the heading; ``body_line`` without one.
         body_line: line in which the text begins.
         region: all between the heading's line and the next heading, line breaks included.
         body: the text, its lines ended by line feeds, and without escapes of this format.
     """
 
     path: SectionPath
-    title: str
-    level: int
+    title: str = ""
+    level: int = 0
     frozen: bool = False
     line: int
     body_line: int
@@ -121,14 +122,6 @@ def _front_matter(text: str, faults: list[Line]) -> tuple[Span | None, int]:
     return Span(opening.end(), closing.start()), after.end() if after else closing.end()
 
 
-class _Heading(NamedTuple):
-    title: str
-    level: int
-    line: int
-    start: int
-    end: int
-
-
 class _Lines:
     """The lines of a text."""
 
@@ -144,69 +137,45 @@ class _Lines:
 
 def _blocks(text: str, start: int, faults: list[Line]) -> Iterator[Block]:
     lines = _Lines(text)
-    headings = list(_headings(text, start, lines))
-    first = headings[0].start if headings else len(text)
-    if text[start:first].strip():
-        yield _block(text, Span(start, first), lines, path=(INTRO,), title="", level=0, line=0)
-    above: list[tuple[int, str]] = []
-    for heading, following in itertools.pairwise([*headings, None]):
-        if heading is None:
-            continue
+    above = lines.at(start) - 1
+    headings = [
+        found._replace(start=above + found.start, end=above + found.end)
+        for found in find_headings(text[start:])
+    ]
+    begins = [*(max(start, lines.starts[heading.start]) for heading in headings), len(text)]
+    if text[start : begins[0]].strip():
+        yield _block(text, Span(start, begins[0]), lines, (INTRO,))
+    open_keys: list[tuple[int, str]] = []
+    for heading, following in zip(headings, begins[1:], strict=True):
         title, key, frozen = _titled(heading, faults)
-        while above and above[-1][0] >= heading.level:
-            above.pop()
-        above.append((heading.level, key))
-        yield _block(
-            text,
-            Span(heading.end, following.start if following else len(text)),
-            lines,
-            path=tuple(key for _, key in above),
+        while open_keys and open_keys[-1][0] >= heading.level:
+            open_keys.pop()
+        open_keys.append((heading.level, key))
+        region = Span(lines.ends[heading.end - 1], following)
+        yield attrs.evolve(
+            _block(text, region, lines, tuple(key for _, key in open_keys)),
             title=title,
             level=heading.level,
             frozen=frozen,
-            line=heading.line,
+            line=heading.start + 1,
         )
 
 
-def _headings(text: str, start: int, lines: _Lines) -> Iterator[_Heading]:
-    above = lines.at(start) - 1
-    for found in find_headings(text[start:]):
-        first, last = above + found.start, above + found.end - 1
-        begin = max(start, lines.starts[first])
-        yield _Heading(found.title, found.level, first + 1, begin, lines.ends[last])
-
-
-def _block(
-    text: str,
-    region: Span,
-    lines: _Lines,
-    *,
-    path: SectionPath,
-    title: str,
-    level: int,
-    frozen: bool = False,
-    line: int,
-) -> Block:
+def _block(text: str, region: Span, lines: _Lines, path: SectionPath) -> Block:
+    """Return a section without a heading."""
     raw = text[region.start : region.end]
-    body_line = lines.at(region.start + len(raw) - len(raw.lstrip("\r\n")))
-    return Block(
-        path=path,
-        title=title,
-        level=level,
-        frozen=frozen,
-        line=line or body_line,
-        body_line=body_line,
-        region=region,
-        body=unescaped(BREAK.sub("\n", raw).strip("\n")),
-    )
+    line = lines.at(region.start + len(raw) - len(raw.lstrip("\r\n")))
+    body = unescaped(BREAK.sub("\n", raw).strip("\n"))
+    return Block(path=path, line=line, body_line=line, region=region, body=body)
 
 
-def _titled(heading: _Heading, faults: list[Line]) -> tuple[str, str, bool]:
+def _titled(heading: Heading, faults: list[Line]) -> tuple[str, str, bool]:
     """Return title, key and whether the section is frozen."""
+    line = heading.start + 1
     if "\n" in heading.title:
         lines = heading.title.count("\n") + 1
         mend = "put an empty line above the underline if it is a rule, or use `#`"
-        faults.append(Line(heading.line, f"a heading of {lines} lines; {mend}"))
+        faults.append(Line(line, f"a heading of {lines} lines; {mend}"))
     found = _ATTRIBUTES.fullmatch(heading.title)
     title = found["title"].rstrip() if found else heading.title.strip()
     key, frozen = "", False
@@ -217,22 +186,17 @@ def _titled(heading: _Heading, faults: list[Line]) -> tuple[str, str, bool]:
             frozen = True
         else:
             meant = did_you_mean(attribute, [_FROZEN]) or "; expected `{#key .frozen}`"
-            faults.append(Line(heading.line, f"unknown attribute {shown(attribute)}{meant}"))
+            faults.append(Line(line, f"unknown attribute {shown(attribute)}{meant}"))
     key = key or slug_of(title)
-    if not key:
-        faults.append(
-            Line(
-                heading.line,
-                f"the heading {shown(title)} makes no key; write one behind it: `{{#key}}`",
-            )
-        )
-        return title, f"line-{heading.line}", frozen
+    fault = f"the heading {shown(title)} makes no key; write one behind it: `{{#key}}`"
     try:
-        check_key(key, "section key")
+        if key:
+            check_key(key, "section key")
+            return title, key, frozen
     except InvalidIdentifierError as error:
-        faults.append(Line(heading.line, str(error)))
-        return title, f"line-{heading.line}", frozen
-    return title, key, frozen
+        fault = str(error)
+    faults.append(Line(line, fault))
+    return title, f"line-{line}", frozen
 
 
 def slug_of(title: str) -> str:
@@ -258,7 +222,7 @@ def _told_apart(blocks: Sequence[Block], faults: list[Line]) -> Iterator[Block]:
         yield attrs.evolve(block, path=(*block.path[:-1], f"line-{block.line}"))
 
 
-class FoundHeading(NamedTuple):
+class Heading(NamedTuple):
     """A heading in a text.
 
     Attributes:
@@ -276,14 +240,14 @@ class FoundHeading(NamedTuple):
     underlined: bool
 
 
-def find_headings(text: str) -> Iterator[FoundHeading]:
+def find_headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text that stand in no list, quotation, code or HTML."""
     tokens = _parser().parse(text)
     for token, inline in itertools.pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             start, end = token.map
             level = int(token.tag.removeprefix("h"))
-            yield FoundHeading(inline.content, level, start, end, token.markup in {"=", "-"})
+            yield Heading(inline.content, level, start, end, token.markup in {"=", "-"})
 
 
 def unescaped(text: str) -> str:
@@ -300,8 +264,7 @@ def escaped(text: str) -> str:
         lines = written.split("\n")
         for heading in found:
             at = heading.end - 1 if heading.underlined else heading.start
-            bare = lines[at].lstrip(" ")
-            lines[at] = f"{lines[at][: len(lines[at]) - len(bare)]}\\{bare}"
+            lines[at] = _INDENT.sub(r"\g<0>\\", lines[at], count=1)
         written = "\n".join(lines)
     return written
 

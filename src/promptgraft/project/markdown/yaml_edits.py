@@ -184,8 +184,15 @@ class YamlEdits:
             return after.start() if after else end
         return end
 
-    def _ends_line(self, place: int) -> bool:
-        return not self._text[place : self._line_end(place)].strip()
+    def _has_room(self, end: int, new: Json) -> bool:
+        """Tell whether several lines may take the place of a value that ends there.
+
+        A comment behind them would belong to the last one, or to the text; and a literal block
+        has the line break at its end only where the text has one.
+        """
+        line_end = self._line_end(end)
+        is_cut = line_end == len(self._text) and isinstance(new, str) and new.endswith("\n")
+        return not is_cut and not self._text[end:line_end].strip()
 
     def _line_end(self, place: int) -> int:
         found = BREAK.search(self._text, place)
@@ -220,8 +227,7 @@ class YamlEdits:
         if place.in_flow:
             text = f"{' ' if start == end else ''}{_flow(new)}"
         elif place.key is not None:
-            # A comment behind several lines would belong to the last one, or to the text.
-            fits = self._ends_line(end)
+            fits = self._has_room(end, new)
             text = _member(new, place.key.start_mark.column) if fits else f" {_inline(new)}"
             is_beside = place.key.end_mark.line == node.start_mark.line and start < end
             if is_beside and not text.startswith("\n"):
@@ -229,8 +235,10 @@ class YamlEdits:
             else:
                 start = self._text.index(":", place.key.end_mark.index) + 1
         else:
-            block = _literal(new, node.start_mark.column) if self._ends_line(end) else None
+            block = _literal(new, node.start_mark.column) if self._has_room(end, new) else None
             text = block or _inline(new)
+        if "\n" in text:
+            end = self._line_end(end)  # spaces behind it would belong to its last line
         self.splices.append(Splice(start, end, text))
 
     def _remove(self, items: list[yaml.Node], index: int, first: int) -> None:
@@ -307,7 +315,7 @@ def _literal(value: Json, indent: int) -> str | None:
 def _quoted(text: str) -> str:
     """Return a text in double quotes, everything escaped that does not print."""
     escaped = json.dumps(text, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
 
 
 def _is_plain(text: str) -> bool:

@@ -1,0 +1,120 @@
+"""A change of one value in a YAML text leaves every other line as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from promptgraft.project.markdown.yaml_edits import YamlEdits
+from promptgraft.serde import Json
+from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = (ROOT / "examples", ROOT / "tests/project/right", Path(__file__).parent / "styles")
+LAYOUTS = (
+    "a:   1\nb:\n- x\n-\n  y:  'z'   # c\n\n\nc: {d: , e: [ 1,2 ] , f: {g: h}}\n",
+    'a: one\n  two\nb: "one\n  two"\nc: [1,\n    2]\nd: True\ne: ~\nf: "\\u00e9"\n',
+    "---\na: |\n      x\n\n       y\n# c\nb: >-\n  one\n  two\n\nc: |+\n  x\n\n\nd: 1  \n \ne: 2\n",
+    "a: 1\n...\n",
+    "a:\n    b:\n      - c: 1\n        d:\n        - 2\n  # c\ne:\n  - - 1\n    - 2\n  - 'x'",
+)
+TEXTS = st.text("ab #$\\{}%-=`~<>!&*:'\"|,[]?@\n\té\x85\u2028😀0", max_size=12)
+NEW: st.SearchStrategy[Json] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(("no", "1e3", "One line.", "Two\nlines.", "Ends\n\nso.\n")),
+    TEXTS,
+    st.lists(TEXTS, max_size=2),
+    st.lists(st.dictionaries(st.sampled_from(("k", "yes", "a b")), TEXTS, min_size=1), max_size=2),
+)
+
+
+def read(text: str) -> YamlDocument | None:
+    faults: list[str] = []
+    document = read_yaml(text.removeprefix("\ufeff"), lambda _, fault: faults.append(fault))
+    return None if faults or document is None or document.value is None else document
+
+
+def corpus() -> tuple[str, ...]:
+    """Return the YAML of the examples and of the tests, and layouts that are seldom seen."""
+    files = sorted(path for folder in FOLDERS for path in folder.rglob("*.y*ml"))
+    found = [*LAYOUTS, *(path.read_bytes().decode() for path in files)]
+    return tuple(text for text in found if read(text))
+
+
+CORPUS = corpus()
+
+
+def leaves(value: Json, path: YamlPath = ()) -> Iterator[YamlPath]:
+    if isinstance(value, (dict, list)) and value:
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, member in members:
+            yield from leaves(member, (*path, step))
+    else:
+        yield path
+
+
+def at(value: Json, path: YamlPath) -> Json:
+    for step in path:
+        members: dict[object, Json] = dict(
+            value.items() if isinstance(value, dict) else enumerate(json_list(value))
+        )
+        value = members[step]
+    return value
+
+
+def json_list(value: Json) -> list[Json]:
+    assert isinstance(value, list)
+    return value
+
+
+def with_leaf(value: Json, path: YamlPath, new: Json) -> Json:
+    if not path:
+        return new
+    if isinstance(value, dict):
+        return {k: with_leaf(v, path[1:], new) if k == path[0] else v for k, v in value.items()}
+    items = enumerate(json_list(value))
+    return [with_leaf(item, path[1:], new) if at == path[0] else item for at, item in items]
+
+
+def around(text: str, document: YamlDocument, path: YamlPath) -> tuple[str, str]:
+    """Return the lines above a value, and those from the next value or key on."""
+    first = document.line_of(path)
+    own = max(first, document.lines[path])
+    later = (*document.lines.values(), *document.key_lines.values())
+    following = min((line for line in later if line > own), default=None)
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[: first - 1]), "".join(lines[following - 1 :]) if following else ""
+
+
+def test_the_corpus_is_there() -> None:
+    assert len(CORPUS) > 20
+
+
+@given(st.sampled_from(CORPUS), st.sampled_from(("\n", "\r\n", "\r")), st.booleans(), st.data())
+def test_a_change_of_a_value_changes_its_own_lines_only(
+    text: str, newline: str, bom: bool, data: st.DataObject
+) -> None:
+    text = ("\ufeff" if bom else "") + text.replace("\n", newline)
+    document = read(text)
+    assert document is not None
+    path = data.draw(st.sampled_from(list(leaves(document.value))))
+    old, new = at(document.value, path), data.draw(NEW)
+    edits = YamlEdits(text)
+    edits.change(path, old, old)
+    assert edits.edited() == text
+    edits.change(path, old, new)
+    after = edits.edited()
+    written = read(after)
+    assert written is not None
+    assert written.value == with_leaf(document.value, path, new)
+    above, below = around(text, document, path)
+    assert after.startswith(above)
+    assert after.endswith(below)
+    comments = {line for line in text.splitlines() if line.lstrip().startswith("#")}
+    assert comments <= set(after.splitlines())
