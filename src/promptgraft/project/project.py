@@ -15,7 +15,6 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.config import ModelConfig, ProjectConfig
-from promptgraft.project.described import described
 from promptgraft.project.format import read_project
 from promptgraft.project.models import LateAdapter, make_adapter
 from promptgraft.project.parts import (
@@ -27,7 +26,7 @@ from promptgraft.project.parts import (
     load_splits,
 )
 from promptgraft.project.python_source import PythonSource
-from promptgraft.project.settings import Judging, run_config, target_faults
+from promptgraft.project.settings import Judging, described, run_config, target_faults
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import OptimizationJob

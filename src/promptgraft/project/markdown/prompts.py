@@ -49,7 +49,25 @@ class _MarkdownSource:
         return tuple(self._loaded.texts)
 
     def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
-        return _rewritten(self._loaded, override, self._python)
+        """Return the changes that make the files say what ``override`` says.
+
+        The files as they would be are read again: a change that does not mean just what the
+        override means is refused.
+        """
+        loaded = self._loaded
+        fresh = resolve_override(loaded.template.descriptor, override).fresh
+        if fresh is None:
+            return ()
+        parts = effective_parts(loaded.template.descriptor, fresh)
+        after = {loaded.path: with_sections(loaded, fresh, tuple(output_splices(loaded, parts)))}
+        if TOOLS in loaded.beside:
+            after[loaded.beside[TOOLS].path] = with_tools(loaded, parts)
+        if EXAMPLES in loaded.beside:
+            after[loaded.beside[EXAMPLES].path] = with_examples(loaded, parts)
+        before = loaded.texts
+        changes = {path: text for path, text in after.items() if text != before[path]}
+        _check(loaded, fresh, {**before, **changes}, self._python)
+        return tuple(FileChange(path, before[path], text) for path, text in changes.items())
 
 
 def load_markdown_prompt(path: Path) -> MarkdownPrompt:
@@ -61,32 +79,6 @@ def load_markdown_prompt(path: Path) -> MarkdownPrompt:
     python = PythonSource(path.parent)
     loaded = load_texts(path, {}, python)
     return MarkdownPrompt(Prompt(loaded.template), _MarkdownSource(loaded, python))
-
-
-def _rewritten(
-    loaded: Loaded, override: PromptOverride, python: PythonSource
-) -> tuple[FileChange, ...]:
-    """Return the changes that make the files of a prompt say what ``override`` says.
-
-    The files as they would be are read again: a change that does not mean just what the
-    override means is refused.
-
-    Raises:
-        ConfigError: a part of the override cannot be written back.
-    """
-    fresh = resolve_override(loaded.template.descriptor, override).fresh
-    if fresh is None:
-        return ()
-    parts = effective_parts(loaded.template.descriptor, fresh)
-    after = {loaded.path: with_sections(loaded, fresh, tuple(output_splices(loaded, parts)))}
-    if TOOLS in loaded.beside:
-        after[loaded.beside[TOOLS].path] = with_tools(loaded, parts)
-    if EXAMPLES in loaded.beside:
-        after[loaded.beside[EXAMPLES].path] = with_examples(loaded, parts)
-    before = loaded.texts
-    changes = {path: text for path, text in after.items() if text != before[path]}
-    _check(loaded, fresh, {**before, **changes}, python)
-    return tuple(FileChange(path, before[path], text) for path, text in changes.items())
 
 
 def _check(
