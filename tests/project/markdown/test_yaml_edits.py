@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,3 +119,24 @@ def test_a_change_of_a_value_changes_its_own_lines_only(
     assert after.endswith(below)
     comments = {line for line in text.splitlines() if line.lstrip().startswith("#")}
     assert comments <= set(after.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "after"),
+    [
+        ("a: 1", "x\ny\n", 'a: "x\\ny\\n"'),  # a block would lose the last line break
+        ("a: 1", "x\ny", "a: |-\n  x\n  y"),
+        ("a: 1  \nb: 2\n", "x\ny", "a: |-\n  x\n  y\nb: 2\n"),
+        ("a: 1 # c\n", "x\ny", 'a: "x\\ny" # c\n'),
+        ("a: 1\n", [{"yes": "no", "k": "1e3"}], 'a:\n  - "yes": "no"\n    k: "1e3"\n'),
+        ("a: 1\n", [1e16, 1e-7, 0.5], "a: [1.0e+16, 1.0e-07, 0.5]\n"),
+        ("a: 1\n", "\x85\u2028", 'a: "\\x85\\u2028"\n'),
+    ],
+)
+def test_a_value_is_written_so_that_it_reads_back(text: str, new: Json, after: str) -> None:
+    edits = YamlEdits(text)
+    edits.change(("a",), 1, new)
+    assert edits.edited() == after
+    document = read(after)
+    assert document is not None
+    assert at(document.value, ("a",)) == new
