@@ -41,7 +41,7 @@ def job(seed: int = 0) -> OptimizationJob:
 def main(seed: int) -> None:
     """Search, compare on tickets that the search never saw, and say where the winner is."""
     search = job(seed)
-    adapter, store = search.context.adapter, LocalPromptOverridesStore()
+    adapter, store = search.context.task_adapter, LocalPromptOverridesStore()
     result = search.run()
 
     print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")

@@ -22,12 +22,18 @@ from optimizers.worlds import (
     twins,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.algorithms.gepa import GepaExample, GepaRolloutCompleted, RolloutFeedback
+from promptgraft.algorithms.gepa import (
+    GepaExample,
+    GepaOptimizer,
+    GepaRolloutCompleted,
+    RolloutFeedback,
+)
+from promptgraft.errors import ConfigError
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.parts.entry import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
-from promptgraft.search import StopReason
+from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.targets.parts.section import SectionModule
 
 
@@ -263,3 +269,21 @@ def test_nothing_leaks_from_one_rollout_to_the_next() -> None:
     optimize(config(feedback_fn=count))
     # PromptRendered, ModelCalled, PromptExecuted, FeedbackStarted
     assert set(sizes) == {4}
+
+
+def test_every_section_with_a_text_is_improved_where_no_part_is_named() -> None:
+    frozen = MarkdownSection(title="Frozen", key="frozen", template="x", overridable=False)
+    heading = MarkdownSection(title="Only a heading", key="heading")
+    template = attrs.evolve(TEMPLATE, sections=(*TEMPLATE.sections, frozen, heading))
+    named = (RULES, ("question",), NOTES)
+    expected = optimize(config(target_section_paths=named), prompt=Prompt(template))
+    assert optimize(config(target_section_paths=()), prompt=Prompt(template)) == expected
+    only_frozen = Prompt(attrs.evolve(TEMPLATE, sections=(frozen, heading)))
+    with pytest.raises(ConfigError, match=r"^target_section_paths: no section of `toy/words` has"):
+        optimize(config(target_section_paths=()), prompt=only_frozen)
+
+
+def test_a_prompt_without_an_adapter_is_refused_in_one_line() -> None:
+    optimizer = GepaOptimizer(OptimizationContext(), config())
+    with pytest.raises(ConfigError, match=r"^adapter: expected what answers the prompt, found No"):
+        optimizer.plan(PROMPT)

@@ -50,13 +50,15 @@ def described_job(job: Job) -> dict[str, Json]:
     """
     context = job.context
     store = context.overrides_store
-    reflection = context.reflection_adapter or context.adapter
     config = {
         name: len(value) if name in _EXAMPLES else _safe(value)
         for name, value in attrs.asdict(job.config, recurse=False).items()
     }
     return {
-        "models": {"task": context.adapter.identity, "reflection": reflection.identity},
+        "models": {
+            "task": context.task_adapter.identity,
+            "reflection": context.proposing_adapter.identity,
+        },
         "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
         "tag": context.overrides_tag,
         "optimizer": config,

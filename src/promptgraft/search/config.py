@@ -15,7 +15,7 @@ from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.algorithm import Kit, Questions, Search
 from promptgraft.search.budgets import Affordable, Auto
-from promptgraft.search.config_checks import check_config, check_sizes
+from promptgraft.search.config_checks import TARGETS, check_config, check_sizes
 from promptgraft.search.config_fields import (
     ToolExampleTarget,
     as_auto,
@@ -75,7 +75,8 @@ class RunConfig(ABC):
         pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
             front of ``training_examples``. The others (D_feedback) are what mutations learn
             from.
-        target_section_paths: sections whose text may change, in their turn.
+        target_section_paths: sections whose text may change, in their turn; every section that
+            may change where no part of any kind is named.
         target_tools: tools of which descriptions may change.
         target_output_fields: fields of the answer of which descriptions and aliases may
             change: ``Review.severity``, or the type's name for a choice.
@@ -275,6 +276,11 @@ class RunConfig(ABC):
     def feedback_size(self) -> int:
         """Number of examples in the training set."""
         return len(self.training_examples) - self.pareto_set_size
+
+    @property
+    def names_targets(self) -> bool:
+        """Whether any part is named that may change."""
+        return self.enable_example_generation or any(getattr(self, name) for name in TARGETS)
 
     @property
     def objectives_asked_for(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.clock import Clock
+from promptgraft.errors import ConfigError
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
@@ -26,6 +27,7 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.events import EventBus
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.stop_file import StopFileCancellation
+from promptgraft.targets.base import Subject
 
 ResultT = TypeVar("ResultT")
 
@@ -46,7 +48,8 @@ class OptimizationContext:
     """The surroundings of a run.
 
     Attributes:
-        adapter: answers the prompt that is optimized.
+        adapter: answers the prompt that is optimized; None when the subject of the run brings
+            an adapter, as ``Texts`` does.
         overrides_store: what is in force now, and where the winner goes.
         overrides_tag: the tag for both.
         reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
@@ -61,7 +64,7 @@ class OptimizationContext:
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
     """
 
-    adapter: ProviderAdapter
+    adapter: ProviderAdapter | None = None
     overrides_store: PromptOverridesStore | None = attrs.field(default=None, kw_only=True)
     overrides_tag: str = attrs.field(default=DEFAULT_TAG, kw_only=True)
     reflection_adapter: ProviderAdapter | None = attrs.field(default=None, kw_only=True)
@@ -77,6 +80,44 @@ class OptimizationContext:
         check_adapter(self.adapter, "adapter")
         if self.reflection_adapter is not None:
             check_adapter(self.reflection_adapter, "reflection_adapter")
+
+    def around(self, subject: Prompt[object] | Subject) -> OptimizationContext:
+        """Return these surroundings with the adapter of ``subject`` where they have none.
+
+        Raises:
+            ConfigError: there is nothing that proposes new texts.
+        """
+        if self.adapter is not None or isinstance(subject, Prompt):
+            return self
+        if self.reflection_adapter is None:
+            raise ConfigError(
+                "reflection_adapter: expected a model that proposes new texts, found None; "
+                f"`{subject.adapter.identity}` only answers"
+            )
+        return attrs.evolve(self, adapter=subject.adapter)
+
+    @property
+    def task_adapter(self) -> ProviderAdapter:
+        """What answers the prompt that is optimized.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self.adapter is None:
+            raise ConfigError(
+                "adapter: expected what answers the prompt, found None; give the "
+                "OptimizationContext an adapter"
+            )
+        return self.adapter
+
+    @property
+    def proposing_adapter(self) -> ProviderAdapter:
+        """What proposes new texts.
+
+        Raises:
+            ConfigError: as :attr:`task_adapter`.
+        """
+        return self.reflection_adapter or self.task_adapter
 
     @property
     def clock(self) -> Clock:
@@ -108,14 +149,14 @@ class OptimizationContext:
 
 
 class BasePromptOptimizer(ABC, Generic[ResultT]):
-    """An algorithm that improves a prompt."""
+    """An algorithm that improves a prompt, or a subject that brings its own adapter."""
 
     def __init__(self, context: OptimizationContext) -> None:
         self._context = context
 
     @abstractmethod
     def optimize(
-        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
     ) -> ResultT:
         """Improve ``prompt`` and return what was found; events go to ``session`` too."""
 

@@ -50,7 +50,6 @@ def fingerprint_of(
     Limits decide only where a run ends, so they are left out.
     """
     descriptor = prompt.descriptor
-    reflection = context.reflection_adapter or context.adapter
     return {
         "algorithm": config.algorithm,
         "prompt": _template_digest(prompt.template),
@@ -65,8 +64,8 @@ def fingerprint_of(
         "acceptance": _ADDRESS.sub("", repr(config.acceptance)),
         "weights": dict(config.weights),
         "required_objectives": dict(config.required_objectives),
-        "task_model": context.adapter.identity,
-        "reflection_model": reflection.identity,
+        "task_model": context.task_adapter.identity,
+        "reflection_model": context.proposing_adapter.identity,
         "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
         "feedback_fn": _name_of(config.feedback_fn),
         "example_formatter": _name_of(config.scoring.example_formatter),

@@ -6,7 +6,7 @@ import logging
 
 import attrs
 
-from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
+from promptgraft.adapters.base import MeteredAdapter, Usage
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -41,8 +41,9 @@ from promptgraft.search.plan import RunPlan, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
 from promptgraft.search.results import build_result
-from promptgraft.search.targets import modules_of
+from promptgraft.search.targets import modules_of, targeted
 from promptgraft.serde import digest
+from promptgraft.targets.base import Subject, prompt_of
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.snapshot import store_of
@@ -65,13 +66,14 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         self._config = config
 
     def optimize(
-        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
     ) -> RunResult:
         """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
 
-        ``prompt`` is the source with whatever is bound for every example. The overrides that
-        the context's store holds for it are part of the baseline. With a journal, answers
-        that it holds are not asked for again.
+        ``prompt`` is the source with whatever is bound for every example, or a subject such as
+        ``Texts``, whose adapter answers when the context has none. The overrides that the
+        context's store holds for it are part of the baseline. With a journal, answers that it
+        holds are not asked for again.
 
         Raises:
             UnknownPartError: a target does not exist or may not be overridden.
@@ -85,7 +87,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
-    def plan(self, prompt: Prompt[object]) -> RunPlan:
+    def plan(self, prompt: Prompt[object] | Subject) -> RunPlan:
         """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
 
         Raises:
@@ -101,12 +103,12 @@ class _Run:
         self,
         context: OptimizationContext,
         config: RunConfig,
-        prompt: Prompt[object],
+        subject: Prompt[object] | Subject,
         session: SessionProtocol | None,
     ) -> None:
-        self._context = context
-        self._config = config
-        self._prompt = prompt
+        self._prompt = prompt = prompt_of(subject)
+        self._context = context = context.around(subject)
+        self._config = config = targeted(config, prompt)
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
@@ -166,7 +168,7 @@ class _Run:
             sources=Sources(
                 rollout=self._target.rollout,
                 example_digests=self._digests,
-                reflection=self._reflection_adapter,
+                reflection=self._context.proposing_adapter,
                 watch=self._watch,
                 deadline=self._deadline,
                 working=self._working,
@@ -220,20 +222,16 @@ class _Run:
         return plan_run(
             self._target,
             self._config,
-            task=self._context.adapter,
-            reflection=self._reflection_adapter,
+            task=self._context.task_adapter,
+            reflection=self._context.proposing_adapter,
             questions=self._questions,
         )
-
-    @property
-    def _reflection_adapter(self) -> ProviderAdapter:
-        return self._context.reflection_adapter or self._context.adapter
 
     def _check_prices(self) -> None:
         """Find out before the first call that ``max_cost`` cannot be kept."""
         if self._config.max_cost is None:
             return
-        for adapter in (self._context.adapter, self._reflection_adapter):
+        for adapter in (self._context.task_adapter, self._context.proposing_adapter):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
                     f"max_cost: the price of `{adapter.identity}` is not known, so it cannot be "
@@ -282,7 +280,7 @@ class _Run:
                 # Without its own store, which is not used and may not travel to a process.
                 prompt=attrs.evolve(self._prompt, overrides_store=None),
                 base=base,
-                adapter=context.adapter,
+                adapter=context.task_adapter,
                 scoring=config.scoring,
                 watch=self._watch,
             ),

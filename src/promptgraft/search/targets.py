@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
+
 from promptgraft.errors import ConfigError
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig
 from promptgraft.targets.parts.generation import GenerationModule
 from promptgraft.targets.parts.output_field import OutputFieldModule
@@ -12,6 +15,28 @@ from promptgraft.targets.parts.section import SectionModule
 from promptgraft.targets.parts.task_example import TaskExampleModule
 from promptgraft.targets.parts.tool import ToolModule
 from promptgraft.targets.parts.tool_example import ToolExampleModule
+
+
+def targeted(config: RunConfig, prompt: Prompt[object]) -> RunConfig:
+    """Return settings that name what may change: every section with a text, if they name nothing.
+
+    Raises:
+        ConfigError: no section may change.
+    """
+    if config.names_targets:
+        return config
+    # A heading without a text of its own only holds others.
+    free = tuple(
+        section.path
+        for section in prompt.descriptor.sections
+        if section.overridable and prompt.section_body(section.path).strip()
+    )
+    if not free:
+        raise ConfigError(
+            f"target_section_paths: no section of `{prompt.descriptor.ns}/{prompt.descriptor.key}` "
+            "has a text that may be overridden; name another target"
+        )
+    return attrs.evolve(config, target_section_paths=free)
 
 
 def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import PromptgraftError
 from promptgraft.overrides.types import Provenance
 from promptgraft.parts.descriptors import SectionPath
+from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import (
@@ -52,6 +54,26 @@ class InvalidProposalError(PromptgraftError):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """What is improved, together with what answers it, such as ``Texts``."""
+
+    @property
+    def prompt(self) -> Prompt[object]:
+        """The prompt whose parts may change."""
+        ...
+
+    @property
+    def adapter(self) -> ProviderAdapter:
+        """What answers the prompt, where the surroundings of a run do not say it."""
+        ...
+
+
+def prompt_of(subject: Prompt[object] | Subject) -> Prompt[object]:
+    """Return the prompt whose parts may change."""
+    return subject if isinstance(subject, Prompt) else subject.prompt
 
 
 class Target(Protocol):
