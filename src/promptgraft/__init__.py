@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         TargetScore,
     )
     from promptgraft.targets.judging import examples_from, feedback_from
+    from promptgraft.targets.texts import Texts
 
 __all__ = [
     "AnthropicAdapter",
@@ -127,6 +128,7 @@ __all__ = [
     "TaskExample",
     "TaskExamplesSection",
     "TaskStep",
+    "Texts",
     "Tool",
     "ToolExample",
     "ToolExampleTarget",
@@ -197,6 +199,7 @@ _HOMES = {
     "TaskExample": "promptgraft.prompt",
     "TaskExamplesSection": "promptgraft.prompt",
     "TaskStep": "promptgraft.prompt",
+    "Texts": "promptgraft.targets.texts",
     "Tool": "promptgraft.prompt",
     "ToolExample": "promptgraft.prompt",
     "ToolExampleTarget": "promptgraft.algorithms.gepa",

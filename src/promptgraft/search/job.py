@@ -13,17 +13,19 @@ from promptgraft.search.plan import RunPlan
 from promptgraft.search.result import RunResult
 from promptgraft.search.stoppers import StopFile
 from promptgraft.serde import shown
+from promptgraft.targets.base import Subject, prompt_of
+from promptgraft.targets.texts import TextsAdapter
 
 
-@attrs.frozen
+@attrs.frozen(init=False)
 class OptimizationJob:
-    """A prompt, the surroundings of its run, and the run's settings.
+    """What is improved, the surroundings of the run, and its settings.
 
     ``promptgraft plan`` and ``promptgraft optimize`` take one from a Python file: an object,
     or a function without arguments that returns it.
 
     Attributes:
-        prompt: what is improved.
+        prompt: what is improved; of a subject such as ``Texts``, its prompt.
         context: who answers, where the winner goes, what is in force now.
         config: the settings.
 
@@ -35,34 +37,34 @@ class OptimizationJob:
     context: OptimizationContext
     config: RunConfig
 
-    def __attrs_post_init__(self) -> None:
-        kinds: dict[str, type] = {
-            "prompt": Prompt,
-            "context": OptimizationContext,
-            "config": RunConfig,
-        }
-        for name, kind in kinds.items():
-            value: object = getattr(self, name)
-            if not isinstance(value, kind):
-                article = "an" if kind is OptimizationContext else "a"
-                raise ConfigError(
-                    f"{name}: expected {article} {kind.__name__}, found {shown(value)}"
-                )
+    def __init__(
+        self, prompt: Prompt[object] | Subject, context: OptimizationContext, config: RunConfig
+    ) -> None:
+        _check("prompt", prompt, Prompt, Subject)
+        _check("context", context, OptimizationContext)
+        _check("config", config, RunConfig)
+        self.__attrs_init__(prompt_of(prompt), context.around(prompt), config)
 
     def dry(self) -> OptimizationJob:
         """Return the same on the embedded offline model: it costs nothing and stores nothing.
 
-        Overrides that the store holds take part as they do in the job. Tools and the feedback
-        function are called as they are, and a judge that this asks is a real one.
+        Overrides that the store holds take part as they do in the job. Tools, the function of
+        ``Texts`` and the feedback function are called as they are, and a judge that this asks
+        is a real one.
         """
         from promptgraft.adapters.offline import OfflineAdapter
 
-        offline = OfflineAdapter()
+        offline, task = OfflineAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
         return OptimizationJob(
             self.prompt,
-            attrs.evolve(self.context, adapter=offline, reflection_adapter=offline, journal=None),
+            attrs.evolve(
+                self.context,
+                adapter=task if isinstance(task, TextsAdapter) else offline,
+                reflection_adapter=offline,
+                journal=None,
+            ),
             attrs.evolve(
                 self.config, persist=False, max_cost=None, max_tokens=None, stoppers=stoppers
             ),
@@ -79,3 +81,10 @@ class OptimizationJob:
     def run(self) -> RunResult:
         """Run it; see :meth:`Optimizer.optimize`."""
         return Optimizer(self.context, self.config).optimize(self.prompt)
+
+
+def _check(name: str, value: object, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        kind = kinds[0].__name__
+        article = "an" if kind[0] in "AEIOU" else "a"
+        raise ConfigError(f"{name}: expected {article} {kind}, found {shown(value)}")

@@ -1,0 +1,301 @@
+"""Named texts of a Python function: a prompt of plain sections, answered by the function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
+from typing import Any, TypeVar
+
+import attrs
+
+from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
+from promptgraft.adapters.calling import background
+from promptgraft.errors import (
+    CallerError,
+    CandidateError,
+    ConfigError,
+    DataFormatError,
+    LimitReachedError,
+    ProviderError,
+)
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.parts.body import BodySyntax, kept_names
+from promptgraft.parts.descriptors import show_path
+from promptgraft.parts.validation import check_key
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import canonical_json, did_you_mean, shown
+from promptgraft.text import listed
+
+OutputT = TypeVar("OutputT")
+
+Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
+"""Strings that the texts which hold them must keep, or the strings of each text by its name."""
+
+_PLAIN = BodySyntax.PLAIN
+_UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
+"""What has still to be awaited, iterated over or decoded."""
+
+
+def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+    given: object = texts
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigError(
+            f'texts: expected texts by name such as {{"router": "…"}}, found {shown(given)}'
+        )
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"texts: {name!r}: expected a text, found {shown(text)}")
+    return FrozenMap(texts)
+
+
+def _as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
+    found = (kinds,) if isinstance(kinds, type) else tuple(kinds)
+    given: tuple[object, ...] = found
+    for kind in given:
+        if not isinstance(kind, type) or not issubclass(kind, Exception):
+            raise ConfigError(
+                "candidate_errors: expected exception classes such as (ValueError,), "
+                f"found {shown(kind)}"
+            )
+    return found
+
+
+@attrs.frozen
+class Texts:
+    """Named texts that a function of one's own works with, so that they can be improved.
+
+    They are a prompt of plain sections together with an adapter that calls the function; a run
+    takes the object in place of a prompt.
+
+    Attributes:
+        texts: the texts by name. Every character is literal.
+        run: ``run(texts, *params)``, plain or ``async``, called with the texts of one candidate
+            by name, in a mapping that cannot be changed, and with the ``params`` of the example
+            as they are. It returns a text, an object, or a ``PromptResponse``. The object is
+            the response's ``output``; its text is its canonical JSON, or ``str`` of it where it
+            has none. Called from several threads when there is an executor.
+        ns: namespace of the prompt.
+        key: key of the prompt; the name of the function by default.
+        placeholders: strings that must stay, such as ``{query}``: every text keeps those of the
+            list that it holds. Or lists by the name of the text that has to hold them.
+        frozen: names of texts that are handed over and never changed.
+        candidate_errors: exceptions of the function that are the fault of the texts: the
+            example scores 0, and the reflector is told why.
+        prompt: the prompt: one section for each text. Parameters of any type can be bound.
+        adapter: calls the function.
+
+    Raises:
+        ConfigError: an argument is not what it must be; names it.
+        InvalidIdentifierError: a name, ``ns`` or ``key`` is no identifier.
+        PromptDefinitionError: a text does not hold its placeholder.
+    """
+
+    texts: Mapping[str, str] = attrs.field(converter=_as_texts)
+    run: Callable[..., Any] = attrs.field(kw_only=True)
+    ns: str = attrs.field(default="texts", kw_only=True)
+    key: str = attrs.field(kw_only=True)
+    placeholders: Placeholders = attrs.field(default=(), kw_only=True)
+    frozen: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    candidate_errors: tuple[type[Exception], ...] = attrs.field(
+        default=(), converter=_as_errors, kw_only=True
+    )
+    prompt: Prompt[object] = attrs.field(init=False, repr=False)
+    adapter: ProviderAdapter = attrs.field(init=False, repr=False)
+
+    @key.default
+    def _key_of_function(self) -> str:
+        name = _name_of(self.run).rpartition(".")[2]
+        return check_key(name.lower().strip("_"), "key, the name of the function unless given")
+
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.run):
+            raise ConfigError(f"run: expected a function, found {shown(self.run)}")
+        self._check_names("frozen", self.frozen)
+        if set(self.frozen) == set(self.texts):
+            raise ConfigError("frozen: all texts are named, so that none may change; leave one out")
+        kept = self._kept()
+        sections = [
+            MarkdownSection(
+                title=name,
+                key=name,
+                template=text,
+                syntax="plain",
+                placeholders=kept.get(name, ()),
+                overridable=name not in self.frozen,
+            )
+            for name, text in self.texts.items()
+        ]
+        prompt = _TextsPrompt(PromptTemplate(ns=self.ns, key=self.key, sections=sections))
+        adapter = TextsAdapter(self.run, names=tuple(self.texts), faults=self.candidate_errors)
+        object.__setattr__(self, "prompt", prompt)
+        object.__setattr__(self, "adapter", adapter)
+
+    def prompt_in(self, store: PromptOverridesStore, tag: str = DEFAULT_TAG) -> Prompt[object]:
+        """Return the prompt as it is with the overrides that ``store`` holds under ``tag``."""
+        return attrs.evolve(self.prompt, overrides_store=store, overrides_tag=tag)
+
+    def current(self, store: PromptOverridesStore, tag: str = DEFAULT_TAG) -> Mapping[str, str]:
+        """Return the texts in force: those of ``store`` that still fit, and the source's.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return _texts_of(self.prompt_in(store, tag).render())
+
+    def _kept(self) -> Mapping[str, Sequence[str]]:
+        """Return the placeholders of each text."""
+        wanted = self.placeholders
+        if isinstance(wanted, Mapping):
+            self._check_names("placeholders", wanted)
+            return wanted
+        if isinstance(wanted, str):
+            raise ConfigError(f"placeholders: expected a list, found a text; write [{wanted!r}]")
+        names = frozenset(wanted)
+        held = {name: kept_names(text, _PLAIN, names) for name, text in self.texts.items()}
+        for placeholder in wanted:
+            if not any(placeholder in found for found in held.values()):
+                raise ConfigError(
+                    f"placeholders: no text holds {placeholder!r}; write it into one or leave it "
+                    "out"
+                )
+        return {name: [one for one in wanted if one in found] for name, found in held.items()}
+
+    def _check_names(self, where: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.texts:
+                raise ConfigError(
+                    f"{where}: there is no text {name!r}{did_you_mean(name, list(self.texts))}; "
+                    f"texts: {listed(self.texts)}"
+                )
+
+
+@attrs.frozen
+class _TextsPrompt(Prompt[object]):
+    """A prompt that takes parameters of any type: plain sections look nothing up in them."""
+
+    def bind(self, *params: object) -> Prompt[object]:
+        return attrs.evolve(self, params=(*self.params, *params))
+
+    def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[object]:
+        unbound = Prompt(
+            self.template, overrides_store=self.overrides_store, overrides_tag=self.overrides_tag
+        )
+        return unbound.render(session)
+
+
+@attrs.frozen
+class TextsAdapter:
+    """Answers by calling a function with the texts of a prompt and what is bound to it.
+
+    Pickles when the function does.
+
+    Attributes:
+        run: the function.
+        names: the texts that it is called with.
+        faults: exceptions of the function that are the candidate's fault.
+    """
+
+    run: Callable[..., Any]
+    names: tuple[str, ...] = attrs.field(kw_only=True)
+    faults: tuple[type[Exception], ...] = attrs.field(kw_only=True)
+
+    @property
+    def identity(self) -> str:
+        """Module and name of the function, or what its own attribute ``identity`` says."""
+        own = getattr(self.run, "identity", None)
+        return own if isinstance(own, str) else f"function {_name_of(self.run)}"
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Call the function.
+
+        Raises:
+            CandidateError: the function raised it, or one of ``faults``.
+            ProviderError, LimitReachedError: the function raised it.
+            CallerError: the function raised something else, or returned nothing usable.
+            ConfigError: ``prompt`` has other sections than the function has texts.
+        """
+        if deadline is not None:
+            deadline.check()
+        texts = _texts_of(prompt.render(session))
+        if tuple(texts) != self.names:
+            raise ConfigError(
+                f"{self.identity}: expected the texts {', '.join(self.names)}, found the prompt "
+                f"`{prompt.descriptor.ns}/{prompt.descriptor.key}`; give the context a "
+                "reflection_adapter or another adapter"
+            )
+        where = f"{self.identity}{_on_example(session)}"
+        try:
+            value = _awaited(self.run(texts, *prompt.params), deadline)
+        except (CandidateError, ProviderError, LimitReachedError):
+            raise
+        except Exception as error:
+            raised = f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            if isinstance(error, self.faults):
+                raise CandidateError(raised) from error
+            raise CallerError(raised) from error
+        response = _response(value, where)
+        session.dispatch(PromptExecuted(response=response))
+        return response
+
+
+def _awaited(value: Any, deadline: Deadline | None) -> Any:
+    """Return the result of an awaitable, run in the loop of this process; others as they are."""
+    return background.run(_wait(value), deadline=deadline) if inspect.isawaitable(value) else value
+
+
+async def _wait(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def _response(value: Any, where: str) -> PromptResponse[Any]:
+    if isinstance(value, PromptResponse):
+        return value
+    if isinstance(value, str):
+        # A string of a class of its own, such as an option of an Enum, is an object too.
+        output = None if type(value) is str else value
+        return PromptResponse(text=str.__str__(value), output=output)
+    if value is None or callable(value) or isinstance(value, _UNFINISHED):
+        raise CallerError(
+            f"{where} returned {shown(value)}; return a text, an object or a PromptResponse"
+        )
+    try:
+        text = canonical_json(value)
+    except DataFormatError:
+        text = str(value)
+    return PromptResponse(text=text, output=value)
+
+
+def _texts_of(rendered: RenderedPrompt[Any]) -> Mapping[str, str]:
+    return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
+
+
+def _on_example(session: SessionProtocol) -> str:
+    example = session.tags.get("example") or session.tags.get("case")
+    return f" on example `{example}`" if example else ""
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}.{name}"
