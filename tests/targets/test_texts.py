@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -42,7 +43,7 @@ from promptgraft import (
     evaluate,
     load_metrics,
 )
-from promptgraft.adapters.base import Usage
+from promptgraft.adapters.base import Usage, evaluated
 from promptgraft.errors import (
     CallerError,
     CandidateError,
@@ -70,7 +71,7 @@ def nothing(texts: Mapping[str, str], *params: object) -> str:
 def asked(texts: Texts, *params: object, example: str = "e1") -> PromptResponse[object]:
     """Return what the function answers with the texts of the source."""
     session = Session(tags={"example": example})
-    return texts.adapter.evaluate(texts.prompt.bind(*params), session=session)
+    return evaluated(texts.adapter, texts.prompt.bind(*params), session=session)
 
 
 class Remembering:
@@ -423,6 +424,26 @@ def test_plain_and_async_functions_give_the_same_run_with_any_number_of_workers(
     with ThreadPoolExecutor(workers) as executor:
         result = optimized(texts_of(function), journal=journal, executor=executor)
     assert (result, answers(journal)) == expected
+
+
+def test_an_async_function_is_called_in_the_loop_that_the_run_was_begun_in(
+    expected: tuple[Any, Any],
+) -> None:
+    async def main() -> tuple[Any, set[asyncio.AbstractEventLoop], asyncio.AbstractEventLoop]:
+        loops: set[asyncio.AbstractEventLoop] = set()
+
+        async def function(texts: Mapping[str, str], word: str, place: int) -> str:
+            loops.add(asyncio.get_running_loop())
+            return known(texts, word, place)
+
+        context = OptimizationContext(reflection_adapter=ScriptedAdapter(propose))
+        settings = config(target_section_paths=(), training_examples=examples())
+        result = await GepaOptimizer(context, settings).aoptimize(texts_of(function))
+        return result, loops, asyncio.get_running_loop()
+
+    result, loops, own = asyncio.run(main())
+    assert result.candidates == expected[0].candidates
+    assert loops == {own}
 
 
 def test_a_function_that_pickles_runs_in_other_processes(expected: tuple[Any, Any]) -> None:

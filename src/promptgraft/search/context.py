@@ -77,9 +77,9 @@ class OptimizationContext:
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)
-        check_adapter(self.adapter, "adapter")
-        if self.reflection_adapter is not None:
-            check_adapter(self.reflection_adapter, "reflection_adapter")
+        for name in ("adapter", "reflection_adapter"):
+            if getattr(self, name) is not None:
+                check_adapter(getattr(self, name), name)
 
     def around(self, subject: Prompt[object] | Subject) -> OptimizationContext:
         """Return these surroundings with the adapter of ``subject`` where they have none.
@@ -161,7 +161,7 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
         """Improve ``prompt`` and return what was found; events go to ``session`` too."""
 
     async def aoptimize(
-        self, prompt: Prompt[object], *, session: SessionProtocol | None = None
+        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
     ) -> ResultT:
         """Improve ``prompt`` as :meth:`optimize` does, without blocking the running loop.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -18,7 +17,6 @@ from typing import Any, TypeVar
 import attrs
 
 from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
-from promptgraft.adapters.calling import background
 from promptgraft.errors import (
     CallerError,
     CandidateError,
@@ -36,6 +34,7 @@ from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import canonical_json, did_you_mean, shown
 from promptgraft.text import listed
@@ -245,7 +244,7 @@ class TextsAdapter:
             )
         where = f"{self.identity}{_on_example(session)}"
         try:
-            value = _awaited(self.run(texts, *prompt.params), deadline)
+            value = awaited(self.run(texts, *prompt.params), deadline=deadline)
         except (CandidateError, ProviderError, LimitReachedError):
             raise
         except Exception as error:
@@ -256,15 +255,6 @@ class TextsAdapter:
         response = _response(value, where)
         session.dispatch(PromptExecuted(response=response))
         return response
-
-
-def _awaited(value: Any, deadline: Deadline | None) -> Any:
-    """Return the result of an awaitable, run in the loop of this process; others as they are."""
-    return background.run(_wait(value), deadline=deadline) if inspect.isawaitable(value) else value
-
-
-async def _wait(value: Awaitable[Any]) -> Any:
-    return await value
 
 
 def _response(value: Any, where: str) -> PromptResponse[Any]:
