@@ -17,6 +17,9 @@ async def answer(texts: Mapping[str, str], message: str) -> str:
     return f"{'billing' if known else 'support'}: {texts['writer'].replace('{name}', 'Ada')}"
 
 
+DESK = pg.Texts(TEXTS, run=answer, placeholders=["{name}"])
+
+
 def judge(
     example: pg.GepaExample, response: pg.PromptResponse[object], session: object
 ) -> pg.RolloutFeedback:
@@ -51,6 +54,5 @@ def job() -> pg.OptimizationJob:
         held_out_examples=cases("Hello, my"),
         feedback_fn=judge,
     )
-    texts = pg.Texts(TEXTS, run=answer, placeholders=["{name}"])
     context = pg.OptimizationContext(reflection_adapter=pg.ScriptedAdapter(stand_in))
-    return pg.OptimizationJob(texts, context, config)
+    return pg.OptimizationJob(DESK, context, config)

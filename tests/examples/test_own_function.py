@@ -1,0 +1,69 @@
+"""The example of a function of one's own, as users run it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_function"
+
+
+def promptgraft(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "promptgraft", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def said_by(folder: Path, program: str) -> str:
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout
+
+
+def copied(folder: Path) -> Path:
+    folder.mkdir()
+    shutil.copy(EXAMPLE / "desk.py", folder)
+    return folder
+
+
+def winner(folder: Path) -> object:
+    [result] = folder.glob("runs/*/result.json")
+    found = json.loads(result.read_text("utf-8"))
+    return [found[name] for name in ("candidates", "means", "held_out", "rollouts")]
+
+
+def test_it_is_at_most_forty_lines_of_code() -> None:
+    text = (EXAMPLE / "desk.py").read_text("utf-8")
+    documented = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    docstrings = [node for node in documented if isinstance(node.value, ast.Constant)]
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) - len(docstrings) <= 40
+
+
+def test_two_texts_are_improved_resumed_and_used_by_another_process(tmp_path: Path) -> None:
+    whole, stopped = copied(tmp_path / "whole"), copied(tmp_path / "stopped")
+    said = promptgraft(whole, "optimize", "desk.py:job")
+    promptgraft(stopped, "optimize", "desk.py:job", "--budget", "50")
+    assert winner(stopped) != winner(whole)
+    assert (
+        promptgraft(stopped, "resume", "--budget", "120").splitlines()[:8]
+        == (said.splitlines()[:8])
+    )
+    assert winner(stopped) == winner(whole)
+    [page] = (EXAMPLE / "README.md").read_text("utf-8").split("```text\n")[1:]
+    assert page.split("```")[0] in said
+    assert "section router, section writer" in said
+
+    use = (
+        "import asyncio, desk, promptgraft as pg\n"
+        "now = desk.DESK.current(pg.LocalPromptOverridesStore())\n"
+        "print(asyncio.run(desk.answer(now, 'Hello, my refund')))"
+    )
+    assert said_by(stopped, use) == "support: Dear Ada,\n"
+    promptgraft(stopped, "apply")
+    assert said_by(stopped, use) == "billing: Dear Ada,\nticket\n"
