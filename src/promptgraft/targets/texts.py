@@ -63,7 +63,7 @@ def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def _as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
     found = (kinds,) if isinstance(kinds, type) else tuple(kinds)
-    given: tuple[object, ...] = found
+    given: tuple[object, ...] = found  # not what the annotation says, without a type checker
     for kind in given:
         if not isinstance(kind, type) or not issubclass(kind, Exception):
             raise ConfigError(
@@ -248,10 +248,11 @@ class TextsAdapter:
         except (CandidateError, ProviderError, LimitReachedError):
             raise
         except Exception as error:
-            raised = f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
             if isinstance(error, self.faults):
-                raise CandidateError(raised) from error
-            raise CallerError(raised) from error
+                # The reflector reads this, to whom names of modules and examples mean nothing.
+                raise CandidateError(f"the program {raised}") from error
+            raise CallerError(f"{where} {raised}") from error
         response = _response(value, where)
         session.dispatch(PromptExecuted(response=response))
         return response
