@@ -167,7 +167,6 @@ def test_long_texts_keep_head_and_tail_and_say_how_much_is_missing() -> None:
 
 def test_settings_that_cannot_work_are_refused_before_the_first_rollout() -> None:
     for wrong in (
-        {"target_section_paths": ()},
         {"training_examples": twins(3), "pareto_set_size": 6},
         {"minibatch_size": 0},
     ):

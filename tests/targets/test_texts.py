@@ -142,6 +142,18 @@ def test_parameters_are_handed_over_as_they_are_whatever_they_are() -> None:
     assert all(one is other for found in seen for one, other in zip(found, params, strict=True))
 
 
+def test_the_function_answers_whatever_adapter_the_surroundings_have() -> None:
+    texts = Texts(TEXTS, run=Known())
+    proposing = ScriptedAdapter(propose, identity="proposes")
+    for context in (
+        OptimizationContext(proposing),
+        OptimizationContext(ScriptedAdapter("no"), reflection_adapter=proposing),
+    ):
+        found = context.around(texts)
+        assert found.task_adapter is texts.adapter
+        assert found.proposing_adapter is proposing
+
+
 def test_the_function_cannot_change_the_texts() -> None:
     def function(texts: Any) -> str:
         texts["rules"] = "mine"

@@ -82,19 +82,22 @@ class OptimizationContext:
                 check_adapter(getattr(self, name), name)
 
     def around(self, subject: Prompt[object] | Subject) -> OptimizationContext:
-        """Return these surroundings with the adapter of ``subject`` where they have none.
+        """Return these surroundings for ``subject``: one that brings its adapter is answered by it.
+
+        An adapter of the surroundings then only proposes new texts.
 
         Raises:
             ConfigError: there is nothing that proposes new texts.
         """
-        if self.adapter is not None or isinstance(subject, Prompt):
+        if isinstance(subject, Prompt):
             return self
-        if self.reflection_adapter is None:
+        proposing = self.reflection_adapter or self.adapter
+        if proposing is None:
             raise ConfigError(
                 "reflection_adapter: expected a model that proposes new texts, found None; "
                 f"`{subject.adapter.identity}` only answers"
             )
-        return attrs.evolve(self, adapter=subject.adapter)
+        return attrs.evolve(self, adapter=subject.adapter, reflection_adapter=proposing)
 
     @property
     def task_adapter(self) -> ProviderAdapter:

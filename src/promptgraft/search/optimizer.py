@@ -71,7 +71,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
 
         ``prompt`` is the source with whatever is bound for every example, or a subject such as
-        ``Texts``, whose adapter answers when the context has none. The overrides that the
+        ``Texts``, which is answered by its own adapter. The overrides that the
         context's store holds for it are part of the baseline. With a journal, answers that it
         holds are not asked for again.
 
