@@ -147,7 +147,7 @@ def test_the_function_answers_whatever_adapter_the_surroundings_have() -> None:
     proposing = ScriptedAdapter(propose, identity="proposes")
     for context in (
         OptimizationContext(proposing),
-        OptimizationContext(ScriptedAdapter("no"), reflection_adapter=proposing),
+        OptimizationContext(ScriptedAdapter(["no"]), reflection_adapter=proposing),
     ):
         found = context.around(texts)
         assert found.task_adapter is texts.adapter
