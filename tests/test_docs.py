@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import attrs
 import pytest
 
 import doc_project
+import promptgraft
 from promptgraft.errors import DataFormatError
 
 ROOT = Path(__file__).parents[1]
@@ -199,6 +202,66 @@ def test_links_to_headings_lead_to_one() -> None:
         and anchor not in anchors.get((page.parent / link).resolve() if link else page, set())
     ]
     assert dead == []
+
+
+def names_of(text: str) -> list[str]:
+    """Return the dotted names below ``promptgraft`` that a page has in backticks."""
+    return re.findall(
+        r"`(promptgraft(?:\.\w+)+)(?:\(.*?\))?`", text.replace("`promptgraft.yaml", "")
+    )
+
+
+def files_of(text: str) -> list[str]:
+    """Return the Python files of this repository that a page has in backticks."""
+    tops = "src|tests|docs|examples|benchmarks|promptgraft"
+    return re.findall(rf"`((?:{tops})/[\w./-]+\.py)(?::\w+)?`", text)
+
+
+def exists(name: str) -> bool:
+    """Tell whether there is a module, or something in one, of this dotted name."""
+    found: object = promptgraft
+    for step in name.split(".")[1:]:
+        if isinstance(found, ModuleType):
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(f"{found.__name__}.{step}")
+        if not hasattr(found, step):
+            return False
+        found = getattr(found, step)
+    return True
+
+
+GROUPS = {"promptgraft.metrics", "promptgraft.algorithms"}
+"""Entry point groups, which are no modules."""
+
+
+def test_modules_and_files_that_pages_name_exist() -> None:
+    texts = {page: read(page) for pattern in PAGES for page in ROOT.glob(pattern)}
+    gone = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page, text in texts.items()
+        for name in [
+            *(name for name in names_of(text) if name not in GROUPS and not exists(name)),
+            *(file for file in files_of(text) if not has_file(file)),
+        ]
+    ]
+    assert gone == []
+
+
+def has_file(name: str) -> bool:
+    return name in OF_USERS or (ROOT / name).is_file() or (ROOT / "src" / name).is_file()
+
+
+OF_USERS = {"tests/test_prompt.py"}
+"""Files that pages tell their readers to write."""
+
+
+def test_names_of_modules_and_files_are_found_in_backticks() -> None:
+    text = "`promptgraft.a.B(c=1)` and promptgraft.d, `promptgraft.yaml`, `tests/e.py:f`, `g.py`"
+    assert names_of(text) == ["promptgraft.a.B"]
+    assert files_of(text) == ["tests/e.py"]
+    assert exists("promptgraft.search.driver.Driver.run")
+    assert not exists("promptgraft.search.drivers")
+    assert not exists("promptgraft.search.driver.Diver")
 
 
 def test_headings_are_named_as_in_links() -> None:

@@ -34,7 +34,7 @@ class Source:
 class Dataset(Shown):
     """Cases in order.
 
-    Made by :meth:`load` and :meth:`of`, parted by ``promptgraft.evals.Splits``.
+    Made by :meth:`load` and :meth:`of`, parted by ``promptgraft.evals.splits.Splits``.
 
     Attributes:
         cases: at least one; their ids are unique.
