@@ -293,6 +293,12 @@ def write(source: Path, files: Mapping[str, str]) -> Path:
     return source
 
 
+def test_the_specifications_have_these_layers() -> None:
+    page = Path(__file__).parents[1] / "specs" / "README.md"
+    drawn = page.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    assert [set(row.split()) for row in drawn.splitlines()] == list(ROWS)
+
+
 def test_a_tree_that_keeps_the_rules_has_no_faults(tmp_path: Path) -> None:
     assert faults_in(write(tmp_path, GOOD)) == []
 

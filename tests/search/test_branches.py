@@ -1,0 +1,196 @@
+"""Branches of a search, the journal behind them, and pausing between steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from optimizers.worlds import PROMPT, RULES, Run, examples, optimize, propose, target_of
+from promptgraft.adapters.scripted import ScriptedAdapter
+from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.journal import MemoryJournal, Record
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.search import (
+    AnyEnded,
+    Asking,
+    Join,
+    Outlook,
+    Rollouts,
+    Start,
+    StopReason,
+)
+from promptgraft.search.answers import Answers
+from promptgraft.search.asks import GiveUp, Release
+from promptgraft.search.batches import Books, Sources
+from promptgraft.search.calls import Calls
+from promptgraft.search.driver import Driver
+from promptgraft.search.events import RolloutCompleted
+from promptgraft.search.ledger import Ledger
+from promptgraft.serde import digest_text
+from promptgraft.targets.types import Candidate
+
+DATA = examples(4)
+BASELINE = target_of(PROMPT, RULES).baseline()
+
+
+class CountingJournal(MemoryJournal):
+    """Remembers how many answers came in each append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[int] = []
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        self.appends.append(len(records))
+        super().append_all(records)
+
+
+class World:
+    """A driver over a journal, with what it publishes."""
+
+    def __init__(self, workers: ThreadPoolExecutor | None = None) -> None:
+        self.journal = CountingJournal()
+        self.journal.begin({})
+        self.told: list[object] = []
+        self.made: list[str] = []
+        self.before_rollout: Callable[[GepaExample], object] = lambda _: None
+        whole = Ledger(100)
+        self.books = Books(Answers(self.journal), whole.part())
+        self.driver = Driver(
+            Sources(
+                rollout=self._rollout,
+                example_digests={example.id: digest_text(example.id) for example in DATA},
+                reflection=ScriptedAdapter([]),
+            ),
+            books=self.books,
+            whole=whole,
+            calls=Calls(self.books.answers.record_all, executor=workers),
+            look=lambda _: Outlook(None),
+            publish=self._publish,
+        )
+
+    def _publish(self, event: object) -> None:
+        at = event.position if isinstance(event, RolloutCompleted) else event
+        self.told.append(at)
+
+    def _rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        del candidate, deadline
+        self.before_rollout(example)
+        self.made.append(example.id)
+        return RolloutRecord(
+            example_id=example.id,
+            inputs_repr="",
+            output_repr="",
+            tool_trace_repr="",
+            feedback=RolloutFeedback(score=1.0, feedback=""),
+        )
+
+    def part(self, position: str, *places: int) -> Asking[str]:
+        chosen = [DATA[place] for place in places]
+        yield from Rollouts(position=position, candidate=BASELINE, examples=chosen)
+        self.driver.emit(f"end of {position}")
+        return position
+
+
+def test_what_a_branch_did_is_seen_when_it_is_joined_and_in_that_order() -> None:
+    world = World()
+
+    def search() -> Asking[list[str]]:
+        first = yield from Start(world.part("a", 0))
+        second = yield from Start(world.part("b", 1, 2))
+        assert first.has_ended
+        assert second.rollouts == 2
+        assert (world.told, world.books.ledger.rollouts) == ([], 0)
+        found = [(yield from Join(first))]
+        assert (world.told, world.books.ledger.rollouts) == (["a/0", "end of a"], 1)
+        return [*found, (yield from Join(second, amend=lambda event: f"{event}!"))]
+
+    assert world.driver.run(search()) == ["a", "b"]
+    assert world.told == ["a/0", "end of a", "b/0", "b/1", "end of b!"]
+    assert world.books.ledger.rollouts == 3
+
+
+def test_a_held_branch_asks_nothing_until_it_is_released() -> None:
+    world = World()
+
+    def search() -> Asking[str]:
+        branch = yield from Start(world.part("a", 0), held=True)
+        assert world.made == []
+        yield from Release(branch)
+        return (yield from Join(branch))
+
+    assert world.driver.run(search()) == "a"
+    assert world.made == [DATA[0].id]
+
+
+def test_waiting_for_a_branch_that_is_not_released_is_an_error() -> None:
+    world = World()
+
+    def search() -> Asking[str]:
+        return (yield from Join((yield from Start(world.part("a", 0), held=True))))
+
+    with pytest.raises(RuntimeError, match="waits for a branch that it has not released"):
+        world.driver.run(search())
+
+
+def test_something_that_is_no_ask_is_named() -> None:
+    def search() -> Any:
+        yield "what is best?"
+
+    with pytest.raises(TypeError, match=r"expected something to ask for, .*'what is best"):
+        World().driver.run(search())
+
+
+def test_what_is_in_flight_in_a_branch_that_is_given_up_is_recorded() -> None:
+    begun, answers = threading.Event(), threading.Event()
+
+    with ThreadPoolExecutor(1) as workers:
+        world = World(workers)
+
+        def wait(example: GepaExample) -> None:
+            del example
+            begun.set()
+            answers.wait()
+
+        world.before_rollout = wait
+
+        def search() -> Asking[int]:
+            yield from Start(world.part("a", 0, 1, 2))
+            begun.wait()
+            answers.set()
+            return (yield from GiveUp())
+
+        assert world.driver.run(search()) == len(world.journal) == len(world.made)
+        assert world.told == []
+
+
+def test_answers_that_ended_together_are_recorded_in_one_append() -> None:
+    with ThreadPoolExecutor(1) as workers:
+        world = World(workers)
+
+        def search() -> Asking[None]:
+            yield from Start(world.part("a", 0, 1, 2, 3))
+            workers.submit(int).result()  # the only worker has made all calls before this one
+            yield from AnyEnded()
+
+        world.driver.run(search())
+    assert world.journal.appends == [4]
+
+
+def test_a_paused_run_ends_after_its_step_and_resumes_to_the_same_end() -> None:
+    pause, journal = Cancellation(), MemoryJournal()
+
+    def pausing(rendered: RenderedPrompt[object]) -> str:
+        pause.set("lunch")
+        return propose(rendered)
+
+    paused = Run(reflection=pausing, journal=journal, pause=pause).start()
+    assert (paused.stop_reason, paused.steps) == (StopReason.PAUSED, 1)
+    assert optimize(journal=journal) == optimize()
