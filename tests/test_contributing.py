@@ -28,7 +28,7 @@ from promptgraft.overrides.checks import bound_entry
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.kinds import KINDS
 from promptgraft.runtime import Deadline
-from promptgraft.search import StopReason
+from promptgraft.search import Optimizer, StopReason
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Sources
 from promptgraft.search.engine import assemble
@@ -145,6 +145,16 @@ def test_a_target_of_another_kind_is_improved_by_the_engine() -> None:
     )
 
 
+def test_a_prompt_and_its_model_are_improved_as_one_subject() -> None:
+    class Replies:
+        prompt = PROMPT
+        adapter = PAGE["Echo"]()
+
+    context = OptimizationContext(reflection_adapter=PAGE["Echo"]())
+    found = Optimizer(context, PAGE["settings"]).optimize(Replies())
+    assert found.best_section_overrides == {("task",): "Answer politely."}
+
+
 def test_the_kind_of_part_is_stored_rendered_and_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +175,7 @@ def test_the_kind_of_part_is_stored_rendered_and_shown(
 
 
 def test_the_command_runs() -> None:
-    done = CliRunner().invoke(PAGE["command"], ["Ada"])
+    done = CliRunner().invoke(PAGE["hello_command"], ["Ada"])
     assert (done.exit_code, done.output) == (0, "Hello, Ada.\n")
 
 
@@ -195,7 +205,7 @@ def test_the_page_takes_public_names_where_there_are_any() -> None:
     assert hidden == {
         "promptgraft.adapters.base.answered",
         "promptgraft.cli.exits.ExitCode",
-        "promptgraft.cli.text.echo",
+        "promptgraft.cli.output.echo",
         "promptgraft.parts.entry.Entry",
         "promptgraft.parts.kinds.KINDS",
     }

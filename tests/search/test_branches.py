@@ -1,4 +1,4 @@
-"""Branches of a search, the journal behind them, and pausing between steps."""
+"""Branches of a search, and the journal behind them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from optimizers.worlds import PROMPT, RULES, Run, examples, optimize, propose, target_of
+from optimizers.worlds import PROMPT, RULES, examples, target_of
 from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.journal import MemoryJournal, Record
-from promptgraft.prompt import RenderedPrompt
-from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.runtime import Deadline
 from promptgraft.search import (
     AnyEnded,
     Asking,
@@ -22,7 +21,6 @@ from promptgraft.search import (
     Outlook,
     Rollouts,
     Start,
-    StopReason,
 )
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import GiveUp, Release
@@ -182,15 +180,3 @@ def test_answers_that_ended_together_are_recorded_in_one_append() -> None:
 
         world.driver.run(search())
     assert world.journal.appends == [4]
-
-
-def test_a_paused_run_ends_after_its_step_and_resumes_to_the_same_end() -> None:
-    pause, journal = Cancellation(), MemoryJournal()
-
-    def pausing(rendered: RenderedPrompt[object]) -> str:
-        pause.set("lunch")
-        return propose(rendered)
-
-    paused = Run(reflection=pausing, journal=journal, pause=pause).start()
-    assert (paused.stop_reason, paused.steps) == (StopReason.PAUSED, 1)
-    assert optimize(journal=journal) == optimize()
