@@ -21,7 +21,7 @@ from promptgraft import (
     RolloutFeedback,
     Session,
 )
-from promptgraft.adapters.base import ToolInvoked
+from promptgraft.adapters.base import ToolInvoked, evaluated
 from promptgraft.prompt import (
     Described,
     TaskExample,
@@ -377,6 +377,6 @@ def score(
     total = 0.0
     for example in examples:
         session = Session()
-        response = adapter.evaluate(prompt.bind(*example.params), session=session)
+        response = evaluated(adapter, prompt.bind(*example.params), session=session)
         total += feedback(example, response, session).score
     return total / len(examples)

@@ -24,7 +24,7 @@ def job(seed: int = 0, budget: int = 2000) -> OptimizationJob:
 def main(seed: int, budget: int) -> None:
     """Search, compare on questions that the search never saw, and say where the winner is."""
     search = job(seed, budget)
-    adapter, store = search.context.adapter, LocalPromptOverridesStore()
+    adapter, store = search.context.task_adapter, LocalPromptOverridesStore()
     result = search.run()
 
     print(f"embedded offline model, seed {seed}, {result.total_rollouts} rollouts,", end=" ")
