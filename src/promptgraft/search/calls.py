@@ -206,9 +206,12 @@ class Calls:
             return ended
 
     def _take_in(self, ended: Sequence[_Ended]) -> None:
+        # First of all, so that nothing waits for them if taking one in ends the run.
+        for pending, _, _ in ended:
+            pending.left -= 1
+        self._pending = [pending for pending in self._pending if not pending.is_over]
         entries = []
         for pending, number, future in ended:
-            pending.left -= 1
             if future.cancelled():
                 pending.is_complete = False
                 continue
@@ -221,5 +224,4 @@ class Calls:
             else:
                 if entry is not None:
                     entries.append(entry)
-        self._pending = [pending for pending in self._pending if not pending.is_over]
         self._record(entries)
