@@ -141,6 +141,7 @@ def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as for a program that is started there
     run_page(page.relative_to(ROOT), page.read_text("utf-8"))
 
 
