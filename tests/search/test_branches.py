@@ -20,7 +20,9 @@ from promptgraft.search import (
     Join,
     Outlook,
     Rollouts,
+    RunStoppedError,
     Start,
+    Together,
 )
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import GiveUp, Release
@@ -51,13 +53,13 @@ class CountingJournal(MemoryJournal):
 class World:
     """A driver over a journal, with what it publishes."""
 
-    def __init__(self, workers: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, workers: ThreadPoolExecutor | None = None, *, budget: int = 100) -> None:
         self.journal = CountingJournal()
         self.journal.begin({})
         self.told: list[object] = []
         self.made: list[str] = []
         self.before_rollout: Callable[[GepaExample], object] = lambda _: None
-        whole = Ledger(100)
+        whole = Ledger(budget)
         self.books = Books(Answers(self.journal), whole.part())
         self.driver = Driver(
             Sources(
@@ -180,3 +182,12 @@ def test_answers_that_ended_together_are_recorded_in_one_append() -> None:
 
         world.driver.run(search())
     assert world.journal.appends == [4]
+
+
+def test_branches_that_ask_at_the_same_time_do_not_exceed_the_budget_together() -> None:
+    with ThreadPoolExecutor(2) as workers:
+        world = World(workers, budget=5)
+        both = Together(world.part("a", 0, 1, 2, 3), world.part("b", 0, 1, 2, 3))
+        with pytest.raises(RunStoppedError, match="more than the budget has left"):
+            world.driver.run(iter(both))
+    assert len(world.made) == 4

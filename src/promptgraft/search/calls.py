@@ -14,7 +14,7 @@ import attrs
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.side_by_side import GRACE, LONGEST_WAIT
-from promptgraft.search.batches import Batch, QuestionBatch
+from promptgraft.search.batches import Batch, QuestionBatch, RolloutBatch
 
 _Ended: TypeAlias = "tuple[Pending, int, Future[object]]"
 
@@ -110,6 +110,12 @@ class Calls:
     def of(self, owner: object) -> list[Pending]:
         """Return the batches under way that a part of the run waits for."""
         return [pending for pending in self._pending if pending.owner is owner]
+
+    @property
+    def rollouts_under_way(self) -> int:
+        """Rollouts that are asked for and not counted yet."""
+        batches = (one for one in self._pending if isinstance(one.batch, RolloutBatch))
+        return sum(one.left for one in batches)
 
     def make(self, owner: object, batch: Batch) -> Pending | None:
         """Have the missing answers of a batch found; None when that is done already.

@@ -270,7 +270,8 @@ class Driver:
         books = line.books
         books.answers.accept_faults()
         wanted = sum(len(ask.examples) for ask in asked)
-        if not self._whole.affords(wanted):
+        # Other branches may wait for rollouts that the ledger does not have yet.
+        if not self._whole.affords(wanted + self._calls.rollouts_under_way):
             raise RunStoppedError(
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
