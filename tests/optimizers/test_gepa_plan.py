@@ -42,7 +42,7 @@ from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.budgets import Auto, affordable, rollouts_for
-from promptgraft.search.estimates import FEEDBACK_CHARS
+from promptgraft.search.plan import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role

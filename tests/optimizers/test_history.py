@@ -9,7 +9,7 @@ from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.algorithms.gepa.history import History
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.search.objectives import Scorer
+from promptgraft.search.scores import Scorer
 
 
 def record(score: float | None, output: str, example: str = "e1") -> RolloutRecord:

@@ -11,8 +11,8 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing, answered
 from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import Emit, MutationRejected
-from promptgraft.search.objectives import Scorer
 from promptgraft.search.population import Population
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample

@@ -1,21 +1,21 @@
-"""The course of a run: the search, then what decides whether its winner may be called one."""
+"""The course of a run: search, confirmation of the winner, held-out examples."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
+from promptgraft.evals.statistics import paired_test
 from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
-from promptgraft.search.asks import Asking, GiveUp
+from promptgraft.search.asks import Asking, GiveUp, Rollouts, Together
 from promptgraft.search.budget import RolloutBudget
-from promptgraft.search.confirmation import confirm
-from promptgraft.search.held_out import measure
-from promptgraft.search.objectives import Scorer
 from promptgraft.search.outcomes import Confirmation, HeldOut
+from promptgraft.search.pool import Pool
+from promptgraft.search.scores import Score, Scorer, mean_score
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _ENDS = set(StopReason) - {
     StopReason.PAUSED,
@@ -147,3 +147,62 @@ class Course:
         except LimitReachedError as error:
             return reason_of(error), str(error)
         return otherwise
+
+
+def confirm(
+    pool: Pool, examples: Sequence[GepaExample], *, policy: AcceptancePolicy, scorer: Scorer
+) -> Asking[Confirmation]:
+    """Ask for fresh answers of baseline and winner, and test one against the other."""
+    best, rounds = pool.best, range(policy.confirmations)
+    made = yield from Together(
+        *(
+            Rollouts(
+                position=f"confirm/{best}/{name}/{number}",
+                candidate=pool.candidate(position),
+                examples=examples,
+            )
+            for name, position in (("baseline", 0), ("winner", best))
+            for number in rounds
+        )
+    )
+    before, after = (_means(made[side:][: len(rounds)], scorer) for side in (0, len(rounds)))
+    found = paired_test(before, after)
+    return Confirmation(
+        candidate=best,
+        baseline_mean=mean_score(before),
+        winner_mean=mean_score(after),
+        p_value=found.p_value,
+        confirmed=found.mean_gain > 0 and found.p_value <= policy.level,
+    )
+
+
+def _means(rounds: Sequence[Sequence[RolloutRecord]], scorer: Scorer) -> list[Score]:
+    """Return the mean score of each example over the rounds."""
+    answers = zip(*rounds, strict=True)
+    return [mean_score([scorer.score(one) for one in again]) for again in answers]
+
+
+def measure(
+    pool: Pool, winner: int, examples: Sequence[GepaExample], *, scorer: Scorer
+) -> Asking[HeldOut]:
+    """Evaluate baseline and winner once on each held-out example.
+
+    Examples that a resumed run does not have any more are not counted, others are evaluated then.
+    """
+    made = yield from Together(
+        *(
+            Rollouts(
+                position=f"held-out/{position}",
+                candidate=pool.candidate(position),
+                examples=examples,
+                by_example=True,
+            )
+            for position in (0, winner)
+        )
+    )
+    before, after = (tuple(scorer.score(record) for record in records) for records in made)
+    return HeldOut(
+        ids=tuple(example.id for example in examples),
+        baseline_scores=before,
+        winner_scores=after,
+    )

@@ -35,9 +35,8 @@ from promptgraft.search.asks import (
 from promptgraft.search.batches import Batch, Books, QuestionBatch, RolloutBatch, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.events import Emit, RolloutCompleted
-from promptgraft.search.faults import FaultyStretch
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.lines import Line, Made, Waits
+from promptgraft.search.lines import FaultyStretch, Line, Made, Waits
 from promptgraft.search.stopping import RunStoppedError, StopReason
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from promptgraft.search.course import Course
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.objectives import Scorer
 from promptgraft.search.population import Population
+from promptgraft.search.scores import Scorer
 from promptgraft.search.stops import Stops
 from promptgraft.targets.base import Target
 

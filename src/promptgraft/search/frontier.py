@@ -1,12 +1,14 @@
-"""Who leads where: the Pareto frontier over cells, kept as candidates arrive.
+"""The Pareto frontier over cells, kept up to date as candidates arrive.
 
 A *cell* is whatever candidates are compared in: an example, an objective, or both together
-(GEPA, algorithm 2, has examples).
+(GEPA, algorithm 2, has examples). Two readings of "dominated" in algorithm 2 are implemented:
+pair by pair (``Frontier``), and by the union of all others that are left (``Cover``), as the
+authors' own code does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import reduce
@@ -14,7 +16,15 @@ from itertools import accumulate, compress, islice
 from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
 
-from promptgraft.search.scores import BELOW_SCORES, Row, Score, mean_score, packed
+from promptgraft.search.scores import (
+    BELOW_SCORES,
+    UNSCORED,
+    Objectives,
+    Row,
+    Score,
+    mean_score,
+    packed,
+)
 
 
 class FrontierType(StrEnum):
@@ -34,7 +44,7 @@ class FrontierPruning(StrEnum):
     """Which leaders are dropped before a parent is chosen.
 
     ``DOMINATED``: those that another candidate dominates on all examples. ``REDUNDANT``: in
-    ascending order of their means, those that lead only where somebody else leads who is left,
+    ascending order of their means, those that lead only where another remaining leader leads,
     so that few are left where many lead together.
     """
 
@@ -44,9 +54,6 @@ class FrontierPruning(StrEnum):
 
 EXAMPLE_CELLS = frozenset({FrontierType.INSTANCE, FrontierType.CARTESIAN})
 """Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
-
-Objectives = Mapping[str, float] | None
-"""What one rollout has in each objective, the more the better; None when it is unscored."""
 
 
 def cells_of(
@@ -252,3 +259,70 @@ def dominates(first: Sequence[Score], second: Sequence[Score]) -> bool:
     if one.tobytes() == other.tobytes():
         return False
     return all(map(ge, one, other)) and any(map(gt, one, other))
+
+
+_DIGITS = bytes.maketrans(b"\x00\x01", b"01")
+
+
+class Cover:
+    """Candidates that together lead in every cell, and none of which the others could replace.
+
+    In ascending order of their means, the elder first, candidates are dropped that lead only
+    where another remaining candidate leads. So a candidate remains exactly when, in some cell, it
+    is the last of all leaders and none before it remains. A candidate that is the last nowhere
+    can never become it, so only the others are kept: at most one for each cell.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._heights: Row = packed(())
+        self._lasts: list[tuple[float, int, int]] = []  # mean, position, cells as bits
+        self._members: Mapping[int, int] = {}
+
+    def add(self, cells: Sequence[Score], mean: Score) -> None:
+        """Take in the next candidate; all have the same cells.
+
+        Args:
+            cells: what it has in each cell.
+            mean: decides who is dropped first; None when it is nowhere scored.
+        """
+        row, index = packed(cells), self._count
+        if not index:
+            self._heights = packed([BELOW_SCORES] * len(row))
+        self._count += 1
+        risen = bytes(map(gt, row, self._heights))
+        for place in compress(range(len(row)), risen):
+            self._heights[place] = row[place]
+        if led := _flagged(bytes(map(eq, row, self._heights))):
+            insort(self._lasts, (UNSCORED if mean is None else mean, index, led))
+            self._prune(index, _flagged(risen))
+
+    def members(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights.
+
+        The weight is the number of cells in which a candidate leads. Where nothing is scored,
+        the baseline is all there is.
+        """
+        return MappingProxyType(self._members or {0: 1})
+
+    def _prune(self, newest: int, risen: int) -> None:
+        everywhere = (1 << len(self._heights)) - 1
+        kept, free, others = [], everywhere, everywhere ^ risen
+        for mean, index, led in reversed(self._lasts):
+            leads = led if index == newest else led & others
+            if last := leads & free:
+                free ^= last
+                kept.append((last, (mean, index, leads)))
+        kept.reverse()
+        self._lasts = [leader for _, leader in kept]
+        left, free = {}, everywhere
+        for last, (_, index, leads) in kept:
+            if last & free:
+                free &= ~leads
+                left[index] = leads.bit_count()
+        self._members = dict(sorted(left.items()))
+
+
+def _flagged(flags: bytes) -> int:
+    """Return a number with a bit for each cell."""
+    return int(flags.translate(_DIGITS) or b"0", 2)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.search.covering import Cover
 from promptgraft.search.frontier import (
+    Cover,
     Frontier,
     FrontierPruning,
     FrontierType,
-    Objectives,
     cells_of,
     means_of,
 )
 from promptgraft.search.scores import (
+    Objectives,
     Score,
     Scores,
     beats,

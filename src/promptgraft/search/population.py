@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.documents import plain_entries
-from promptgraft.search.comparison import critical_loss
+from promptgraft.search.acceptance import critical_loss
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
-from promptgraft.search.frontier import Objectives
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.objectives import Scorer, pick
 from promptgraft.search.pool import Pool
-from promptgraft.search.scores import Score, beats
+from promptgraft.search.scores import Objectives, Score, Scorer, beats, pick
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import names_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord

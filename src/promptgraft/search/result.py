@@ -19,9 +19,8 @@ from promptgraft.parts.tool_example import ToolExampleOverride
 from promptgraft.search.config_fields import as_weights
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.objectives import pick
 from promptgraft.search.outcomes import Confirmation, HeldOut
-from promptgraft.search.scores import Score, is_estimate
+from promptgraft.search.scores import Score, is_estimate, pick
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.types import Candidate

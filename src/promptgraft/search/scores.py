@@ -1,12 +1,20 @@
-"""Scores with gaps: a rollout that the provider failed has none."""
+"""Scores and objectives of rollouts; a rollout that the provider failed has none."""
 
 from __future__ import annotations
 
 import math
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, overload
+
+from promptgraft.errors import FeedbackError
+from promptgraft.serde import did_you_mean
+from promptgraft.targets.spending import Role
+from promptgraft.targets.types import RolloutRecord
+
+Objectives = Mapping[str, float] | None
+"""What one rollout has in each objective, the more the better; None when it is unscored."""
 
 Score = float | None
 """A score on one example; None when the rollout stayed unscored."""
@@ -18,7 +26,7 @@ UNSCORED = -math.inf
 """Less than every score."""
 
 BELOW_SCORES = -sys.float_info.max
-"""The height of a cell in which nobody is scored: not equal to what stands for unscored."""
+"""The height of a cell without any score; not equal to ``UNSCORED``."""
 
 
 class Scores(Sequence[Score]):
@@ -108,3 +116,144 @@ def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
     """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
     return higher(*paired_means(scores, others))
+
+
+SCORE = "score"
+"""The objective that is the score of the feedback function itself."""
+
+
+def _tokens(record: RolloutRecord) -> float:
+    return sum(spent.tokens for spent in record.spent if spent.role is Role.TASK)
+
+
+def _dollars(record: RolloutRecord) -> float | None:
+    costs = [spent.cost for spent in record.spent if spent.role is Role.TASK]
+    return None if None in costs else float(sum(cost for cost in costs if cost is not None))
+
+
+def _seconds(record: RolloutRecord) -> float:
+    return sum(spent.microseconds for spent in record.spent if spent.role is Role.TASK) / 1e6
+
+
+def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]) -> int:
+    """Return the position with the highest weighted sum of objectives; the elder wins a tie."""
+
+    def worth(position: int) -> float:
+        found = objectives[position]
+        return sum(weight * found.get(name, 0.0) for name, weight in weights.items())
+
+    return max(range(len(objectives)), key=worth)
+
+
+AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
+    "tokens": _tokens,
+    "cost": _dollars,
+    "seconds": _seconds,
+}
+"""Objectives of which less is better; the ledger knows them of every rollout."""
+
+
+class Scorer:
+    """Gives rollouts their scores.
+
+    Without weights the score is the feedback function's. With weights it is the weighted mean
+    of objectives. An amount ``a`` counts as ``b / (a + b)``, where ``b`` is the baseline's mean:
+    one half for what the baseline uses, more for less.
+
+    An answer that could not be used has 0 in every objective: those that the baseline's
+    feedback has, those with a weight and those that are required.
+
+    Args:
+        weights: by objective; ``score`` is the feedback's own, ``tokens``, ``cost`` and
+            ``seconds`` are what the task's calls took, others are those of the feedback.
+        also: amounts that are objectives without a weight.
+    """
+
+    def __init__(self, weights: Mapping[str, float], also: Iterable[str] = ()) -> None:
+        self._weights = weights
+        self._is_weighted = bool(weights)
+        self._amounts = AMOUNTS.keys() & {*weights, *also}
+        self._total = sum(weights.values())
+        self._usual: dict[str, float] = {}
+        self._nothing = dict.fromkeys((SCORE, *weights), 0.0)
+
+    def learn(self, records: Sequence[RolloutRecord]) -> None:
+        """Take the objectives of the baseline as all there are, and its amounts as the usual ones.
+
+        Raises:
+            FeedbackError: an amount with a weight is not known.
+        """
+        for record in records:
+            if record.feedback is not None:
+                self._nothing |= dict.fromkeys(record.feedback.objectives, 0.0)
+        for name in self._amounts:
+            scored = [record for record in records if record.feedback is not None]
+            mean = mean_score([_amount(name, record) for record in scored])
+            self._usual[name] = mean or 0.0
+
+    def require(self, names: Iterable[str], records: Sequence[RolloutRecord]) -> None:
+        """Find out from the baseline's rollouts that an objective does not exist.
+
+        Raises:
+            FeedbackError: no rollout has it, though some were judged.
+        """
+        judged = [self._all(one) for one in records if one.feedback is not None and not one.fault]
+        known = {name for found in judged for name in found}
+        for name in names if judged else ():
+            if name not in known:
+                raise FeedbackError(
+                    f"required objective `{name}`: no feedback has it"
+                    f"{did_you_mean(name, list(known))}; there are {', '.join(sorted(known))}"
+                )
+        self._nothing |= dict.fromkeys(names, 0.0)
+
+    def score(self, record: RolloutRecord) -> Score:
+        """Return the score of a rollout; None when it is unscored.
+
+        Raises:
+            FeedbackError: an objective with a weight is missing.
+        """
+        if record.feedback is None:
+            return None
+        if not self._is_weighted:
+            return record.feedback.score
+        found = self._all(record)
+        return (
+            sum(weight * self._one(name, record, found) for name, weight in self._weights.items())
+            / self._total
+        )
+
+    def objectives(self, record: RolloutRecord) -> Objectives:
+        """Return what a rollout has in each objective, the more the better."""
+        return None if record.feedback is None else self._all(record)
+
+    def _all(self, record: RolloutRecord) -> Mapping[str, float]:
+        feedback = record.feedback
+        assert feedback is not None  # noqa: S101 - callers have looked
+        if record.fault:
+            return self._nothing
+        found = {SCORE: feedback.score}
+        if feedback.objectives:
+            found.update(feedback.objectives)
+        for name, usual in self._usual.items():
+            amount = _amount(name, record)
+            found[name] = usual / (amount + usual) if amount + usual else 0.5
+        return found
+
+    def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
+        if name in found:
+            return found[name]
+        raise FeedbackError(
+            f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
+            f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+        )
+
+
+def _amount(name: str, record: RolloutRecord) -> float:
+    amount = AMOUNTS[name](record)
+    if amount is None:
+        raise FeedbackError(
+            f"weights: the {name} of example `{record.example_id}` is not known; give the adapter "
+            "its prices or leave it out"
+        )
+    return amount

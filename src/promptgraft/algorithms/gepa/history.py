@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from promptgraft.search.objectives import Scorer
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 

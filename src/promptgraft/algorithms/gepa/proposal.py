@@ -20,12 +20,12 @@ from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.three_way import woven
+from promptgraft.search.acceptance import Compared, Comparer
 from promptgraft.search.asks import Asking, Reply, Together
-from promptgraft.search.comparison import Compared, Comparer
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.objectives import Scorer
 from promptgraft.search.reply import parse_reply
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.modules import Module, is_example, owner_of
 from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord

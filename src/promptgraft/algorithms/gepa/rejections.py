@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from promptgraft.search.comparison import Compared
+from promptgraft.search.acceptance import Compared
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, names_of

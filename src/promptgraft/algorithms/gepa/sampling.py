@@ -12,8 +12,8 @@ from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
-from promptgraft.search.objectives import Scorer
 from promptgraft.search.pool import Pool
+from promptgraft.search.scores import Scorer
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 

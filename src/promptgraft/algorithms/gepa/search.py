@@ -18,9 +18,9 @@ from promptgraft.algorithms.gepa.steps import TWIN, Step
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.search.acceptance import Compared
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
-from promptgraft.search.comparison import Compared
 from promptgraft.search.events import MutationRejected
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.search.validation import placed

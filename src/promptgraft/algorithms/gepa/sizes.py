@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptgraft.algorithms.gepa.prompts import reflection_params
 from promptgraft.search.algorithm import Questions
-from promptgraft.search.estimates import CHARS_PER_TOKEN, FEEDBACK_CHARS, room_of
+from promptgraft.search.plan import CHARS_PER_TOKEN, FEEDBACK_CHARS, room_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import clip, default_example_formatter
 from promptgraft.targets.types import GepaExample, RolloutFeedback, RolloutRecord

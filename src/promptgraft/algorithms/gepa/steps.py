@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.algorithms.gepa.proposal import Proposal
-from promptgraft.search.patience import Patience
+from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate

@@ -11,12 +11,12 @@ from promptgraft.algorithms.gepa.proposal import Rules
 from promptgraft.algorithms.gepa.sampling import Lessons
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
+from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.comparison import Comparer
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.patience import Patience
 from promptgraft.search.racing import RacingValidator
 from promptgraft.search.seen import Seen
+from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Full, FullValidator, Validator
 
 
