@@ -69,7 +69,7 @@ class World:
             ),
             books=self.books,
             whole=whole,
-            calls=Calls(self.books.answers.record_all, executor=workers),
+            calls=Calls(self.books.answers.record, executor=workers),
             look=lambda _: Outlook(None),
             publish=self._publish,
         )

@@ -16,6 +16,7 @@ from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import FeedbackError, JournalCorruptError, JournalMismatchError
 from promptgraft.journal import MemoryJournal
+from promptgraft.journal.records import Record
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runtime import Deadline
 from promptgraft.search.answers import Answers
@@ -96,7 +97,7 @@ class Bench:
             ),
             books=self._books,
             whole=self.ledger,
-            calls=Calls(self._books.answers.record_all, executor=self._workers),
+            calls=Calls(self._books.answers.record, executor=self._workers),
             max_unscored_share=1.0,
             look=lambda _: Outlook(None),
             publish=lambda _: None,
@@ -295,5 +296,6 @@ def test_an_answer_is_recalled_as_it_was_recorded(text: str) -> None:
     journal.begin({})
     recorder = Answers(journal)
     assert recorder.recall("step/1/reflect/0", asked) is None
-    recorder.record("step/1/reflect/0", asked, "reflection", {"text": text, "spent": [1, 0.1]})
-    assert recorder.recall("step/1/reflect/0", asked) == {"text": text, "spent": [1, 0.1]}
+    answer: Json = {"text": text, "spent": [1, 0.1]}
+    recorder.record([Record("step/1/reflect/0", asked, "reflection", answer)])
+    assert recorder.recall("step/1/reflect/0", asked) == answer

@@ -9,8 +9,8 @@ import attrs
 
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing, answered
-from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import Emit, MutationRejected
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import Target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -76,7 +76,7 @@ class Books:
     def spend(self, key: str, digest: HexDigest, spent: tuple[Spending, ...]) -> None:
         """Count calls that gave no answer: they were paid for, and are made again."""
         if spent:
-            self.answers.spend(key, digest, spent_to_json(spent))
+            self.answers.spend(key, digest, spent)
         self.ledger.count(spent)
 
 
@@ -129,40 +129,40 @@ class RolloutBatch(Batch):
     def __init__(self, asked: Sequence[Rollouts], sources: Sources, books: Books) -> None:
         self._sources = sources
         self._books = books
-        self._asked = [self._of(ask) for ask in asked]
-        self._missing = [(one, place) for one in self._asked for place in self._recall(one)]
+        self._asked = [self._recall(ask) for ask in asked]
+        self._missing = [
+            (one, place)
+            for one in self._asked
+            if one.done < len(one.records)
+            for place, record in enumerate(one.records)
+            if record is None
+        ]
         self.missing = len(self._missing)
         for one in dict.fromkeys(one for one, _ in self._missing):
-            self._tell(one)
+            sources.working(one.ask.position, one.done, len(one.records))
 
-    def _of(self, ask: Rollouts) -> _Asked:
-        digests = self._sources.example_digests
-        keys = [
-            f"{ask.position}/{self._name(example) if ask.by_example else place}"
-            for place, example in enumerate(ask.examples)
-        ]
-        own = digest_all(f"{ask.candidate.digest}:", [digests[one.id] for one in ask.examples])
-        return _Asked(ask, keys, own, [None] * len(keys))
-
-    def _name(self, example: GepaExample) -> str:
-        return digest_text(f"{self._sources.example_digests[example.id]}:{example.id}")[:12]
-
-    def _recall(self, one: _Asked) -> list[int]:
-        """Take what is recorded; return the places of what is not."""
-        answers, ledger = self._books.answers, self._books.ledger
-        texts = answers.recall_texts(one.keys, one.digests)
-        for place, text in enumerate(texts):
+    def _recall(self, ask: Rollouts) -> _Asked:
+        """Return what is asked for, with what is recorded of it."""
+        answers, ledger, known = self._books.answers, self._books.ledger, self._sources
+        own = [known.example_digests[example.id] for example in ask.examples]
+        if ask.by_example:
+            pairs = zip(own, ask.examples, strict=True)
+            names = [digest_text(f"{content}:{example.id}")[:12] for content, example in pairs]
+            keys = [f"{ask.position}/{name}" for name in names]
+        else:
+            keys = [f"{ask.position}/{place}" for place in range(len(own))]
+        one = _Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", own), [None] * len(keys))
+        for place, text in enumerate(answers.recall_texts(one.keys, one.digests)):
             if text is not None:
                 one.records[place] = _record_from_text(text) or self._looked_at(one, place)
         found = [record for record in one.records if record is not None]
-        spent = [paid for record in found for paid in record.spent]
-        if answers.has_spent(one.keys):
-            for key, digest in zip(one.keys, one.digests, strict=True):
-                spent += _spent_before(answers, key, digest)
         one.done = len(found)
-        ledger.replay(spent)
+        ledger.replay(
+            [paid for record in found for paid in record.spent]
+            + answers.spent(one.keys, one.digests)
+        )
         ledger.count_rollouts(one.done, unscored=[record.feedback for record in found].count(None))
-        return [place for place, text in enumerate(texts) if text is None]
+        return one
 
     def _looked_at(self, one: _Asked, place: int) -> RolloutRecord:
         key = one.keys[place]
@@ -195,11 +195,8 @@ class RolloutBatch(Batch):
         books.ledger.count_rollouts(1, unscored=record.feedback is None)
         one.records[place] = record
         one.done += 1
-        self._tell(one)
-        return entry
-
-    def _tell(self, one: _Asked) -> None:
         self._sources.working(one.ask.position, one.done, len(one.records))
+        return entry
 
     def answers(self) -> list[Records]:
         """Return the records of each ask; to be called when nothing is missing any more."""
@@ -225,8 +222,7 @@ class QuestionBatch(Batch):
     def add(self, question: Question) -> None:
         """Take in a question, with the reply that is recorded for it if there is one."""
         books, key = self._books, question.position
-        for paid in books.answers.spent(key, question.digest):
-            books.ledger.replay(spent_from_json(paid, key))
+        books.ledger.replay(books.answers.spent([key], [question.digest]))
         answer = books.answers.recall(key, question.digest)
         reply = None
         if answer is None:
@@ -288,11 +284,6 @@ class QuestionBatch(Batch):
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""
         return [reply for reply in self._replies if reply is not None]
-
-
-def _spent_before(answers: Answers, key: str, digest: HexDigest) -> Iterable[Spending]:
-    for paid in answers.spent(key, digest):
-        yield from spent_from_json(paid, key)
 
 
 _READER = msgspec.json.Decoder(RolloutRecord)

@@ -10,7 +10,7 @@ from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp, Rollouts, Together
-from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Score, Scorer, mean_score
@@ -138,7 +138,7 @@ class Course:
             self._answers.accept_faults()
         except RunStoppedError as stop:
             if stop.reason in _STOPPED_BY_FAULTS:
-                self._answers.let_go()  # so that a run that is resumed asks again
+                self._answers.held.clear()  # so that a run that is resumed asks again
             else:
                 self._answers.accept_faults()
             return stop.reason, stop.detail

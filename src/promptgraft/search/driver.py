@@ -11,9 +11,11 @@ All of a search runs in the thread that calls :meth:`Driver.run`; workers only m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
+from promptgraft.search.answers import Answers
 from promptgraft.search.asks import (
     AnyEnded,
     Ask,
@@ -71,7 +73,7 @@ class Driver:
         self._calls = calls
         self._look = look
         self._publish = publish
-        self._main: Line[Any] = Line((), books, stretch=FaultyStretch(max_unscored_share))
+        self._main: Line[Any] = Line((), books, FaultyStretch(max_unscored_share))
         self._current: Line[Any] = self._main
         self._branches: list[Line[Any]] = []  # those not joined yet, in order
         self._branches_ended = 0
@@ -107,7 +109,7 @@ class Driver:
             try:
                 ask = search.send(answer) if error is None else search.throw(error)
             except StopIteration as end:
-                line.end(end.value)
+                line.values.append(end.value)
                 return
             except PromptgraftError as found:
                 line.error = found
@@ -189,8 +191,8 @@ class Driver:
         parent.started += 1
         line: Line[Any] = Line(
             (*parent.number, parent.started),
-            Books(parent.books.answers.step(), self._whole.part()),
-            stretch=self._main.stretch.copy(),
+            Books(Answers(parent.books.answers.journal), self._whole.part()),
+            copy(self._main.stretch),
             earlier=[other.batches for other in self._branches],
             most_questions=ask.most_questions,
         )
@@ -214,7 +216,7 @@ class Driver:
         for event in line.emitted:
             self._tell(parent, event if isinstance(event, Made) else ask.amend(event))
         parent.books.ledger.take(line.books.ledger)
-        parent.books.answers.take_over(line.books.answers)
+        parent.books.answers.held |= line.books.answers.held
         if parent is self._main:
             self._fold(parent)
             self._fold(line)
@@ -293,7 +295,7 @@ class Driver:
         """
         before = self._before(line)
         yield lambda: all(other.has_ended for other in before)
-        stretch = line.stretch.copy()
+        stretch = copy(line.stretch)
         for batches in (*line.earlier, line.batches):
             for faults in batches:
                 stretch.add(faults)
@@ -330,8 +332,8 @@ class Driver:
         Raises:
             BudgetExhaustedError: too many are asked.
         """
-        whole = self._whole
-        if not whole.limits_reflections:
+        whole, limit = self._whole, self._whole.max_reflections
+        if limit is None:
             return
         before = self._before(line)
 
@@ -351,7 +353,7 @@ class Driver:
 
         def is_settled() -> bool:
             found = used()
-            allowed = found is not None and whole.allows_reflection(found)
+            allowed = found is not None and found < limit
             return allowed or all(other.has_ended for other in before)
 
         yield is_settled

@@ -5,14 +5,13 @@ from __future__ import annotations
 from promptgraft.search.algorithm import Kit, Questions, Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Books, Sources
-from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.calls import Calls
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.course import Course
 from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit
-from promptgraft.search.ledger import Ledger
+from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Scorer
 from promptgraft.search.stops import Stops
@@ -100,7 +99,7 @@ def _driver(
         books=books,
         whole=ledger,
         calls=Calls(
-            books.answers.record_all,
+            books.answers.record,
             executor=context.executor,
             questions_at_once=config.questions_at_once,
             deadline=sources.deadline,

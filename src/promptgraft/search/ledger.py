@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from decimal import Decimal
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import BudgetExhaustedError
 from promptgraft.runtime.budget import ZERO, Budget, Charge
+from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.targets.spending import MICROSECONDS, Role, Spending
 
 
@@ -39,48 +40,36 @@ class LedgerEntry:
     seconds: float
 
 
+@attrs.define(eq=False)
 class Ledger:
     """Counts every answer of a run, recorded before or made now.
 
-    Args:
+    Attributes:
         rollout_budget: rollouts that the run may use; never exceeded.
         max_reflections: reflections that the run may use; None for no limit.
         budget: money and tokens that the run may use. Calls of this process are paid from it
             when they are made; the ledger pays those of earlier ones.
         whole: counts everything that this one counts, too; it knows what is used at the moment.
-
-    Attributes:
         rollouts: rollouts so far.
         unscored: those of them that the provider failed.
         reflections: reflections so far.
         sums: the calls so far, by role and model.
     """
 
-    def __init__(
-        self,
-        rollout_budget: int,
-        *,
-        max_reflections: int | None = None,
-        budget: Budget | None = None,
-        whole: Ledger | None = None,
-    ) -> None:
-        self._rollout_budget = rollout_budget
-        self._max_reflections = max_reflections
-        self._budget = Budget() if budget is None else budget
-        self._whole = whole
-        self.sums: dict[tuple[Role, str], Sum] = {}
-        self.rollouts = 0
-        self.unscored = 0
-        self.reflections = 0
+    rollout_budget: int
+    max_reflections: int | None = attrs.field(default=None, kw_only=True)
+    budget: Budget = attrs.field(factory=Budget, kw_only=True)
+    whole: Ledger | None = attrs.field(default=None, kw_only=True)
+    rollouts: int = attrs.field(default=0, init=False)
+    unscored: int = attrs.field(default=0, init=False)
+    reflections: int = attrs.field(default=0, init=False)
+    sums: defaultdict[tuple[Role, str], Sum] = attrs.field(
+        factory=lambda: defaultdict(Sum), init=False
+    )
 
     def part(self) -> Ledger:
         """Return a ledger of a part of the run, which this one is the whole of."""
-        return Ledger(
-            self._rollout_budget,
-            max_reflections=self._max_reflections,
-            budget=self._budget,
-            whole=self,
-        )
+        return attrs.evolve(self, whole=self)
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -90,11 +79,10 @@ class Ledger:
 
     @property
     def charge(self) -> Charge:
-        """Money and tokens of all roles together."""
-        charge = Charge()
-        for found in self.sums.values():
-            charge = charge.plus(found.charge)
-        return charge
+        """Money and tokens of all roles together; unknown costs count as none."""
+        found = self.sums.values()
+        cost = sum((one.cost for one in found), ZERO)
+        return Charge(cost=cost, tokens=sum(one.sent + one.received for one in found))
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -105,7 +93,7 @@ class Ledger:
 
     def affords(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more rollouts."""
-        return self.rollouts + rollouts <= self._rollout_budget
+        return self.rollouts + rollouts <= self.rollout_budget
 
     def check(self) -> None:
         """Do nothing while there is money.
@@ -114,12 +102,10 @@ class Ledger:
             BudgetExhaustedError: ``max_cost`` or ``max_tokens`` is reached, or calls are made
                 whose cost is not known although there is a limit for it.
         """
-        if self._whole is not None:
-            self._whole.check()
-            return
-        self._budget.check(self.charge)
-        if self._budget.needs_prices:
-            for (_, model), found in self.sums.items():
+        whole = self.whole or self
+        self.budget.check(whole.charge)
+        if self.budget.needs_prices:
+            for (_, model), found in whole.sums.items():
                 if found.unpriced:
                     raise BudgetExhaustedError(
                         f"max_cost cannot be kept: the price of `{model}` is not known; give the "
@@ -127,24 +113,15 @@ class Ledger:
                         limit="max_cost",
                     )
 
-    @property
-    def limits_reflections(self) -> bool:
-        """Whether the number of reflections has a limit."""
-        return self._max_reflections is not None
-
-    def allows_reflection(self, used: int) -> bool:
-        """Tell whether one more may be used after so many."""
-        return self._max_reflections is None or used < self._max_reflections
-
     def check_reflections(self, used: int) -> None:
         """Do nothing while one more reflection may be used after so many.
 
         Raises:
             BudgetExhaustedError: ``max_reflections`` is reached.
         """
-        if not self.allows_reflection(used):
+        if self.max_reflections is not None and used >= self.max_reflections:
             raise BudgetExhaustedError(
-                f"max_reflections: {used} of {self._max_reflections} are used",
+                f"max_reflections: {used} of {self.max_reflections} are used",
                 limit="max_reflections",
             )
 
@@ -152,70 +129,50 @@ class Ledger:
         """Count rollouts, and those of them that the provider failed."""
         self.rollouts += made
         self.unscored += unscored
-        if self._whole is not None:
-            self._whole.count_rollouts(made, unscored=unscored)
+        if self.whole is not None:
+            self.whole.count_rollouts(made, unscored=unscored)
 
     def count_reflection(self) -> None:
         """Count a reflection."""
         self.reflections += 1
-        if self._whole is not None:
-            self._whole.count_reflection()
+        if self.whole is not None:
+            self.whole.count_reflection()
 
-    def count(self, spent: Iterable[Spending]) -> None:
+    def count(self, spent: Sequence[Spending]) -> None:
         """Add calls that were made now."""
-        self.add(_summed(spent))
+        for one in spent:
+            self.sums[one.role, one.model].add(one)
+        if self.whole is not None and spent:
+            self.whole.count(spent)
 
-    def add(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
-        """Add calls, by role and model."""
-        self._take(sums)
-        if self._whole is not None:
-            self._whole.add(sums)
+    def replay(self, spent: Sequence[Spending]) -> None:
+        """Add calls that an earlier process made, and pay for them."""
+        if spent:
+            self.count(spent)
+            cost = sum((one.cost for one in spent if one.cost), ZERO)
+            self.budget.pay(Charge(cost=cost, tokens=sum(one.tokens for one in spent)))
 
     def take(self, part: Ledger) -> None:
         """Add what another part of the same whole has counted."""
         self.rollouts += part.rollouts
         self.unscored += part.unscored
         self.reflections += part.reflections
-        self._take(part.sums)
-
-    def _take(self, sums: Mapping[tuple[Role, str], Sum]) -> None:
-        for key, found in sums.items():
-            known = self.sums.get(key)
-            if known is None:
-                known = self.sums[key] = Sum()
-            known.take(found)
-
-    def replay(self, spent: Iterable[Spending]) -> None:
-        """Add calls that an earlier process made, and pay for them."""
-        sums = _summed(spent)
-        self.add(sums)
-        for found in sums.values():
-            self._budget.pay(found.charge)
+        for key, found in part.sums.items():
+            self.sums[key].take(found)
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class Sum:
     """Calls of one model for one role, added up in place."""
 
-    __slots__ = (
-        "cached",
-        "calls",
-        "cost",
-        "microseconds",
-        "received",
-        "requests",
-        "sent",
-        "unpriced",
-    )
-
-    def __init__(self) -> None:
-        self.calls = self.requests = self.unpriced = self.microseconds = 0
-        self.sent = self.received = self.cached = 0
-        self.cost = ZERO
-
-    @property
-    def charge(self) -> Charge:
-        """Money and tokens; an unknown cost counts as none."""
-        return Charge(cost=self.cost, tokens=self.sent + self.received)
+    calls: int = 0
+    requests: int = 0
+    unpriced: int = 0
+    microseconds: int = 0
+    sent: int = 0
+    received: int = 0
+    cached: int = 0
+    cost: Decimal = ZERO
 
     def add(self, spent: Spending) -> None:
         self.calls += spent.calls
@@ -230,14 +187,8 @@ class Sum:
             self.cost += spent.cost
 
     def take(self, other: Sum) -> None:
-        self.calls += other.calls
-        self.requests += other.requests
-        self.microseconds += other.microseconds
-        self.sent += other.sent
-        self.received += other.received
-        self.cached += other.cached
-        self.unpriced += other.unpriced
-        self.cost += other.cost
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def entry(self, role: Role, model: str) -> LedgerEntry:
         return LedgerEntry(
@@ -254,13 +205,48 @@ class Sum:
         )
 
 
-def _summed(spent: Iterable[Spending]) -> dict[tuple[Role, str], Sum]:
-    sums: dict[tuple[Role, str], Sum] = defaultdict(Sum)
-    for one in spent:
-        sums[one.role, one.model].add(one)
-    return sums
-
-
 def money(amount: Decimal | None) -> str | None:
     """Return US dollars as documents have them: a decimal number as text."""
     return None if amount is None else f"{amount:f}"
+
+
+class RolloutBudget:
+    """What the budget pays for, besides everything that is reserved.
+
+    Args:
+        ledger: what the parts of the run have used that are taken account of.
+        reserve: rollouts that are kept for the end of the run.
+    """
+
+    def __init__(self, ledger: Ledger, *, reserve: int = 0) -> None:
+        self._ledger = ledger
+        self._reserve = reserve
+        self._under_way = 0
+
+    @property
+    def used(self) -> int:
+        """Rollouts used so far."""
+        return self._ledger.rollouts
+
+    def affords(self, rollouts: int) -> bool:
+        """Tell whether there is room for that many more, besides everything that is kept."""
+        return self._ledger.affords(rollouts + self._reserve + self._under_way)
+
+    def require(self, rollouts: int, what: str) -> None:
+        """Do nothing while there is room for that many more, besides everything that is kept.
+
+        Raises:
+            RunStoppedError: there is none, so that ``what`` cannot be done.
+        """
+        if not self.affords(rollouts):
+            raise RunStoppedError(
+                StopReason.BUDGET, f"{what}, which takes {rollouts} rollouts, more than are left"
+            )
+
+    def keep(self, rollouts: int) -> None:
+        """Keep rollouts for branches under way, in the place of what was kept for them before."""
+        self._under_way = rollouts
+
+    def release(self, rollouts: int) -> None:
+        """Make rollouts available that were kept for the end of the run."""
+        self._reserve -= rollouts

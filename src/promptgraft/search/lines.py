@@ -27,6 +27,7 @@ class Made:
     record: RolloutRecord
 
 
+@attrs.define(eq=False)
 class Line(Generic[T]):
     """A search, or one of its branches, on its way.
 
@@ -34,64 +35,53 @@ class Line(Generic[T]):
         number: where it was started: the search itself is (), its third branch (3,), and that
             one's first (3, 1).
         books: what it keeps for itself until it is joined.
-        most_questions: questions that it can ask; None where that is not known.
         stretch: the latest rollouts of the run when it was started.
         earlier: for each line under way then, its batches as they grow.
+        most_questions: questions that it can ask; None where that is not known.
         batches: for each rollout of each batch, whether the provider failed it.
         emitted: its events, in order.
         started: branches that it has started.
-        error: what it ended with.
         held: its work, until it is released.
         is_given_up: whether it does not continue any more.
+        error: what it ended with.
+        values: what it has come to, once it has ended.
     """
 
-    def __init__(
-        self,
-        number: tuple[int, ...],
-        books: Books,
-        *,
-        stretch: FaultyStretch,
-        earlier: Sequence[list[tuple[bool, ...]]] = (),
-        most_questions: int | None = None,
-    ) -> None:
-        self.number = number
-        self.books = books
-        self.most_questions = most_questions
-        self.stretch = stretch
-        self.earlier = earlier
-        self.batches: list[tuple[bool, ...]] = []
-        self.emitted: list[object] = []
-        self.started = 0
-        self.error: Exception | None = None
-        self.held: Waits[None] | None = None
-        self.is_given_up = False
-        self._values: list[T] = []
+    number: tuple[int, ...]
+    books: Books
+    stretch: FaultyStretch
+    earlier: Sequence[list[tuple[bool, ...]]] = ()
+    most_questions: int | None = None
+    batches: list[tuple[bool, ...]] = attrs.field(factory=list)
+    emitted: list[object] = attrs.field(factory=list)
+    started: int = 0
+    held: Waits[None] | None = None
+    is_given_up: bool = False
+    error: Exception | None = None
+    values: list[T] = attrs.field(factory=list)
 
     @property
     def has_ended(self) -> bool:
         """Whether it has come to its end."""
-        return self.error is not None or bool(self._values)
+        return self.error is not None or bool(self.values)
 
     @property
     def rollouts(self) -> int:
         """Rollouts that it has used so far."""
         return self.books.ledger.rollouts
 
-    def end(self, value: T) -> None:
-        """Keep what it has come to."""
-        self._values.append(value)
-
     def result(self) -> T:
         """Return what it has come to, or raise what it has ended with."""
         if self.error is not None:
             raise self.error
-        return self._values[0]
+        return self.values[0]
 
 
 UNSCORED_ALLOWANCE = 4
 """Rollouts that may stay unscored on top of the share, in any stretch of a run."""
 
 
+@attrs.define
 class FaultyStretch:
     """The latest rollouts of a run, from where its unscored ones began to exceed their share.
 
@@ -101,21 +91,15 @@ class FaultyStretch:
     It is enough to watch one stretch: no other one that ends here is worse. A share of 0 has no
     allowance: the first fault is too many.
 
-    Args:
+    Attributes:
         share: share of the rollouts that may stay unscored, 0 to 1.
+        unscored: unscored rollouts of the stretch.
+        rollouts: rollouts of the stretch.
     """
 
-    def __init__(self, share: float) -> None:
-        self._share = share
-        self._allowance = UNSCORED_ALLOWANCE if share else 0
-        self.unscored = 0
-        self.rollouts = 0
-
-    def copy(self) -> FaultyStretch:
-        """Return an independent copy."""
-        stretch = FaultyStretch(self._share)
-        stretch.unscored, stretch.rollouts = self.unscored, self.rollouts
-        return stretch
+    share: float
+    unscored: int = 0
+    rollouts: int = 0
 
     def add(self, faults: Sequence[bool]) -> None:
         """Add rollouts in the order in which the run asked for them; True is unscored."""
@@ -124,10 +108,11 @@ class FaultyStretch:
         for fault in faults:
             self.rollouts += 1
             self.unscored += fault
-            if self.unscored <= self._share * self.rollouts:
+            if self.unscored <= self.share * self.rollouts:
                 self.unscored = self.rollouts = 0
 
     @property
     def is_too_faulty(self) -> bool:
         """Whether more rollouts of the stretch are unscored than share and allowance permit."""
-        return self.unscored > self._share * self.rollouts + self._allowance
+        allowance = UNSCORED_ALLOWANCE if self.share else 0
+        return self.unscored > self.share * self.rollouts + allowance

@@ -15,6 +15,7 @@ from promptgraft.errors import (
     WinnerNotStoredError,
 )
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.journal.records import Record
 from promptgraft.overrides.documents import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -263,7 +264,7 @@ class _Run:
         question = digest([self._prompt.descriptor.ns, self._prompt.descriptor.key])
         recorded = self._answers.recall("base", question)
         if recorded is None:
-            self._answers.record("base", question, "base", plain_entries(present))
+            self._answers.record([Record("base", question, "base", plain_entries(present))])
             return present
         try:
             return read_entries(recorded, present, where="base")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import attrs
 
 from promptgraft.search.asks import Asking, Rollouts, Together
-from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, paired_gains
 from promptgraft.search.validation import Entry, Partial, Racing, fill

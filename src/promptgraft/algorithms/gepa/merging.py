@@ -8,13 +8,13 @@ from promptgraft.algorithms.gepa.merge import Triple, disputed, triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Rollouts
-from promptgraft.search.budget import RolloutBudget
 from promptgraft.search.events import (
     Emit,
     MergeAccepted,
     MergeAttempted,
     MergeRejected,
 )
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.pool import Pool
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats

@@ -19,7 +19,7 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.steps import Step
 from promptgraft.algorithms.gepa.strategies import Strategies
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
-from promptgraft.search.budget import RolloutBudget
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 
 
