@@ -172,7 +172,7 @@ class GepaSearch:
         step.tried = True
         self._by.seen.add(proposal.child.digest)
         if proposal.accepted:
-            self._by.lessons.remember(proposal.child, compared.records)
+            self._by.lessons.remember(proposal.child, compared.batches[-1])
             step.accepted.append(proposal)
 
     def _close(self, step: Step) -> Asking[None]:
