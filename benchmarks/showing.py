@@ -25,7 +25,7 @@ from msgspec.structs import replace
 import overhead
 from figures import Figure
 from promptgraft import EventBus
-from promptgraft.algorithms.gepa.events import (
+from promptgraft.algorithms.gepa import (
     GepaCandidateAdded,
     GepaMutationRejected,
     GepaOptimizationStarted,

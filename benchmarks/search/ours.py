@@ -23,7 +23,7 @@ from promptgraft import (
     Tool,
 )
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.algorithms.gepa.events import GepaCandidateAdded
+from promptgraft.algorithms.gepa import GepaCandidateAdded
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_said, write_said

@@ -28,7 +28,7 @@ from promptgraft.algorithms.gepa import (
     GepaMergeRejected,
     GepaMutationProposed,
 )
-from promptgraft.algorithms.gepa.merge import ancestors_of, triples
+from promptgraft.algorithms.gepa.merging import ancestors_of, triples
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,

@@ -206,7 +206,7 @@ def test_modules_take_turns_and_the_first_one_begins() -> None:
 def take_turn(choices: Choices) -> Module:
     turn = choices.turn()
     [module] = turn.modules(always)
-    choices.took(turn, [module], blaming=False)
+    choices.took(turn, [module], {})
     return module
 
 
@@ -216,7 +216,7 @@ def test_steps_under_way_have_turns_of_their_own() -> None:
     chosen: list[Module] = []
     for _ in range(7):
         chosen.extend(turns[0].modules(always))
-        choices.took(turns.pop(0), chosen[-1:], blaming=False)
+        choices.took(turns.pop(0), chosen[-1:], {})
         turns.append(choices.turn(1))
     assert chosen == [*MODULES, *MODULES, MODULES[0]]
 

@@ -381,7 +381,7 @@ def turns(
     for _ in range(steps):
         turn = choices.turn()
         found = turn.modules(lambda one: True, blame)
-        choices.took(turn, found, blaming=True)
+        choices.took(turn, found, {"any": 1})
         chosen[tuple(one.name for one in found)] += 1
     return chosen
 

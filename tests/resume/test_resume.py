@@ -16,7 +16,7 @@ import pytest
 from resume_world import acknowledged, paid, run
 
 from promptgraft import EventBus, FileJournal
-from promptgraft.algorithms.gepa.events import (
+from promptgraft.algorithms.gepa import (
     GepaMergeAttempted,
     GepaMutationAccepted,
     GepaMutationProposed,

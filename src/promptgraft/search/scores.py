@@ -223,6 +223,14 @@ class Scorer:
             / self._total
         )
 
+    def parted(
+        self, records: Iterable[RolloutRecord], *, at: float
+    ) -> tuple[list[RolloutRecord], list[RolloutRecord]]:
+        """Return those with a score below ``at``, and the others that have one."""
+        scored = [(score, one) for one in records if (score := self.score(one)) is not None]
+        below = [one for score, one in scored if score < at]
+        return below, [one for score, one in scored if score >= at]
+
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return what a rollout has in each objective, the more the better."""
         return None if record.feedback is None else self._all(record)

@@ -1,28 +1,25 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
-from promptgraft.algorithms.gepa.config import GepaConfig
-from promptgraft.algorithms.gepa.events import (
-    GepaCandidateAdded,
-    GepaCandidateScored,
-    GepaExampleGenerated,
-    GepaMergeAccepted,
-    GepaMergeAttempted,
-    GepaMergeRejected,
-    GepaMutationAccepted,
-    GepaMutationProposed,
-    GepaMutationRejected,
-    GepaOptimizationCompleted,
-    GepaOptimizationStarted,
-    GepaRolloutCompleted,
-    GepaStopFileRemoved,
-    GepaWorking,
-)
-from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
+from promptgraft.algorithms.gepa.config import GepaConfig, GepaOptimizer
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.config_fields import ToolExampleTarget
+from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
+from promptgraft.search.events import CandidateScored as GepaCandidateScored
+from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
+from promptgraft.search.events import MergeAccepted as GepaMergeAccepted
+from promptgraft.search.events import MergeAttempted as GepaMergeAttempted
+from promptgraft.search.events import MergeRejected as GepaMergeRejected
+from promptgraft.search.events import MutationAccepted as GepaMutationAccepted
+from promptgraft.search.events import MutationProposed as GepaMutationProposed
+from promptgraft.search.events import MutationRejected as GepaMutationRejected
+from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
+from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
+from promptgraft.search.events import RunStarted as GepaOptimizationStarted
 from promptgraft.search.frontier import FrontierPruning, FrontierType
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
+from promptgraft.search.notices import Working as GepaWorking
 from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.result import GeneratedTaskExample

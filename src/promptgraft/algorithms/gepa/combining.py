@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import attrs
 
 from promptgraft.algorithms.gepa.proposal import Proposal
-from promptgraft.algorithms.gepa.steps import Step
 from promptgraft.algorithms.gepa.three_way import woven_in
-from promptgraft.search.pool import Pool
-from promptgraft.search.seen import Seen
-from promptgraft.targets.base import InvalidProposalError, Target
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.events import ExampleGenerated, MutationAccepted
+from promptgraft.search.pool import Pool, Seen
+from promptgraft.search.stops import Patience
+from promptgraft.search.validation import Entry
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.modules import Module, is_example
 from promptgraft.targets.types import Candidate, GepaExample
 
@@ -139,3 +141,92 @@ class Combiner:
             )
         except InvalidProposalError:
             return found
+
+
+TWIN = "a proposal of the same time has tried the same text"
+"""Why a child is refused that another one equals."""
+
+
+@attrs.define(kw_only=True)
+class Step:
+    """A step that has begun.
+
+    Attributes:
+        number: counts the steps from 1.
+        parent: position of the parent of all its proposals; until it has raced, of the best one.
+        candidate: the parent.
+        leads: whether that was the best candidate when the step began, or raced it.
+        entry: the way into the population of what comes of it.
+        proposals: its proposals, in order.
+        accepted: those whose children are better than the parent, of the proposals that were
+            committed.
+        tried: whether a child was tried that no proposal had tried before.
+    """
+
+    number: int
+    parent: int
+    candidate: Candidate
+    leads: bool
+    entry: Entry
+    proposals: list[Proposal] = attrs.field(factory=list)
+    accepted: list[Proposal] = attrs.field(factory=list)
+    tried: bool = False
+
+    @property
+    def largest(self) -> int:
+        """Rollouts that its proposals can use."""
+        return sum(proposal.largest for proposal in self.proposals)
+
+    @property
+    def taught(self) -> list[Proposal]:
+        """The proposals that could learn something."""
+        return [proposal for proposal in self.proposals if proposal.taught]
+
+    def count_idle(self, patience: Patience) -> None:
+        """Count a step that could learn something and evaluated no new child.
+
+        Raises:
+            RunStoppedError: it was one too many.
+        """
+        last = self.taught[-1]
+        if not last.modules:
+            patience.idle("no part that may change was shown to the model")
+        elif last.compared is None:
+            refusal = last.rejections.all[-1]
+            patience.refused(refusal.reason, refusal.detail)
+        else:
+            patience.refused(RejectionReason.DUPLICATE, TWIN)
+
+
+def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
+    """Emit that proposals were accepted, and the new examples of the candidate that they make."""
+    pool, step, target = kit.population.pool, combined.step, kit.target
+    # Examples that neither the parent has nor what the changes were put onto.
+    parents = (step.candidate, *map(pool.candidate, combined.candidate.parents))
+    known = {path for one in parents for path in target.additions(one)}
+    for path, objective in target.additions(combined.candidate).items():
+        if path not in known:
+            kit.emit(
+                ExampleGenerated(
+                    step=step.number,
+                    candidate=position,
+                    container_path=path[:-1],
+                    key=path[-1],
+                    objective=objective,
+                )
+            )
+    for proposal in combined.proposals:
+        if proposal.compared is None:
+            continue
+        kit.emit(
+            MutationAccepted(
+                step=step.number,
+                candidate=position,
+                parent=step.parent,
+                module=proposal.child.changed,
+                parent_score=proposal.compared.before,
+                child_score=proposal.compared.after,
+                pareto_mean=pool.estimate(position),
+                best_pareto_mean=pool.estimate(pool.best),
+            )
+        )

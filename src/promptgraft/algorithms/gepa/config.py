@@ -7,13 +7,16 @@ from typing import ClassVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import META_PROMPTS
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params
 from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.settings import GepaSettings
-from promptgraft.algorithms.gepa.sizes import longest_question
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.algorithm import Kit, Questions
+from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.plan import CHARS_PER_TOKEN, FEEDBACK_CHARS, room_of
 from promptgraft.targets.base import Target
+from promptgraft.targets.formatting import clip, default_example_formatter
+from promptgraft.targets.types import GepaExample, RolloutFeedback, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -36,4 +39,41 @@ class GepaConfig(GepaSettings):
         return GepaSearch(self, kit)
 
     def longest_question(self, target: Target, questions: Questions, *, answer: int | None) -> int:
-        return longest_question(target, self, questions, answer=answer)
+        baseline = target.baseline()
+        record = _longest_record(target, self, answer)
+        # Longer than what is shown of a refused reply and of the reason, which are clipped.
+        refused = "x" * (self.max_part_chars + 10_000)
+        longest = 0
+        for module in target.modules:
+            description = target.describe(module, baseline)
+            params = reflection_params(
+                description, [record] * self.batch_size, problem=refused, previous=refused
+            )
+            question = questions[description.meta_prompt].bind(params).render()
+            longest = max(longest, len(question.text))
+        return longest + room_of(target, self)
+
+
+class GepaOptimizer(Optimizer):
+    """Improves a prompt with GEPA, whose settings are a ``GepaConfig``."""
+
+
+def _longest_record(target: Target, config: GepaSettings, answer: int | None) -> RolloutRecord:
+    shown = config.max_example_chars
+    output = shown if answer is None else min(shown, answer * CHARS_PER_TOKEN)
+    traced = target.leaves_traces or config.trace_formatter is not None
+    inputs = max((_input(example, config) for example in config.training_examples), key=len)
+    return RolloutRecord(
+        example_id=max((example.id for example in config.training_examples), key=len),
+        inputs_repr=inputs,
+        output_repr="x" * output,
+        tool_trace_repr="x" * config.max_trace_chars if traced else "",
+        feedback=RolloutFeedback(score=1 / 3, feedback="x" * FEEDBACK_CHARS),
+    )
+
+
+def _input(example: GepaExample, config: GepaSettings) -> str:
+    """Return the input as a reflector sees it; a formatter of the user's is not called."""
+    if config.example_formatter is not None:
+        return "x" * config.max_example_chars
+    return clip(default_example_formatter(example, None)[0], config.max_example_chars)

@@ -81,3 +81,17 @@ STRATEGIES = {
         reflections_per_module=2,
     ),
 }
+
+
+ATTEMPTS = 2
+"""Reflections that a text can use: one, and a repair."""
+
+MOST_AT_ONCE = 4
+"""Modules that a proposal can change."""
+
+_FAILURES_EACH = 3
+
+
+def parts_of(failures: int, reflections: int) -> int:
+    """Return among how many of so many reflections failures are shared; one for each three."""
+    return max(1, min(reflections, -(-failures // _FAILURES_EACH)))

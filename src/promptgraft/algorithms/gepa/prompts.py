@@ -16,8 +16,11 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
-from promptgraft.prompt.template import PromptTemplate
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.search.asks import Question
 from promptgraft.search.reply import JSON_TAG, TEXT_TAG
+from promptgraft.serde import digest
+from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 
@@ -315,3 +318,42 @@ def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
         for better in earlier
     ]
     return "\n\n".join(parts)
+
+
+MetaPrompts = Mapping[str, Prompt[object]]
+"""The question for each kind of part."""
+
+
+def question_on(
+    position: str,
+    description: ModuleDescription,
+    records: Sequence[RolloutRecord],
+    *,
+    meta_prompts: MetaPrompts,
+    earlier: Mapping[str, Sequence[RolloutRecord]],
+    refused: tuple[InvalidProposalError, str] | None = None,
+) -> Question:
+    """Return the question that asks for a new text of a module.
+
+    Args:
+        position: where in the run.
+        description: the module.
+        records: its rollouts; unscored ones are left out.
+        meta_prompts: the questions.
+        earlier: better answers to the same examples, by example.
+        refused: why the previous reply could not be used, and that reply.
+    """
+    problem, previous = ("", "") if refused is None else (refused[0].detail, refused[1])
+    params = reflection_params(
+        description,
+        [record for record in records if record.feedback is not None],
+        earlier=earlier,
+        problem=problem,
+        previous=previous,
+    )
+    # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
+    return Question(
+        position=position,
+        prompt=meta_prompts[description.meta_prompt].bind(params),
+        digest=digest([description.meta_prompt, params]),
+    )

@@ -11,14 +11,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
 from promptgraft.algorithms.gepa.history import Remembered
-from promptgraft.algorithms.gepa.prompts import reply_tag
-from promptgraft.algorithms.gepa.reflection import MetaPrompts, question_on
-from promptgraft.algorithms.gepa.rejections import Rejections
-from promptgraft.algorithms.gepa.sampling import Lesson, blame_of, blamed
+from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, ModuleChoice, parts_of
+from promptgraft.algorithms.gepa.prompts import MetaPrompts, question_on, reply_tag
+from promptgraft.algorithms.gepa.sampling import Lesson, blamed
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
-from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.three_way import woven
 from promptgraft.search.acceptance import Compared, Comparer
 from promptgraft.search.asks import Asking, Reply, Together
@@ -73,41 +72,6 @@ class Known:
     seen: Container[object]
 
 
-@attrs.frozen
-class Change:
-    """A module with the text that was proposed for it, and the child that it makes.
-
-    Attributes:
-        module: what is changed.
-        before: the module as the parent has it.
-        text: the proposed text.
-        candidate: the child, with the changes of the same proposal before this one.
-    """
-
-    module: Module
-    before: ModuleDescription
-    text: str
-    candidate: Candidate
-
-
-@attrs.define
-class _Draft:
-    """A text on its way: one question, or its repair, about some of the failures."""
-
-    module: Module
-    description: ModuleDescription
-    records: Sequence[RolloutRecord]
-    number: int
-    found: Change | None = None
-    refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is no text yet, and a reply to be repaired or none at all."""
-        failed = RejectionReason.REFLECTION_FAILED
-        return self.found is None and not any(error.reason is failed for error, _ in self.refusals)
-
-
 @attrs.define(kw_only=True)
 class Proposal:
     """One proposal, and what came of it.
@@ -119,12 +83,12 @@ class Proposal:
         rules: what every proposal follows.
         known: what is known when it begins.
         rejections: refused texts.
+        child: the parent with every change; the parent itself without any.
         records: the parent's rollouts.
         taught: whether something could be learned from them.
         blame: how often they blame modules, by name.
         modules: what it has chosen to change; nothing when there is nothing to change.
         changes: the usable changes.
-        child: the parent with every change; the parent itself without any.
         compared: how the child did against its parent; None without a child.
     """
 
@@ -133,22 +97,14 @@ class Proposal:
     position: str
     rules: Rules
     known: Known
-    rejections: Rejections = attrs.field(init=False)
+    rejections: Rejections
+    child: Candidate
     records: tuple[RolloutRecord, ...] = ()
     taught: bool = False
     blame: Mapping[str, int] = attrs.field(factory=dict)
     modules: tuple[Module, ...] = ()
     changes: tuple[Change, ...] = ()
-    child: Candidate = attrs.field(init=False)
     compared: Compared | None = None
-
-    @child.default
-    def _parent(self) -> Candidate:
-        return self.known.lesson.candidate
-
-    @rejections.default
-    def _no_rejections(self) -> Rejections:
-        return Rejections(self.step, self.known.lesson.parent, self.rules.emit)
 
     def run(self) -> Asking[None]:
         """Algorithm 1, lines 8 to 14: evaluate the parent, reflect, mutate, evaluate the child."""
@@ -173,11 +129,6 @@ class Proposal:
         return self.rules.config.trial_size - len(self.known.lesson.known)
 
     @property
-    def blames(self) -> bool:
-        """Whether the parent's rollouts blame a module."""
-        return bool(self.blame)
-
-    @property
     def accepted(self) -> bool:
         """Whether there is a child that is better than its parent."""
         return self.compared is not None and self.compared.refusal is None
@@ -198,21 +149,14 @@ class Proposal:
 
     def _choose_modules(self) -> tuple[Module, ...]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
-        imperfect = [record for record in self.records if self._is_imperfect(record)]
+        rules = self.rules
+        imperfect, perfect = rules.scorer.parted(self.records, at=rules.config.perfect_score)
         self.taught = bool(imperfect)
         if not imperfect:
             return ()
-        perfect = [record for record in self.records if self._is_perfect(record)]
-        rules = self.rules
-        self.blame = blame_of(rules.config.module_choice, rules.target.modules, imperfect, perfect)
+        if rules.config.module_choice is ModuleChoice.BLAMED:
+            self.blame = blamed(rules.target.modules, imperfect, perfect)
         return self.known.turn.modules(self._is_worth, self.blame)
-
-    def _is_imperfect(self, record: RolloutRecord) -> bool:
-        score = self.rules.scorer.score(record)
-        return score is not None and score < self.rules.config.perfect_score
-
-    def _is_perfect(self, record: RolloutRecord) -> bool:
-        return self.rules.scorer.score(record) is not None and not self._is_imperfect(record)
 
     def _is_worth(self, module: Module) -> bool:
         """Tell whether the model was shown a module, and whether there is room for more of it."""
@@ -231,10 +175,11 @@ class Proposal:
         for those in drafts:
             found = [draft.found for draft in those if draft.found is not None]
             if found:
-                changes = (*changes, *self._change(self._together(found), changes))
+                whole = found[0] if len(found) == 1 else self._together(found)
+                changes = (*changes, *self._change(whole, changes))
         return changes
 
-    def _drafts(self, turn: int, module: Module) -> list[_Draft]:
+    def _drafts(self, turn: int, module: Module) -> list[Draft]:
         """Return the questions about a module.
 
         In every other proposal the failures may be shared among several; those about a module that
@@ -245,17 +190,18 @@ class Proposal:
         shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
         questions = self.rules.config.reflections_per_module if shares else 1
         if is_example(module) or (questions == 1 and not is_blamed):
-            return [_Draft(module, description, self.records, turn)]
-        failures = [record for record in self.records if self._is_imperfect(record)]
+            return [Draft(module, description, self.records, turn)]
+        rules = self.rules
+        failures, _ = rules.scorer.parted(self.records, at=rules.config.perfect_score)
         if is_blamed:
             failures = [record for record in failures if blamed([module], [record])]
         parts = parts_of(len(failures), questions)
         return [
-            _Draft(module, description, failures[part::parts], turn + MOST_AT_ONCE * part)
+            Draft(module, description, failures[part::parts], turn + MOST_AT_ONCE * part)
             for part in range(parts)
         ]
 
-    def _fill(self, drafts: Sequence[_Draft]) -> Asking[None]:
+    def _fill(self, drafts: Sequence[Draft]) -> Asking[None]:
         """Ask until each draft has a text, or there is nothing more to ask."""
         ended = False
         try:
@@ -282,7 +228,7 @@ class Proposal:
                 final = ended and not left
                 self.rejections.add(draft.module, draft.description, error, text=text, final=final)
 
-    def _read(self, draft: _Draft, reply: Reply) -> None:
+    def _read(self, draft: Draft, reply: Reply) -> None:
         """Make a child of a reply, or keep why that is not possible."""
         try:
             reply.check()

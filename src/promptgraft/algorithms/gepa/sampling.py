@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice
+from promptgraft.algorithms.gepa.policies import MinibatchChoice
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
@@ -159,16 +159,6 @@ class Lessons:
         config = self._config
         if config.reuse_rollouts or config.minibatches is MinibatchChoice.TEACHING:
             self._known.add(candidate, records)
-
-
-def blame_of(
-    choice: ModuleChoice,
-    modules: Sequence[Module],
-    imperfect: Sequence[RolloutRecord],
-    perfect: Sequence[RolloutRecord],
-) -> Mapping[str, int]:
-    """Return how often modules are blamed, by name, where that is asked for."""
-    return {} if choice is ModuleChoice.TURNS else blamed(modules, imperfect, perfect)
 
 
 def blamed(

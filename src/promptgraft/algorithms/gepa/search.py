@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-from promptgraft.algorithms.gepa.combining import Combined
+from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, tell_accepted
+from promptgraft.algorithms.gepa.drafts import Rejections
 from promptgraft.algorithms.gepa.proposal import Known, Proposal, named_with
-from promptgraft.algorithms.gepa.reporting import tell_accepted
 from promptgraft.algorithms.gepa.settings import GepaSettings
-from promptgraft.algorithms.gepa.steps import TWIN, Step
 from promptgraft.algorithms.gepa.strategies import strategies_of
 from promptgraft.algorithms.gepa.under_way import Started, UnderWay
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
@@ -85,7 +84,7 @@ class GepaSearch:
             ended = yield from self._unless_stopped(self._commit(proposal))
             stop = stop or ended
             if proposal.is_last:
-                if stop is None:
+                if stop is None and self._config.steps_at_once > 1:
                     yield from self._under_way.fill_beside_race()
                 ended = yield from self._unless_stopped(self._race())
                 stop = stop or ended or (yield from self._reason_to_stop())
@@ -135,6 +134,8 @@ class GepaSearch:
             number=number,
             position=position,
             rules=self._by.rules,
+            rejections=Rejections(step.number, step.parent, self._kit.emit),
+            child=step.candidate,
             known=Known(
                 lesson=lesson,
                 turn=self._by.choices.turn(ahead),
@@ -155,7 +156,7 @@ class GepaSearch:
         yield from self._or_broken(Join(started.branch, partial(named_with, step.parent)))
         self._by.lessons.learn(proposal.known.lesson, proposal.records)
         if proposal.taught:
-            self._by.choices.took(proposal.known.turn, proposal.modules, blaming=proposal.blames)
+            self._by.choices.took(proposal.known.turn, proposal.modules, proposal.blame)
         if proposal.compared is not None:
             self._note(step, proposal, proposal.compared)
         if started.is_last and not self._is_broken:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.sharing import MOST_AT_ONCE
+from promptgraft.algorithms.gepa.policies import MOST_AT_ONCE
 from promptgraft.search.frontier import drawn
 from promptgraft.targets.modules import Module, is_example
 from promptgraft.targets.types import GepaExample
@@ -60,17 +60,17 @@ class Choices:
             first, second = second, first
         return Turn(first, second, draw=self._blame.at(ahead))
 
-    def took(self, turn: Turn, modules: Sequence[Module], *, blaming: bool) -> None:
+    def took(self, turn: Turn, modules: Sequence[Module], blame: Mapping[str, int]) -> None:
         """Go on to the next turn, after a step has chosen modules in its own; in order of steps.
 
         Args:
             turn: the step's.
             modules: what it has chosen; none when no module was worth a change.
-            blaming: whether some were blamed.
+            blame: how often modules were blamed, by name.
         """
         if turn.first and turn.second:
             self._classes.used()
-        if blaming:
+        if blame:
             self._blame.used()
         for module in modules:
             (self._examples if is_example(module) else self._instructions).took(module)

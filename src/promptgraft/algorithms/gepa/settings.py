@@ -18,8 +18,14 @@ from promptgraft.algorithms.gepa.config_fields import (
     pruning_by_preset,
     validation_by_preset,
 )
-from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
-from promptgraft.algorithms.gepa.sharing import ATTEMPTS, MOST_AT_ONCE, parts_of
+from promptgraft.algorithms.gepa.policies import (
+    ATTEMPTS,
+    MOST_AT_ONCE,
+    MinibatchChoice,
+    ModuleChoice,
+    Preset,
+    parts_of,
+)
 from promptgraft.search.budgets import Affordable, Auto, affordable, auto_budget, rollouts_for
 from promptgraft.search.config import RunConfig
 from promptgraft.search.config_fields import as_rollout_cost

@@ -14,8 +14,8 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.leak_guard import AnswerGuard
+from promptgraft.search.pool import Seen
 from promptgraft.search.racing import RacingValidator
-from promptgraft.search.seen import Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Full, FullValidator, Validator
 

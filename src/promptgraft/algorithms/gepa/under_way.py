@@ -8,15 +8,13 @@ it. So the budget decides how many steps there are and not what they do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Protocol
 
 import attrs
 
-from promptgraft.algorithms.gepa.combining import Combined
+from promptgraft.algorithms.gepa.combining import Combined, Step
 from promptgraft.algorithms.gepa.proposal import Proposal
 from promptgraft.algorithms.gepa.settings import GepaSettings
-from promptgraft.algorithms.gepa.steps import Step
 from promptgraft.algorithms.gepa.strategies import Strategies
 from promptgraft.search.asks import AnyEnded, Asking, Branch, Release, Start
 from promptgraft.search.ledger import RolloutBudget
@@ -143,10 +141,9 @@ class UnderWay:
 
     def fill_beside_race(self) -> Asking[None]:
         """Begin what may begin beside a race, of a step that is no longer under way."""
-        if self._config.steps_at_once > 1:
-            yield from self.fill()
-            yield from self._start()
-            self._keep_whole()
+        yield from self.fill()
+        yield from self._start()
+        self._keep_whole()
 
     def next(self) -> Asking[Started | None]:
         """Return the next proposal once its work has ended; None when no step is paid for."""
@@ -172,15 +169,12 @@ class UnderWay:
                 self._budget.keep(kept)
                 if self._fails() or not self._budget.affords(pace.step.largest + entry):
                     return
-                yield from self._start_step(pace)
+                pace.has_started = True
+                for one in pace.waiting:
+                    if self._fails():
+                        break
+                    yield from Release(one.branch)
             kept += pace.rollouts + entry + self._by.merger.largest
-
-    def _start_step(self, pace: _Pace) -> Asking[None]:
-        pace.has_started = True
-        for one in pace.waiting:
-            if self._fails():
-                return
-            yield from Release(one.branch)
 
     def _entries(self) -> tuple[int, list[int]]:
         """Return the rollouts that the next race, and those of steps under way, can use."""
@@ -191,10 +185,7 @@ class UnderWay:
         return race, others
 
     def _fails(self) -> bool:
-        return any(one.fails for one in self._all())
-
-    def _all(self) -> Iterator[Started]:
-        return (one for pace in self._steps for one in pace.waiting)
+        return any(one.fails for pace in self._steps for one in pace.waiting)
 
     def _keep_whole(self) -> None:
         """Keep all that the steps under way can use, whatever they have used by now.

@@ -1,39 +1,78 @@
-"""The rejected texts of a proposal."""
+"""Proposed texts: on their way, usable, and rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import attrs
 from msgspec.structs import replace
 
 from promptgraft.search.acceptance import Compared
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, names_of
-from promptgraft.targets.types import ModuleDescription
-
-if TYPE_CHECKING:
-    from promptgraft.algorithms.gepa.proposal import Change
+from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
 
 
+@attrs.frozen
+class Change:
+    """A module with the text that was proposed for it, and the child that it makes.
+
+    Attributes:
+        module: what is changed.
+        before: the module as the parent has it.
+        text: the proposed text.
+        candidate: the child, with the changes of the same proposal before this one.
+    """
+
+    module: Module
+    before: ModuleDescription
+    text: str
+    candidate: Candidate
+
+
+@attrs.define
+class Draft:
+    """A text on its way: one question, or its repair, about some of the failures.
+
+    Attributes:
+        module: what is to be changed.
+        description: the module as the parent has it.
+        records: the rollouts that the question shows.
+        number: tells the questions of a proposal apart.
+        found: the usable text.
+        refusals: why replies were refused, with the replies.
+    """
+
+    module: Module
+    description: ModuleDescription
+    records: Sequence[RolloutRecord]
+    number: int
+    found: Change | None = None
+    refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no text yet, and a reply to be repaired or none at all."""
+        failed = RejectionReason.REFLECTION_FAILED
+        return self.found is None and not any(error.reason is failed for error, _ in self.refusals)
+
+
+@attrs.define
 class Rejections:
     """Keeps what is rejected, and emits it.
 
-    Args:
+    Attributes:
         step: number of the step.
         parent: position of the parent.
         emit: takes events.
-
-    Attributes:
         all: every rejection, in order.
     """
 
-    def __init__(self, step: int, parent: int, emit: Emit) -> None:
-        self._step = step
-        self._parent = parent
-        self._emit = emit
-        self.all: list[MutationRejected] = []
+    step: int
+    parent: int
+    emit: Emit
+    all: list[MutationRejected] = attrs.field(factory=list)
 
     def add(
         self,
@@ -47,8 +86,8 @@ class Rejections:
     ) -> None:
         """Keep a rejection; it is not ``final`` when more of the same proposal follows."""
         rejection = MutationRejected(
-            step=self._step,
-            parent=self._parent,
+            step=self.step,
+            parent=self.parent,
             module=module.name,
             reason=error.reason,
             detail=error.detail,
@@ -59,7 +98,7 @@ class Rejections:
             final=final,
         )
         self.all.append(rejection)
-        self._emit(rejection)
+        self.emit(rejection)
 
     def add_all(
         self,
@@ -85,5 +124,6 @@ class Rejections:
 
     def name_parent(self, position: int) -> None:
         """Name the parent by the position that it has got after the step had begun."""
-        self._parent = position
-        self.all[:] = [replace(one, parent=position) for one in self.all]
+        if position != self.parent:
+            self.parent = position
+            self.all[:] = [replace(one, parent=position) for one in self.all]
