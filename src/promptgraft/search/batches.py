@@ -203,31 +203,34 @@ class RolloutBatch(Batch):
         return [tuple([found for found in one.records if found is not None]) for one in self._asked]
 
 
+@attrs.define(eq=False, kw_only=True)
 class QuestionBatch(Batch):
     """Questions, recalled as far as their replies are recorded.
 
-    Args:
+    Attributes:
         sources: answer the questions that are missing.
         books: take account of the replies.
+        missing: how many have no reply yet.
     """
 
-    def __init__(self, sources: Sources, books: Books) -> None:
-        self._sources = sources
-        self._books = books
-        self._questions: list[Question] = []
-        self._replies: list[Reply | None] = []
-        self._missing: list[int] = []
-        self._sessions: list[Session] = []
+    sources: Sources
+    books: Books
+    missing: int = attrs.field(default=0, init=False)
+    _questions: list[Question] = attrs.field(factory=list, init=False)
+    _replies: list[Reply | None] = attrs.field(factory=list, init=False)
+    _missing: list[int] = attrs.field(factory=list, init=False)
+    _sessions: list[Session] = attrs.field(factory=list, init=False)
 
     def add(self, question: Question) -> None:
         """Take in a question, with the reply that is recorded for it if there is one."""
-        books, key = self._books, question.position
+        books, key = self.books, question.position
         books.ledger.replay(books.answers.spent([key], [question.digest]))
         answer = books.answers.recall(key, question.digest)
         reply = None
         if answer is None:
             self._missing.append(len(self._questions))
-            self._sessions.append(self._sources.watch.session(tags={"scope": "reflection"}))
+            self._sessions.append(self.sources.watch.session(tags={"scope": "reflection"}))
+            self.sources.working(key, 0, 1)
         else:
             reply, spent = _read(answer, key)
             books.ledger.replay(spent)
@@ -236,23 +239,18 @@ class QuestionBatch(Batch):
         self._replies.append(reply)
         self.missing = len(self._missing)
 
-    def tell(self) -> None:
-        """Say which replies are waited for."""
-        for place in self._missing:
-            self._sources.working(self._questions[place].position, 0, 1)
-
     def work(self, number: int) -> Callable[[], object]:
         return partial(
-            self._sources.watch.call,
+            self.sources.watch.call,
             evaluated,
-            self._sources.reflection,
+            self.sources.reflection,
             self._questions[self._missing[number]].prompt,
             session=self._sessions[number],
-            deadline=self._sources.deadline,
+            deadline=self.sources.deadline,
         )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        place, books = self._missing[number], self._books
+        place, books = self._missing[number], self.books
         question = self._questions[place]
         key, digest = question.position, question.digest
         entry = None
@@ -279,7 +277,7 @@ class QuestionBatch(Batch):
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)
-        return spent_on(Role.REFLECTION, events, self._sources.reflection.identity)
+        return spent_on(Role.REFLECTION, events, self.sources.reflection.identity)
 
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""

@@ -124,7 +124,11 @@ class Calls:
             LimitReachedError: the time is up.
             Exception: without an executor, what a call has failed with.
         """
-        executor = self._workers_for(batch)
+        executor = self._executor
+        if executor is not None and isinstance(batch, QuestionBatch):
+            executor = self._asking = self._asking or ThreadPoolExecutor(
+                self._questions_at_once, thread_name_prefix="promptgraft-question"
+            )
         if executor is None:
             for number in range(batch.missing):
                 self._check_time()
@@ -140,15 +144,6 @@ class Calls:
             pending.futures.append(future)
             future.add_done_callback(partial(self._note, pending, number))
         return pending
-
-    def _workers_for(self, batch: Batch) -> Executor | None:
-        if self._executor is None or not isinstance(batch, QuestionBatch):
-            return self._executor
-        if self._asking is None:
-            self._asking = ThreadPoolExecutor(
-                self._questions_at_once, thread_name_prefix="promptgraft-question"
-            )
-        return self._asking
 
     def _note(self, pending: Pending, number: int, ended: Future[object]) -> None:
         self._ended.put((pending, number, ended))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
+from promptgraft.errors import LimitReachedError, PermanentProviderError
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
@@ -123,16 +123,7 @@ class Course:
 
     def _until_end(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
         """Return why a part of the run has ended; ``otherwise`` when it came to its own end."""
-        try:
-            ended = yield from self._ended(part, otherwise)
-        except PromptgraftError:
-            self._answers.sync()
-            raise
-        self._answers.sync()
-        self._budget.keep((yield from GiveUp()))
-        return ended
-
-    def _ended(self, part: Asking[None], otherwise: Ending) -> Asking[Ending]:
+        ended = otherwise
         try:
             yield from part
             self._answers.accept_faults()
@@ -141,12 +132,15 @@ class Course:
                 self._answers.held.clear()  # so that a run that is resumed asks again
             else:
                 self._answers.accept_faults()
-            return stop.reason, stop.detail
+            ended = stop.reason, stop.detail
         except PermanentProviderError as error:
-            return StopReason.PROVIDER_FAILED, str(error)
+            ended = StopReason.PROVIDER_FAILED, str(error)
         except LimitReachedError as error:
-            return reason_of(error), str(error)
-        return otherwise
+            ended = reason_of(error), str(error)
+        finally:
+            self._answers.sync()
+        self._budget.keep((yield from GiveUp()))
+        return ended
 
 
 def confirm(

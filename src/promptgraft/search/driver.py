@@ -311,30 +311,27 @@ class Driver:
     def _ask(self, line: Line[Any], questions: Sequence[Question]) -> Waits[list[Reply]]:
         """Ask those that the limit allows, side by side; then raise if it did not allow all."""
         line.books.answers.accept_faults()
-        batch = QuestionBatch(self._sources, line.books)
+        batch = QuestionBatch(sources=self._sources, books=line.books)
         limit: BudgetExhaustedError | None = None
         for question in questions:
             try:
-                yield from self._allow(line, batch.missing)
+                if self._whole.max_reflections is not None:
+                    yield from self._allow(line, batch.missing, self._whole.max_reflections)
             except BudgetExhaustedError as error:
                 limit = error
                 break
             batch.add(question)
-        batch.tell()
         yield from self._made(line, batch)
         if limit is not None:
             raise limit
         return batch.answers()
 
-    def _allow(self, line: Line[Any], own: int) -> Waits[None]:
+    def _allow(self, line: Line[Any], own: int, limit: int) -> Waits[None]:
         """Wait until the lines before have asked few enough questions, or have ended.
 
         Raises:
             BudgetExhaustedError: too many are asked.
         """
-        whole, limit = self._whole, self._whole.max_reflections
-        if limit is None:
-            return
         before = self._before(line)
 
         def used() -> int | None:
@@ -357,7 +354,7 @@ class Driver:
             return allowed or all(other.has_ended for other in before)
 
         yield is_settled
-        whole.check_reflections(used() or 0)
+        self._whole.check_reflections(used() or 0)
 
     def _made(self, line: Line[Any], batch: Batch) -> Waits[None]:
         """Have the missing answers of a batch found."""
