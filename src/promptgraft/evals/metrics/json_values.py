@@ -11,9 +11,16 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, hold_each
 from promptgraft.evals.metrics.comparing import Found, JsonRules, compare, compare_at
-from promptgraft.evals.metrics.extras import wanted
-from promptgraft.evals.metrics.paths import parse_path, places, spelled, without
-from promptgraft.evals.metrics.reading import ReferenceMetric, answer_data, only
+from promptgraft.evals.metrics.reading import (
+    ReferenceMetric,
+    answer_data,
+    only,
+    parse_path,
+    places,
+    spelled,
+    wanted,
+    without,
+)
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure

@@ -1,19 +1,125 @@
-"""What metrics read out of cases and answers."""
+"""What metrics read out of cases and answers: texts, data, and places in JSON."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
 
 import attrs
 
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError
-from promptgraft.evals.metrics.paths import Path, parse_path, places, spelled
 from promptgraft.evals.metrics.reasons import brief, quoted
 from promptgraft.evals.reading import DEEPEST
 from promptgraft.evals.types import Answer, Case
 from promptgraft.serde import Json, canonical_json, parse_json, shown
+
+
+# Without slots, so that metrics can inherit it beside their own base.
+@attrs.frozen(kw_only=True, slots=False)
+class Folding:
+    """What does not count when texts are compared; options of the metrics that compare texts.
+
+    Attributes:
+        ignore_case: upper and lower case are the same.
+        ignore_space: white space at the ends does not count, and inside any is one space.
+    """
+
+    ignore_case: bool = False
+    ignore_space: bool = False
+
+    def fold(self, text: str) -> str:
+        """Return ``text`` in the form in which it is compared."""
+        spaced = " ".join(text.split()) if self.ignore_space else text
+        return spaced.casefold() if self.ignore_case else spaced
+
+
+Step: TypeAlias = "str | int | None"
+"""A key, an index, or None for every item."""
+Path: TypeAlias = "tuple[Step, ...]"
+
+_STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
+
+
+def parse_path(text: str) -> Path:
+    """Return the steps of a path; the empty path is the whole value.
+
+    Raises:
+        ConfigError: it is not a path.
+    """
+    steps: list[Step] = []
+    position = 1 if text.startswith("$") else 0
+    while position < len(text):
+        found = _STEP.match(text, position)
+        if found is None:
+            raise ConfigError(
+                f"expected a path such as `items[0].price`, found {shown(text)}, which breaks off "
+                f"at character {position + 1}"
+            )
+        steps.append(_step(found))
+        position = found.end()
+    return tuple(steps)
+
+
+def _step(found: re.Match[str]) -> Step:
+    key, index, quoted = found.groups()
+    if index is not None:
+        return None if index == "*" else int(index)
+    return str(json.loads(quoted)) if quoted is not None else str(key)
+
+
+def spelled(path: Path) -> str:
+    """Return the text of a path."""
+    text = "".join(_spelled_step(step) for step in path).removeprefix(".")
+    return text or "$"
+
+
+def _spelled_step(step: Step) -> str:
+    if step is None:
+        return "[*]"
+    if isinstance(step, int):
+        return f"[{step}]"
+    plain = _STEP.fullmatch(step) is not None and not step.startswith((".", "["))
+    return f".{step}" if plain else f"[{json.dumps(step, ensure_ascii=False)}]"
+
+
+def places(value: Json, path: Path, done: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield every place that the path leads to, with the value there."""
+    if not path:
+        yield done, value
+        return
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str) and step in value:
+        yield from places(value[step], rest, (*done, step))
+    elif isinstance(value, list):
+        chosen = range(len(value)) if step is None else _index(step, len(value))
+        for index in chosen:
+            yield from places(value[index], rest, (*done, index))
+
+
+def _index(step: str | int, length: int) -> tuple[int, ...]:
+    if isinstance(step, int) and -length <= step < length:
+        return (step % length,)
+    return ()
+
+
+def without(value: Json, path: Path) -> Json:
+    """Return a copy of ``value`` without what the path leads to; lists keep their places."""
+    if not path:
+        return None
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(step, str) and step in value:
+        if not rest:
+            return {key: item for key, item in value.items() if key != step}
+        return {**value, step: without(value[step], rest)}
+    if isinstance(value, list):
+        chosen = range(len(value)) if step is None else _index(step, len(value))
+        return [without(item, rest) if i in chosen else item for i, item in enumerate(value)]
+    return value
+
 
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
 
@@ -151,3 +257,19 @@ def only(value: Json, path: Path) -> Json:
             f"{brief(value)}"
         )
     return found[0]
+
+
+@contextmanager
+def wanted(library: str, metric: str) -> Iterator[None]:
+    """Say how to install a library that an import in this block does not find.
+
+    Raises:
+        ConfigError: the library is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"metric `{metric}` needs the library {library}, which is not installed; "
+            'run `pip install "promptgraft[metrics]"`'
+        ) from error

@@ -9,9 +9,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.evals.metrics.extras import wanted
-from promptgraft.evals.metrics.folding import Folding
-from promptgraft.evals.metrics.reading import ReferenceMetric
+from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, wanted
 from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.strict.checks import SHARE, one_of

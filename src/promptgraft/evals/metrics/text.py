@@ -10,8 +10,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.metrics.folding import Folding
-from promptgraft.evals.metrics.reading import ReferenceMetric
+from promptgraft.evals.metrics.reading import Folding, ReferenceMetric
 from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
