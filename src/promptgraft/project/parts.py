@@ -17,9 +17,8 @@ from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges.loading import judge_kinds
-from promptgraft.evals.metrics.functions import Judge, Python
-from promptgraft.evals.metrics.loading import load_metrics
-from promptgraft.evals.metrics.registry import METRICS, MetricKind
+from promptgraft.evals.metrics.expressions import Judge, Python
+from promptgraft.evals.metrics.registry import METRICS, MetricKind, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.project.config import DatasetConfig, SplitsConfig

@@ -1,24 +1,27 @@
 """Metrics: what is asked of an answer, with a score, a pass or fail, and a reason."""
 
 from promptgraft.evals.metrics.base import (
+    AllOf,
     BaseMetric,
     UnusableAnswerError,
     check_cases,
     check_metrics,
     judge_case,
 )
-from promptgraft.evals.metrics.combining import AllOf
 from promptgraft.evals.metrics.comparing import JsonRules
-from promptgraft.evals.metrics.expressions import Assertion, Check
-from promptgraft.evals.metrics.functions import Python
+from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_values import JsonMatch, JsonSchema
 from promptgraft.evals.metrics.labels import Classification
-from promptgraft.evals.metrics.loading import MetricConfig, load_metric_config, load_metrics
-from promptgraft.evals.metrics.numbers import Number
-from promptgraft.evals.metrics.registry import METRICS, MetricKind, Registry
-from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
-from promptgraft.evals.metrics.spending import Cost, Latency, Tokens
-from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex
+from promptgraft.evals.metrics.numbers import Cost, Latency, Number, Tokens
+from promptgraft.evals.metrics.registry import (
+    METRICS,
+    MetricConfig,
+    MetricKind,
+    Registry,
+    load_metric_config,
+    load_metrics,
+)
+from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.nodes import Node

@@ -10,12 +10,10 @@ from typing import TypeVar
 
 import attrs
 
-from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.metrics.combining import AllOf
+from promptgraft.evals.metrics.base import AllOf, BaseMetric
 from promptgraft.evals.metrics.json_values import JsonMatch
 from promptgraft.evals.metrics.registry import MetricKind
-from promptgraft.evals.metrics.similarity import Rouge
-from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex
+from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolTrajectory
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json
