@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.evals.gain import Gain, Outcome, gain
+from promptgraft.evals.statistics import Gain, Outcome, gain
 from search.curves import median
 from search.methods import DEFAULTS, LEAN, PAPER
 from search.results import Result

@@ -26,7 +26,7 @@ from promptgraft import (
 )
 from promptgraft.evals import metrics
 from promptgraft.evals.aggregation import WeightedMean
-from promptgraft.evals.gain import gain
+from promptgraft.evals.statistics import gain
 from promptgraft.evals.types import Answer
 
 MESSAGES = Path(__file__).with_name("messages.csv")

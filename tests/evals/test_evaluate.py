@@ -24,12 +24,11 @@ from promptgraft.errors import (
     PermanentProviderError,
     TransientProviderError,
 )
-from promptgraft.evals.aggregate import CaseStatus
+from promptgraft.evals.aggregate import CaseStatus, Spread, Varies
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import AllOf, Exact, Python
-from promptgraft.evals.repeats import Spread, Varies
 from promptgraft.evals.types import Answer, Case, Message, Metric, Speaker, ToolUse, Turn
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Budget, Cancellation, Deadline, Session, event_loop

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.gain import Gain, Outcome, gain
+from promptgraft.evals.statistics import Gain, Outcome, gain
 
 Scores = Mapping[str, Sequence[float | None]]
 

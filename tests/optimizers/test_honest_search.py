@@ -50,9 +50,9 @@ from promptgraft.cli.outcome import exit_code_of_run
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import evaluate
-from promptgraft.evals.gain import Gain, Outcome, gain
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import Contains, Exact, Python
+from promptgraft.evals.statistics import Gain, Outcome, gain
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (

@@ -33,7 +33,7 @@ from promptgraft.evals.gate import (
     read_baseline,
     write_baseline,
 )
-from promptgraft.evals.gate.comparing import check_comparable
+from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
 from promptgraft.runtime import Deadline, EventBus, Session

@@ -7,8 +7,8 @@ import json
 from promptgraft.evals.aggregate import CaseOutcome, EvaluationReport
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import Evaluation
-from promptgraft.evals.gain import Gain
 from promptgraft.evals.splits import Splits
+from promptgraft.evals.statistics import Gain
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Table, first_rows
 from promptgraft.serde import Json

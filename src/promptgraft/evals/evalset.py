@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.pieces import (
+from promptgraft.evals.plain import (
     FLAG,
     HINTS,
     MESSAGES,

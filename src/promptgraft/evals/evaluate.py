@@ -10,12 +10,20 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter
 from promptgraft.errors import ConfigError, LimitReachedError
-from promptgraft.evals.aggregate import EvaluationReport, summarize, unscored
+from promptgraft.evals.aggregate import (
+    CaseRepeats,
+    EvaluationReport,
+    Spread,
+    Varies,
+    case_repeats,
+    spread_of_runs,
+    summarize,
+    unscored,
+)
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.binding import ParamsOf, bind_cases
 from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
-from promptgraft.evals.repeats import CaseRepeats, Spread, Varies, case_repeats, spread_of_runs
 from promptgraft.evals.types import Case, Metric
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt

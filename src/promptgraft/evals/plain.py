@@ -1,4 +1,7 @@
-"""One case of a plain file: which column or key means what."""
+"""One case of a plain file: which column or key means what, and what cases are made of.
+
+Keys may be written in snake_case or camelCase; keys whose value is null count as absent.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,123 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.pieces import ANSWER, FLAG, HINTS, MESSAGES, TOOL_USES, TURNS
-from promptgraft.evals.types import Case, Turn
+from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
-from promptgraft.strict.checks import ANYTHING, OBJECT, Check, Kind, check
+from promptgraft.strict.checks import (
+    ANYTHING,
+    OBJECT,
+    STRING,
+    Check,
+    Kind,
+    check,
+    money,
+    number,
+    one_of,
+)
+from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import Key, Keys, either, listed, named, record
 from promptgraft.strict.nodes import Node
+
+_SPEAKERS = {
+    "assistant": Speaker.ASSISTANT,
+    "model": Speaker.ASSISTANT,
+    "system": Speaker.SYSTEM,
+    "user": Speaker.USER,
+}
+_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+
+
+def _flag(value: object) -> bool | None:
+    return _FLAGS.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+
+
+def _read_hints(node: Node) -> Mapping[str, str] | None:
+    if isinstance(node.value, str):
+        return {"": node.value} if node.value else {}
+    return named(STRING).read(node)
+
+
+FLAG: Check[bool] = check("true or false", _flag)
+"""A truth value; ``yes``, ``no``, ``1`` and ``0`` as people write them."""
+HINTS: Kind[Mapping[str, str]] = Kind(_read_hints)
+"""Hints by metric; a bare text is one for all metrics."""
+
+
+def _text_of_part(text: str | None = None, thought: object = None) -> str:
+    if text is None and not thought:
+        raise ConfigError("expected the key `text`, found none")
+    return "" if thought else text or ""
+
+
+def _text_of(
+    content: str | None = None,
+    parts: tuple[str, ...] | None = None,
+    role: str = "",  # noqa: ARG001 - only who may say it is asked
+) -> str:
+    if (content is None) == (parts is None):
+        raise ConfigError("expected either `content` or `parts`")
+    return "\n".join(text for text in parts or () if text) if content is None else content
+
+
+def _message(*, role: str, **said: Any) -> Message:
+    return Message(_SPEAKERS[role], _text_of(**said))
+
+
+def _said(roles: tuple[str, ...], *, required: bool) -> Keys:
+    part = record(_text_of_part, {"text": Key(STRING), "thought": Key(ANYTHING)}, aliases={})
+    return {
+        "role": Key(one_of(*roles), required=required),
+        "content": Key(STRING),
+        "parts": Key(listed(part)),
+    }
+
+
+def said_by(*roles: str) -> Kind[str]:
+    """Return the kind of texts, and of messages of these roles."""
+    kind = record(_text_of, _said(roles, required=False), aliases={})
+    return either("a text or a message", (str, STRING), (dict, kind))
+
+
+MESSAGES: Kind[tuple[Message, ...]] = listed(
+    record(_message, _said(tuple(_SPEAKERS), required=True), aliases={})
+)
+USE_KEYS: Keys = {
+    "id": Key(ANYTHING),
+    "name": Key(STRING, required=True),
+    "arguments": Key(OBJECT),
+    "result": Key(ANYTHING),
+}
+USE_ALIASES = {"args": "arguments"}
+
+
+def _tool_use(*, id: object = None, **said: Any) -> ToolUse:  # noqa: A002, ARG001 - not kept
+    return ToolUse(**said)
+
+
+TOOL_USES: Kind[tuple[ToolUse, ...]] = listed(record(_tool_use, USE_KEYS, aliases=USE_ALIASES))
+TURNS: Kind[tuple[Turn, ...]] = listed(record_of(Turn, special={"tools": TOOL_USES}, aliases={}))
+ANSWER: Kind[Answer] = either(
+    "a text or an object with `text`",
+    (str, Kind(lambda node: Answer(text=str(node.value)))),
+    (
+        dict,
+        record_of(
+            Answer,
+            special={
+                "output": ANYTHING,
+                "tools": TOOL_USES,
+                "usage": record_of(Usage),
+                "cost": money(0, texts=True),
+                "seconds": number(0, what="seconds"),
+            },
+            aliases={},
+        ),
+    ),
+)
+"""A recorded answer: a text, or an object with what is known of it."""
+
 
 FIELDS = (
     "id",

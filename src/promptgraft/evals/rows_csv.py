@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from promptgraft.evals.faults import Faults
-from promptgraft.evals.reading import Row, read_lines
+from promptgraft.evals.rows import Row, read_lines
 from promptgraft.serde import Json, shown
 
 DELIMITERS = ",;\t|"

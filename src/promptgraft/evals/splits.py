@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset, Source, source_of
+from promptgraft.evals.dataset import Dataset, SourceFile, source_of
 from promptgraft.evals.faults import Faults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
@@ -178,14 +178,14 @@ def _folded(value: Json) -> Json:
     return value
 
 
-def _source(path: Path) -> Source | None:
+def _source(path: Path) -> SourceFile | None:
     try:
         return source_of(path)
     except OSError:  # loading says it better
         return None
 
 
-def _check_sources(sources: Mapping[str, Source | None], faults: Faults) -> None:
+def _check_sources(sources: Mapping[str, SourceFile | None], faults: Faults) -> None:
     for one, other in _pairs(sources):
         first, second = sources[one], sources[other]
         if first is None or second is None:

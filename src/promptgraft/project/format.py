@@ -9,7 +9,7 @@ from pathlib import Path
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
-from promptgraft.evals.loading import FORMATS
+from promptgraft.evals.dataset import FORMATS
 from promptgraft.evals.splits import NAMES
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.config import (

@@ -14,8 +14,8 @@ from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.digests import metrics_identity
-from promptgraft.evals.feedback import feedback_text
 from promptgraft.evals.metrics.base import check_cases, check_metrics, judge_case
+from promptgraft.evals.metrics.reasons import feedback_text
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol

@@ -13,7 +13,7 @@ from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.errors import DataFormatError, TransientProviderError
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.gate import Answered, Subject
-from promptgraft.evals.gate.answered import answered_from
+from promptgraft.evals.gate.report import answered_from
 from promptgraft.evals.metrics import Exact, Length
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt

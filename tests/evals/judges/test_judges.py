@@ -31,8 +31,8 @@ from promptgraft.evals.judges import (
     LlmRubricResponse,
     Rubric,
 )
-from promptgraft.evals.judges.material import LONGEST_SHOWN
 from promptgraft.evals.judges.panel import LONGEST_JUDGE_REASON
+from promptgraft.evals.judges.prompts import LONGEST_SHOWN
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evals.judging import ANSWER, CASE, panel
 from promptgraft.errors import ConfigError
 from promptgraft.evals.judges import Voting
-from promptgraft.evals.judges.voting import most_agreed, score_of_votes, weighted_share
+from promptgraft.evals.judges.panel import most_agreed, score_of_votes, weighted_share
 
 ORDERED = (Voting.ALL, Voting.ANY, Voting.MAJORITY)
 scores = st.integers(0, 20).map(lambda twentieths: twentieths / 20)

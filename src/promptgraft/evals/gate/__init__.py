@@ -1,12 +1,17 @@
 """The gate: whether a prompt may pass, by rules, a kept baseline, and nothing unscored."""
 
 from promptgraft.evals.digests import cases_digest, metrics_identity
-from promptgraft.evals.gate.answered import Answered
-from promptgraft.evals.gate.baseline import Baseline, read_baseline, write_baseline
-from promptgraft.evals.gate.comparing import Change, Comparison, compare
+from promptgraft.evals.gate.baseline import (
+    Baseline,
+    Change,
+    Comparison,
+    compare,
+    read_baseline,
+    write_baseline,
+)
 from promptgraft.evals.gate.decision import GateDecision, GateOutcome, GateRules, Ruling, decide
 from promptgraft.evals.gate.junit import junit_xml
-from promptgraft.evals.gate.report import GateReport, TriedCase, tried_cases
+from promptgraft.evals.gate.report import Answered, GateReport, TriedCase, tried_cases
 from promptgraft.evals.gate.subject import Subject
 
 __all__ = [

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.evals.gate.comparing import Change, Comparison
+from promptgraft.evals.gate.baseline import Change, Comparison
 from promptgraft.evals.gate.report import GateReport
 from promptgraft.serde import Json
 from promptgraft.strict.checks import SHARE, integer

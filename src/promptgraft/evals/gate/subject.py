@@ -12,8 +12,7 @@ from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.digests import cases_digest, metrics_identity
 from promptgraft.evals.evaluate import Evaluation, evaluate
-from promptgraft.evals.gate.answered import Answered
-from promptgraft.evals.gate.report import GateReport, tried_cases
+from promptgraft.evals.gate.report import Answered, GateReport, tried_cases
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol

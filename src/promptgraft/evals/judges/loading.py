@@ -9,10 +9,13 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError
-from promptgraft.evals.judges.final_response import LlmFinalResponse
-from promptgraft.evals.judges.panel import JudgeMetric
-from promptgraft.evals.judges.rubrics import LlmRubricKnowledgeRecall, LlmRubricResponse, Rubric
-from promptgraft.evals.judges.voting import Voting
+from promptgraft.evals.judges.kinds import (
+    LlmFinalResponse,
+    LlmRubricKnowledgeRecall,
+    LlmRubricResponse,
+    Rubric,
+)
+from promptgraft.evals.judges.panel import JudgeMetric, Voting
 from promptgraft.evals.metrics.dialects import Criterion, Form, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Metric

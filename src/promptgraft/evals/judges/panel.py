@@ -3,25 +3,195 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.errors import ConfigError
-from promptgraft.evals.judges.asking import Judgement
-from promptgraft.evals.judges.voting import Voting, most_agreed, score_of_votes
+from promptgraft.adapters.base import ModelCalled, PromptExecuted, ProviderAdapter, evaluated
+from promptgraft.errors import (
+    CandidateError,
+    ConfigError,
+    OutputError,
+    PermanentProviderError,
+    ProviderError,
+)
+from promptgraft.evals.attempt import AsideSession
+from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.reasons import clipped
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, one_of
 
+
+class Voting(StrEnum):
+    """How the scores of several judges become one.
+
+    A judge votes for an answer that reaches the threshold, and the answer passes when the one
+    score reaches it.
+
+    Attributes:
+        ALL: the lowest score, so every judge has to vote for the answer.
+        ANY: the highest score, so one judge is enough.
+        MAJORITY: the highest score that more than half of the judges reach, so more than half
+            have to vote for the answer; a tie fails.
+        MEAN: the mean.
+        WEIGHTED: the mean by weight.
+    """
+
+    ALL = "all"
+    ANY = "any"
+    MAJORITY = "majority"
+    MEAN = "mean"
+    WEIGHTED = "weighted"
+
+
+_MEANS = (Voting.MEAN, Voting.WEIGHTED)
+
+
+def score_of_votes(
+    voting: Voting,
+    scores: Sequence[float | None],
+    *,
+    threshold: float,
+    weights: Sequence[float] = (),
+) -> float | None:
+    """Return the score that judges give together; None when they give none.
+
+    A judge without a judgement (None) casts no vote. Means need every judge. The other schemes
+    need at least one, and stand when no vote that is missing could change whether the answer
+    passes; then the score is that of the votes that were cast.
+
+    Args:
+        voting: the scheme.
+        scores: one for each judge, 0 to 1.
+        threshold: the least score that passes.
+        weights: one for each judge, above 0; for ``WEIGHTED`` only.
+    """
+    cast = [score for score in scores if score is not None]
+    if len(cast) == len(scores):
+        return _tally(voting, cast, weights)
+    if not cast or voting in _MEANS:
+        return None
+    missing = len(scores) - len(cast)
+    worst, best = (_tally(voting, [*cast, *[vote] * missing]) for vote in (0.0, 1.0))
+    return _tally(voting, cast) if (worst >= threshold) == (best >= threshold) else None
+
+
+def most_agreed(scores: Sequence[float]) -> int:
+    """Return the position of the highest score that more than half of ``scores`` reach.
+
+    Of equal scores it is one of the first.
+    """
+    ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
+    return scores.index(scores[ranked[len(scores) // 2]])
+
+
+def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the mean of ``parts`` by weight, without errors of rounding on the way."""
+    exact = [Fraction(str(weight)) for weight in weights]
+    total = sum(Fraction(str(part)) * weight for part, weight in zip(parts, exact, strict=True))
+    return float(total / sum(exact))
+
+
+def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float] = ()) -> float:
+    match voting:
+        case Voting.ALL:
+            return min(scores)
+        case Voting.ANY:
+            return max(scores)
+        case Voting.MAJORITY:
+            return scores[most_agreed(scores)]
+        case Voting.MEAN:
+            return weighted_share(scores, [1.0] * len(scores))
+        case Voting.WEIGHTED:
+            return weighted_share(scores, weights)
+
+
 ReplyT = TypeVar("ReplyT")
+
+_ATTEMPTS = 2
+
+
+@attrs.frozen(kw_only=True)
+class Judgement:
+    """What a judge says.
+
+    Attributes:
+        score: 0 to 1; None for a judge that gave no judgement.
+        reason: why; without a score what went wrong.
+    """
+
+    score: float | None
+    reason: str
+
+
+def ask(
+    judge: ProviderAdapter,
+    prompt: Prompt[ReplyT],
+    read: Callable[[ReplyT], Judgement],
+    *,
+    session: SessionProtocol | None,
+) -> Judgement:
+    """Return what a judge says; a reply that is no judgement is asked for once more.
+
+    Args:
+        judge: answers.
+        prompt: the question.
+        read: makes a judgement of a reply, or raises ``VoidReplyError``.
+        session: of the evaluation that is judged.
+
+    Raises:
+        PermanentProviderError: the provider of the judge refuses for good.
+        LimitReachedError: the evaluation has no time or money left.
+    """
+    refused = Refused()
+    for _ in range(_ATTEMPTS):
+        aside = AsideSession(session, tags={"scope": "judge"})
+        try:
+            return read(_reply(judge, prompt.bind(refused), aside))
+        except PermanentProviderError as error:
+            raise PermanentProviderError(f"judge `{judge.identity}`: {error}") from error
+        except ProviderError as error:
+            return Judgement(score=None, reason=f"the judge's provider failed: {error}")
+        except (OutputError, VoidReplyError) as error:
+            refused = _refused(str(error), aside)
+        except CandidateError as error:
+            return Judgement(score=None, reason=f"the judge could not be asked: {error}")
+        finally:
+            _settle(judge, aside)
+    return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
+
+
+def _reply(judge: ProviderAdapter, prompt: Prompt[ReplyT], session: Session) -> ReplyT:
+    response = evaluated(judge, prompt, session=session, deadline=session.deadline)
+    if response.output is None:
+        raise VoidReplyError("the reply holds no data")
+    return response.output
+
+
+def _refused(problem: str, session: Session) -> Refused:
+    executed = session.latest(PromptExecuted)
+    text = "" if executed is None else clipped(executed.response.text, LONGEST_SHOWN)
+    return Refused(problem=problem, previous=fenced(text) if text else "")
+
+
+def _settle(judge: ProviderAdapter, session: Session) -> None:
+    """Tell of a call that the adapter itself told nothing of: it was made all the same."""
+    executed = session.latest(PromptExecuted)
+    if executed is not None and session.latest(ModelCalled) is None:
+        usage = executed.response.usage
+        call = ModelCalled(model=judge.identity, requests=1, usage=usage, cost=None, seconds=0.0)
+        session.dispatch(call)
+
+
 
 LONGEST_JUDGE_REASON = 2_000
 """Characters of one reason of a judge (for one rubric) that arrive whole."""

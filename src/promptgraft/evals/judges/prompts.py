@@ -1,21 +1,96 @@
-"""The questions that judges are asked.
+"""The questions that judges are asked, what they are shown, and what they reply.
 
-They are ordinary prompts of the namespace ``promptgraft/judges``, so that users can read them, and
-override them through a store like any other prompt. Everything that comes from cases and models
-is bound as a value between fences; nothing is ever formatted into a template.
+The questions are ordinary prompts of the namespace ``promptgraft/judges``, so that users can read
+them, and override them through a store like any other prompt. Everything that comes from cases and
+models is bound as a value between fences; nothing is ever formatted into a template.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
 
 import attrs
 
-from promptgraft.evals.judges.replies import CategoryReply, RubricsReply
+from promptgraft.evals.metrics.reasons import clipped
+from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
+from promptgraft.prompt.fences import fenced
+from promptgraft.prompt.fields import Described
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
+from promptgraft.serde import Json, canonical_json
+
+
+class VoidReplyError(ValueError):
+    """A reply that is no judgement; the judge is told why, and asked once more."""
+
+
+class Category(StrEnum):
+    """How an answer compares with its reference."""
+
+    CORRECT = "correct"
+    PARTLY = "partly"
+    WRONG = "wrong"
+
+
+class Met(StrEnum):
+    """Whether a rubric is met."""
+
+    YES = "yes"
+    NO = "no"
+
+
+@attrs.frozen(kw_only=True)
+class CategoryReply:
+    """A category for an answer, after the reason for it."""
+
+    reason: Annotated[
+        str, Described("What agrees with the reference, what differs, what is missing.")
+    ]
+    category: Annotated[
+        Category,
+        Described(
+            "The category.",
+            values={
+                "correct": "Says the same as the reference, in whatever words.",
+                "partly": "Right as far as it goes, but something of the reference is missing.",
+                "wrong": "Contradicts the reference or does not answer the question.",
+            },
+        ),
+    ]
+
+
+@attrs.frozen(kw_only=True)
+class RubricReply:
+    """The answer to one rubric, after the reason for it."""
+
+    id: Annotated[str, Described("The id of the rubric, as it is given.")]
+    reason: Annotated[str, Described("What of the material meets the rubric, or fails to.")]
+    met: Annotated[Met, Described("Whether the rubric is met.")]
+
+
+@attrs.frozen(kw_only=True)
+class RubricsReply:
+    """One answer for each rubric."""
+
+    rubrics: Annotated[
+        tuple[RubricReply, ...], Described("One item for each rubric, none left out, none twice.")
+    ]
+
+
+def checked_reason(reason: str, what: str) -> str:
+    """Return the reason of a judge.
+
+    Raises:
+        VoidReplyError: it is empty.
+    """
+    if reason.strip():
+        return reason.strip()
+    raise VoidReplyError(f"{what} has no reason; say what you found")
+
 
 JUDGES_NS = "promptgraft/judges"
 
@@ -141,3 +216,53 @@ KNOWLEDGE_RECALL = PromptTemplate(
     output_type=RubricsReply,
 )
 """Asks which rubrics the results of tools meet."""
+
+
+LONGEST_SHOWN = 50_000
+"""Characters of a text that is shown whole; of a longer one the middle is left out, with a note."""
+
+
+def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str = "") -> Material:
+    """Return what a judge is shown.
+
+    Args:
+        case: what was asked.
+        answer: what is judged.
+        tools: whether the tools that were called are shown.
+        rubrics: what has to hold, fenced.
+    """
+    return Material(
+        question=_shown(case.input),
+        earlier="\n\n".join(f"{said.speaker}:\n\n{_shown(said.text)}" for said in _earlier(case)),
+        reference="" if case.expected is None else _shown(case.expected),
+        answer=_shown(answer.text if answer.text or answer.output is None else answer.output),
+        tools=_calls(answer.tools) if tools else "",
+        rubrics=rubrics,
+    )
+
+
+def _earlier(case: Case) -> tuple[Message, ...]:
+    turns = [
+        message
+        for turn in case.turns[:-1]
+        for message in (
+            Message(Speaker.USER, turn.user),
+            *((Message(Speaker.ASSISTANT, turn.expected),) if turn.expected is not None else ()),
+        )
+    ]
+    return (*case.context, *turns)
+
+
+def _calls(tools: tuple[ToolUse, ...]) -> str:
+    if not tools:
+        return "No tool was called."
+    return "\n\n".join(
+        f"Call {number}:\n\n"
+        + _shown({"tool": call.name, "arguments": dict(call.arguments), "result": call.result})
+        for number, call in enumerate(tools, start=1)
+    )
+
+
+def _shown(value: Json) -> str:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return fenced(clipped(text, LONGEST_SHOWN))

@@ -13,7 +13,7 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError
 from promptgraft.evals.metrics.reasons import brief, quoted
-from promptgraft.evals.reading import DEEPEST
+from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
 from promptgraft.serde import Json, canonical_json, parse_json, shown
 

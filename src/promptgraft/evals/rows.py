@@ -1,23 +1,95 @@
-"""Cases in JSON: one object on each line, a list of objects, or an EvalSet."""
+"""Cases in JSON and strict YAML files, each with the line that it begins in."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from promptgraft.evals.faults import Faults
-from promptgraft.evals.reading import (
-    DEEPEST,
-    Row,
-    container_keys,
-    is_cases,
-    read_lines,
-    too_long,
-    unfit,
-)
-from promptgraft.serde import STRICT_JSON, Json, MismatchError
-from promptgraft.strict.nodes import read_text
+from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown
+from promptgraft.strict.kinds import snake_case
+from promptgraft.strict.nodes import decoded, read_text, wide
+from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
+
+DEEPEST = 100
+"""How many lists and objects may stand inside each other in one case."""
+
+
+def too_long() -> str:
+    """Return what is said of the one number that is JSON but that Python does not read."""
+    return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
+
+
+class Row(NamedTuple):
+    """One case as it stands in a file.
+
+    Attributes:
+        line: where it begins, counted from 1.
+        value: its plain data.
+        in_eval_set: whether it stands in the list of an EvalSet.
+    """
+
+    line: int
+    value: Json
+    in_eval_set: bool = False
+
+
+def read_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers; lines that are not UTF-8 are faults.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            if (text := decoded(raw, number, faults.add)) is not None:
+                yield number, text
+            elif number == 1 and wide(raw):
+                return
+
+
+def container_keys(members: dict[str, Json], line: int, faults: Faults) -> None:
+    """Note the faults of an object that holds an EvalSet, its cases left out."""
+    for key in members:
+        if snake_case(key) not in _SET_KEYS:
+            meant = did_you_mean(snake_case(key), list(_SET_KEYS))
+            faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
+
+
+def is_cases(key: str) -> bool:
+    """Whether a member of an EvalSet holds its cases."""
+    return snake_case(key) == "eval_cases"
+
+
+def unfit(value: Json) -> str:
+    """Return why a value cannot be kept or sent, or nothing."""
+    todo: list[tuple[Json, int]] = [(value, 0)]
+    while todo:
+        item, depth = todo.pop()
+        if isinstance(item, str):
+            if not _sendable(item):
+                return f"half of a surrogate pair in {shown(item)}; expected whole characters"
+        elif isinstance(item, (list, dict)):
+            if depth >= DEEPEST:
+                return f"nested deeper than {DEEPEST} levels"
+            inner = [*item.keys(), *item.values()] if isinstance(item, dict) else item
+            todo.extend((below, depth + 1) for below in inner)
+    return ""
+
+
+_SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
+
+
+def _sendable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 _LENIENT = json.JSONDecoder()
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
@@ -191,3 +263,35 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: Faults) -> Iterator
         yield Row(line, found, in_eval_set=True)
     else:
         faults.add(line, "expected a list of cases or an EvalSet, found another object")
+
+
+def yaml_rows(path: Path, faults: Faults) -> Iterator[Row]:
+    """Yield the cases of a YAML file: a list, an EvalSet, or one case of an EvalSet.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    text = read_text(path, faults.add)
+    document = None if text is None else read_yaml(text, faults.add)
+    if document is not None:
+        yield from _rows(document, faults)
+
+
+def _rows(document: YamlDocument, faults: Faults) -> Iterator[Row]:
+    value = document.value
+    if isinstance(value, list):
+        yield from _items(value, document, (), in_eval_set=False)
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            if is_cases(key) and isinstance(member, list):
+                yield from _items(member, document, (key,), in_eval_set=True)
+        yield from eval_set_rows(value, document.lines[()], faults)
+    elif value is not None:
+        faults.add(document.lines[()], "expected a list of cases or an EvalSet")
+
+
+def _items(
+    cases: list[Json], document: YamlDocument, path: YamlPath, *, in_eval_set: bool
+) -> Iterator[Row]:
+    for index, case in enumerate(cases):
+        yield Row(document.lines[*path, index], case, in_eval_set=in_eval_set)
