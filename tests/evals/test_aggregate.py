@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from promptgraft.evals.aggregate import (
     summarize,
     unscored,
 )
-from promptgraft.evals.aggregation import Lexicographic, WeightedMean, parse_aggregation
+from promptgraft.evals.aggregation import Lexicographic, WeightedMean
 from promptgraft.evals.types import Verdict
 
 THREE = (
@@ -183,47 +184,46 @@ def test_every_case_is_counted_once_and_crashing_never_helps(
 
 
 def test_weights_are_normalised_and_orders_compare_one_after_the_other() -> None:
-    weighted = parse_aggregation(" accuracy=8, tokens = 2 ")
-    assert weighted == WeightedMean({"accuracy": 8, "tokens": 2})
+    weighted = WeightedMean({"accuracy": 8, "tokens": 2})
     assert weighted.score({"accuracy": 1.0, "tokens": 0.5, "other": 0}) == pytest.approx(0.9)
-    assert weighted.key({"accuracy": 1.0, "tokens": 0.5}) == pytest.approx((0.9,))
 
-    order = parse_aggregation("accuracy > tokens")
-    assert order == Lexicographic(("accuracy", "tokens"))
-    assert order.key({"accuracy": 0.5, "tokens": 1}) < order.key({"accuracy": 0.6, "tokens": 0})
-    assert order.key({"accuracy": 0.5, "tokens": 1}) > order.key({"accuracy": 0.5, "tokens": 0})
+    order = Lexicographic(("accuracy", "tokens"))
     worse = order.score({"accuracy": 0.5, "tokens": 1})
     assert worse == pytest.approx(0.5, abs=0.001)
     assert order.score({"accuracy": 0.502, "tokens": 0}) > worse
     assert order.score({"accuracy": 0.5, "tokens": 0.9}) < worse
-    assert parse_aggregation("accuracy") == Lexicographic(("accuracy",))
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("weights", "fault"),
     [
-        ("", "expected `accuracy=0.8,tokens=0.2` or `accuracy>tokens`, found ''"),
-        ("a,b", "expected `accuracy=0.8"),
-        ("a=0.8,b", "expected `accuracy=0.8"),
-        ("a=,b=1", "expected `accuracy=0.8"),
-        ("a=much", "expected a number for `a`, found 'much'"),
-        ("a=-1,b=2", "expected a number of at least 0 for `a`, found -1.0"),
-        ("a=nan", "for `a`, found nan"),
-        ("a=inf", "for `a`, found inf"),
-        ("a=0,b=0", "expected at least one weight above 0"),
-        ("a=1,a=2", "`a` occurs twice"),
-        ("a>b>a", "expected different metrics"),
+        ({"a": -1, "b": 2}, "expected a number of at least 0 for `a`, found -1"),
+        ({"a": math.nan}, "for `a`, found nan"),
+        ({"a": math.inf}, "for `a`, found inf"),
+        ({"a": 0, "b": 0}, "expected at least one weight above 0"),
+        ({}, "expected at least one weight above 0"),
     ],
 )
-def test_weights_that_cannot_be_read_are_refused_in_one_line(text: str, fault: str) -> None:
+def test_weights_that_make_no_mean_are_refused_in_one_line(
+    weights: dict[str, float], fault: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_aggregation(text)
+        WeightedMean(weights)
     assert fault in str(caught.value)
 
 
+@pytest.mark.parametrize("order", [("a", "b", "a"), ()])
+def test_an_order_needs_different_metrics(order: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="expected different metrics"):
+        Lexicographic(order)
+
+
 def test_weights_of_unknown_metrics_are_refused() -> None:
-    for text in ("accuracy=1,tokns=1", "accuracy>tokns"):
+    for aggregation in (
+        WeightedMean({"accuracy": 1, "tokns": 1}),
+        Lexicographic(("accuracy", "tokns")),
+    ):
         with pytest.raises(ConfigError, match=r"unknown metric `tokns` .did you mean `tokens`"):
-            parse_aggregation(text).check(["accuracy", "tokens"])
+            aggregation.check(["accuracy", "tokens"])
     with pytest.raises(ConfigError, match="unknown metric `z`; there are `a`, `b`, `c`"):
         judged("x", verdicts(1, 1, 1), THREE, WeightedMean({"z": 1}))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.types import Metric
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.serde import did_you_mean, digest_text, shown
+from promptgraft.text import listed
 
 _STEP = 0.001
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_DIGITS = 16
 
 
 class Aggregation(Protocol):
@@ -35,17 +40,13 @@ class Aggregation(Protocol):
         """Return one score, 0 to 1, of the scores by metric."""
         ...
 
-    def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
-        """Return what candidates are compared by; the greater is the better."""
-        ...
-
 
 def _check(names: Collection[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             near = did_you_mean(name, sorted(known))
-            listed = ", ".join(f"`{metric}`" for metric in known)
-            raise ConfigError(f"weights: unknown metric `{name}`{near or f'; there are {listed}'}")
+            there = f"; there are {listed(known)}"
+            raise ConfigError(f"weights: unknown metric `{name}`{near or there}")
 
 
 def _weights(_: object, __: object, value: Mapping[str, float]) -> None:
@@ -83,9 +84,6 @@ class WeightedMean:
         parts = (self.weights[name] / total * scores[name] for name in self.names)
         return min(1.0, math.fsum(parts))
 
-    def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
-        return (self.score(scores),)
-
 
 def _order(_: object, __: object, value: tuple[str, ...]) -> None:
     if not value or len(set(value)) < len(value):
@@ -120,40 +118,12 @@ class Lexicographic:
         parts = (share * scores[name] for share, name in zip(shares, self.order, strict=True))
         return min(1.0, math.fsum(parts) / math.fsum(shares))
 
-    def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
-        return tuple(scores[name] for name in self.order)
 
+def metrics_identity(metrics: Sequence[Metric], aggregation: Aggregation | None = None) -> str:
+    """Return the names of metrics and a digest of them, their options and their aggregation.
 
-def parse_aggregation(text: str) -> Aggregation:
-    """Return the aggregation that a text describes.
-
-    ``accuracy=0.8,tokens=0.2`` is a weighted mean, ``accuracy>tokens`` an order.
-
-    Raises:
-        ConfigError: the text is neither.
+    The code of a Python function has no part in it, only its name.
     """
-    if "=" not in text:
-        names = tuple(name.strip() for name in text.split(">"))
-        if not all(names) or "," in text:
-            raise ConfigError(_expected(text))
-        return Lexicographic(names)
-    weights: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, number = (piece.strip() for piece in part.partition("="))
-        if not name or not number:
-            raise ConfigError(_expected(text))
-        if name in weights:
-            raise ConfigError(f"weights: `{name}` occurs twice in {shown(text)}")
-        weights[name] = _number(number, name)
-    return WeightedMean(weights)
-
-
-def _expected(text: str) -> str:
-    return f"weights: expected `accuracy=0.8,tokens=0.2` or `accuracy>tokens`, found {shown(text)}"
-
-
-def _number(text: str, name: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"weights: expected a number for `{name}`, found {shown(text)}") from None
+    told = _ADDRESS.sub("", repr((tuple(metrics), aggregation)))
+    names = ",".join(metric.name for metric in metrics)
+    return f"metrics {names} {digest_text(told)[:_DIGITS]}"

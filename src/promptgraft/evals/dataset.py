@@ -15,7 +15,7 @@ from promptgraft.evals.rows import Row, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.rows_csv import csv_rows
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown
-from promptgraft.serde import Json, digest, shown, unstructure
+from promptgraft.serde import HexDigest, Json, digest, shown, unstructure
 from promptgraft.strict.nodes import Node, Source
 
 FORMATS: dict[str, Callable[[Path, Faults], Iterator[Row]]] = {
@@ -278,3 +278,21 @@ def _rows(given: Iterable[Case | Mapping[str, object]], faults: Faults) -> Itera
             yield Row(number, unstructure(item))
         except DataFormatError as error:
             faults.add(number, str(error))
+
+
+def cases_digest(cases: Iterable[Case]) -> HexDigest:
+    """Return the SHA-256 over everything that cases ask and expect, whatever their order.
+
+    Where they stand in a file and what reflectors are told of them has no part in it.
+    """
+    bare = (attrs.evolve(case, origin="", hints={}) for case in cases)
+    return digest([_case_plain(case) for case in sorted(bare, key=lambda case: case.id)])
+
+
+def _case_plain(case: Case) -> object:
+    recorded = case.recorded
+    if recorded is None or recorded.cost is None:
+        return unstructure(case)
+    # Money is no plain data.
+    free = attrs.evolve(case, recorded=attrs.evolve(recorded, cost=None))
+    return [unstructure(free), str(recorded.cost)]

@@ -8,9 +8,9 @@ from concurrent.futures import Executor
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.binding import ParamsOf
-from promptgraft.evals.digests import cases_digest, metrics_identity
+from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.gate.report import Answered, GateReport, tried_cases
 from promptgraft.evals.types import Case, Metric

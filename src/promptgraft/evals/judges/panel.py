@@ -192,7 +192,6 @@ def _settle(judge: ProviderAdapter, session: Session) -> None:
         session.dispatch(call)
 
 
-
 LONGEST_JUDGE_REASON = 2_000
 """Characters of one reason of a judge (for one rubric) that arrive whole."""
 LONGEST_VERDICT_REASON = 40_000
