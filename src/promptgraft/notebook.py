@@ -14,6 +14,7 @@ from promptgraft.text import aligned, figure_columns, visible, visible_line
 MOST_ROWS = 20
 """How many rows of a table are shown; the rest is counted."""
 
+_CELL_CHARS = 80
 _CARD = "font-family:sans-serif;line-height:1.45;max-width:60em"
 _TABLE = "border-collapse:collapse;margin:.4em 0"
 _CELL = "text-align:left;vertical-align:top;padding:.1em .9em .1em 0"
@@ -106,6 +107,11 @@ def first_rows(rows: Iterable[Sequence[str]], head: Sequence[str]) -> Table:
     """Return a table of the first :data:`MOST_ROWS` rows that counts the others."""
     found = _rows(rows)
     return Table(head=tuple(head), rows=found[:MOST_ROWS], more=max(0, len(found) - MOST_ROWS))
+
+
+def cell(text: str) -> str:
+    """Return a text as a cell of a table, cut to 80 characters."""
+    return text if len(text) <= _CELL_CHARS else f"{text[: _CELL_CHARS - 1]}…"
 
 
 def as_html(card: Card) -> str:

@@ -13,8 +13,9 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregation import Aggregation, WeightedMean
 from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
 from promptgraft.evals.types import Metric, Verdict
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, Shown, Table, cell, first_rows
 from promptgraft.serde import Json, unstructure
+from promptgraft.text import counted, score
 
 
 class CaseStatus(StrEnum):
@@ -96,24 +97,58 @@ class EvaluationReport(Shown):
     crashed: tuple[str, ...]
     unscored: tuple[str, ...]
 
-    def to_json(self) -> Json:
-        """Return the report as plain data."""
-        return {"version": 1, **_members(unstructure(self))}
-
-    def __repr__(self) -> str:
+    @property
+    def counts(self) -> str:
+        """How many cases passed, failed, crashed and have no score."""
         return (
-            f"<EvaluationReport {len(self.cases)} cases: {self.passed} passed, "
-            f"{self.failed} failed, {len(self.crashed)} crashed, {len(self.unscored)} unscored>"
+            f"{self.passed} passed, {self.failed} failed, {len(self.crashed)} crashed, "
+            f"{len(self.unscored)} unscored"
         )
 
-    def _card(self) -> Card:
-        from promptgraft.evals.cards import report_card
+    def to_json(self) -> Json:
+        """Return the report as plain data."""
+        plain = unstructure(self)
+        return {"version": 1, **plain} if isinstance(plain, dict) else plain
 
+    def __repr__(self) -> str:
+        return f"<EvaluationReport {len(self.cases)} cases: {self.counts}>"
+
+    def _card(self) -> Card:
         return report_card(self)
 
 
-def _members(plain: Json) -> dict[str, Json]:
-    return plain if isinstance(plain, dict) else {}
+def report_card(report: EvaluationReport) -> Card:
+    """Return what is shown of a report: its metrics, and the worst cases first."""
+    worst = sorted(report.cases, key=lambda case: (case.score is not None, case.score or 0.0))
+    rows = (
+        (
+            metric.name,
+            score(metric.mean_score),
+            *(f"{count}" for count in (metric.passed, metric.failed, metric.unscored)),
+            f"{metric.threshold:g}",
+            "required" if metric.required else "",
+        )
+        for metric in report.metrics
+    )
+    return Card(
+        title=counted(len(report.cases), "case"),
+        lead=f"pass rate {score(report.pass_rate)}, mean score {score(report.mean_score)}",
+        fields=(("cases", report.counts),),
+        blocks=(
+            Table(
+                head=("metric", "mean", "passed", "failed", "unscored", "threshold", ""), rows=rows
+            ),
+            first_rows(
+                ((one.case_id, score(one.score), one.status, _why(one)) for one in worst),
+                ("worst cases first", "score", "status", "why"),
+            ),
+        ),
+    )
+
+
+def _why(case: CaseOutcome) -> str:
+    failed = [verdict for verdict in case.verdicts if not verdict.passed]
+    return cell(case.error or "; ".join(f"{one.metric}: {one.reason}" for one in failed))
 
 
 def judged(

@@ -34,15 +34,10 @@ from promptgraft.serde import Json, shown, unstructure
 
 
 class AsideSession(Session):
-    """What happens beside another session, and is paid by it.
+    """A session beside another one (None for none), which pays for it and sees its model calls.
 
-    Calls and notices are told to the other session, and its budget and deadline hold. Nothing
-    else is: the prompt of a judge is no prompt of what is judged.
-
-    Args:
-        run: the other session; None for none.
-        tags: labels of this one.
-        deadline: when this one ends; that of the other when it is None.
+    Calls and notices reach the other session, and its budget and deadline hold. Nothing else
+    does: the prompt of a judge is no prompt of what is judged.
     """
 
     def __init__(
@@ -92,13 +87,6 @@ class Attempt:
     stopped: str = ""
 
 
-@attrs.frozen
-class _Ended:
-    outcome: CaseOutcome
-    answer: Answer | None = None
-    stopped: str = ""
-
-
 @attrs.frozen(kw_only=True)
 class Attempting:
     """Answers and judges cases; called from several threads at once.
@@ -108,7 +96,7 @@ class Attempting:
         metrics: judge.
         aggregation: makes one score of the metrics; None for their mean.
         session: of the evaluation; pays, and is told of every call. None for none.
-        deadline: when the evaluation ends; that of ``session`` when it is None.
+        deadline: when the evaluation ends; None for never.
     """
 
     adapter: ProviderAdapter
@@ -126,54 +114,42 @@ class Attempting:
         """
         tags = {"scope": "case", "case": case.id}
         session = AsideSession(self.session, tags=tags, deadline=self.deadline)
-        given = self._given(case, prompt, session)
-        asked = len(session.select_all(ModelCalled))
-        found = self._judged(case, given, session) if isinstance(given, Answer) else given
+        answer: Answer | None = None
+        stopped = ""
+        asked: int | None = None  # calls of models until there was an answer
+        try:
+            answer = case.recorded or self._answer(prompt, session)
+            asked = len(session.select_all(ModelCalled))
+            verdicts = judge_case(self.metrics, case, answer, session=session)
+            outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        except LimitReachedError as error:
+            stopped = str(error)
+            what = "answered" if answer is None else "judged"
+            outcome = unscored(case.id, f"not {what}: {error}")
+        except (CandidateError, ProviderError) as error:
+            # Judging tells such errors in its verdicts; one that comes through is no answer's.
+            if answer is not None or isinstance(error, PermanentProviderError):
+                raise
+            if isinstance(error, ProviderError):
+                outcome = unscored(case.id, f"the model's provider failed: {error}")
+            else:
+                outcome = crashed(case.id, f"the answer could not be used: {error}")
+                answer = _last_answer(session)
         calls = session.select_all(ModelCalled)
         return Attempt(
             case_id=case.id,
             run=run,
-            outcome=found.outcome,
-            answer=given if isinstance(given, Answer) else given.answer,
+            outcome=outcome,
+            answer=answer,
             task_calls=calls[:asked],
-            judge_calls=calls[asked:],
-            stopped=found.stopped,
+            judge_calls=() if asked is None else calls[asked:],
+            stopped=stopped,
         )
 
-    @property
-    def ends(self) -> Deadline | None:
-        """When the evaluation ends."""
-        if self.deadline is None and self.session is not None:
-            return self.session.deadline
-        return self.deadline
-
-    def _given(self, case: Case, prompt: Prompt[object], session: Session) -> Answer | _Ended:
-        try:
-            return self._answer(case, prompt, session)
-        except PermanentProviderError:
-            raise
-        except CandidateError as error:
-            outcome = crashed(case.id, f"the answer could not be used: {error}")
-            return _Ended(outcome, answer=_last_answer(session))
-        except ProviderError as error:
-            return _Ended(unscored(case.id, f"the model's provider failed: {error}"))
-        except LimitReachedError as error:
-            return _Ended(unscored(case.id, f"not answered: {error}"), stopped=str(error))
-
-    def _judged(self, case: Case, answer: Answer, session: Session) -> _Ended:
-        try:
-            verdicts = judge_case(self.metrics, case, answer, session=session)
-        except LimitReachedError as error:
-            return _Ended(unscored(case.id, f"not judged: {error}"), stopped=str(error))
-        return _Ended(judged(case.id, verdicts, self.metrics, self.aggregation))
-
-    def _answer(self, case: Case, prompt: Prompt[object], session: Session) -> Answer:
-        if case.recorded is not None:
-            return case.recorded
-        deadline = session.deadline
-        if deadline is not None:
-            deadline.check()
-        response = evaluated(self.adapter, prompt, session=session, deadline=deadline)
+    def _answer(self, prompt: Prompt[object], session: Session) -> Answer:
+        if session.deadline is not None:
+            session.deadline.check()
+        response = evaluated(self.adapter, prompt, session=session, deadline=session.deadline)
         return answer_of(response, session)
 
 

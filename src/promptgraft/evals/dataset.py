@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import Row, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.rows_csv import csv_rows
 from promptgraft.evals.types import Case
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, digest, shown, unstructure
 from promptgraft.strict.nodes import Node, Source
+from promptgraft.text import counted
 
 FORMATS: dict[str, Callable[[Path, Faults], Iterator[Row]]] = {
     "jsonl": jsonl_rows,
@@ -254,9 +256,22 @@ class Dataset(Shown):
         return Dataset(tuple(case for case in self.cases if case.id in ids), name)
 
     def _card(self) -> Card:
-        from promptgraft.evals.cards import dataset_card
+        critical = sum(case.critical for case in self)
+        lead = counted(len(self), "case") + (f", {critical} of them critical" if critical else "")
+        rows = ((case.id, _cell(asked_by(case)), _cell(case.expected)) for case in self)
+        return Card(
+            title=self.name, lead=lead, blocks=(first_rows(rows, ("id", "input", "expected")),)
+        )
 
-        return dataset_card(self)
+
+def asked_by(case: Case) -> Json:
+    """Return what a case asks: its input, or what the user says turn by turn."""
+    return [turn.user for turn in case.turns] if case.turns else case.input
+
+
+def _cell(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "" if value is None else cell(text)
 
 
 def source_of(path: Path) -> SourceFile:

@@ -16,6 +16,7 @@ from promptgraft.evals.aggregate import (
     Spread,
     Varies,
     case_repeats,
+    report_card,
     spread_of_runs,
     summarize,
     unscored,
@@ -32,6 +33,10 @@ from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.strict.checks import COUNT
+from promptgraft.text import score
+
+Plan = Sequence[tuple[Case, Prompt[object], int]]
+"""What is tried: a case, its prompt, and the number of the run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,9 +67,15 @@ class Evaluation(Shown):
         return f"<Evaluation {len(self.runs)} runs, the first: {self.report!r}>"
 
     def _card(self) -> Card:
-        from promptgraft.evals.cards import evaluation_card
-
-        return evaluation_card(self)
+        card = report_card(self.report)
+        fields = list(card.fields)
+        if len(self.runs) > 1:
+            mean, deviation = score(self.score.mean), score(self.score.deviation)
+            fields.append(("runs", f"{len(self.runs)}, of which the first is shown"))
+            fields.append(("mean of all", f"{mean}, standard deviation {deviation}"))
+        if self.stopped:
+            fields.append(("stopped", self.stopped))
+        return attrs.evolve(card, fields=tuple(fields))
 
 
 def evaluate(
@@ -108,6 +119,8 @@ def evaluate(
         check_may_wait()
     chosen = _checked(cases, metrics, num_runs)
     prompts = bind_cases(prompt, chosen, params)
+    if deadline is None and session is not None:
+        deadline = session.deadline
     attempting = Attempting(
         adapter=adapter,
         metrics=tuple(metrics),
@@ -115,17 +128,23 @@ def evaluate(
         session=session,
         deadline=deadline,
     )
-    plan = [(case, run) for run in range(num_runs) for case in chosen]
-    attempts, stopped = _Tries(attempting, prompts, executor).made(plan)
-    judged_anew = any(asks_models(metric) for metric in metrics)
+    plan = [(case, prompts[case.id], run) for run in range(num_runs) for case in chosen]
+    found = _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
+    stopped = _stopped(found, len(plan), deadline)
+    attempts = tuple(
+        found.get(place) or _untried(case, run, stopped)
+        for place, (case, _, run) in enumerate(plan)
+    )
     by_run = [attempts[len(chosen) * run :][: len(chosen)] for run in range(num_runs)]
-    runs = [summarize((one.outcome for one in found), metrics) for found in by_run]
+    runs = tuple(summarize((one.outcome for one in made), metrics) for made in by_run)
+    judged_anew = any(asks_models(metric) for metric in metrics)
+    repeats = [
+        case_repeats([run.cases[place] for run in runs], _varies(case, judged_anew))
+        for place, case in enumerate(chosen)
+    ]
     return Evaluation(
-        runs=tuple(runs),
-        cases=tuple(
-            case_repeats([run.cases[place] for run in runs], _varies(case, judged_anew))
-            for place, case in enumerate(chosen)
-        ),
+        runs=runs,
+        cases=tuple(repeats),
         score=spread_of_runs(runs),
         attempts=attempts,
         stopped=stopped,
@@ -151,76 +170,55 @@ def _varies(case: Case, judged_anew: bool) -> Varies:
     return Varies.JUDGEMENTS if judged_anew else Varies.NOTHING
 
 
-@attrs.frozen
-class _Tries:
-    attempting: Attempting
-    prompts: Mapping[str, Prompt[object]]
-    executor: Executor | None
-
-    def made(self, plan: Sequence[tuple[Case, int]]) -> tuple[tuple[Attempt, ...], str]:
-        """Return an attempt for everything planned, and why they ended early."""
-        if self.executor is None:
-            found = self._in_turn(plan)
-        else:
-            found = self._side_by_side(self.executor, plan)
-        stopped = self._stopped(found, plan)
-        attempts = tuple(
-            found[place] if place in found else _untried(case, run, stopped)
-            for place, (case, run) in enumerate(plan)
-        )
-        return attempts, stopped
-
-    def _in_turn(self, plan: Sequence[tuple[Case, int]]) -> dict[int, Attempt]:
-        found: dict[int, Attempt] = {}
-        for place, (case, run) in enumerate(plan):
-            found[place] = self.attempting(case, self.prompts[case.id], run)
-            if found[place].stopped:
-                break
-        return found
-
-    def _side_by_side(
-        self, executor: Executor, plan: Sequence[tuple[Case, int]]
-    ) -> dict[int, Attempt]:
-        futures: dict[Future[Attempt], int] = {
-            executor.submit(self.attempting, case, self.prompts[case.id], run): place
-            for place, (case, run) in enumerate(plan)
-        }
-        found: dict[int, Attempt] = {}
-        failures: dict[int, BaseException] = {}
-        try:
-            for future in as_ended(futures, self.attempting.ends):
-                if future.cancelled():
-                    continue
-                if error := future.exception():
-                    failures[futures[future]] = error
-                else:
-                    found[futures[future]] = future.result()
-                if error or future.result().stopped:
-                    _cancel(futures)
-        finally:
-            _cancel(futures)
-        if failures:
-            raise failures[min(failures)]
-        return found
-
-    def _stopped(self, found: Mapping[int, Attempt], plan: Sequence[tuple[Case, int]]) -> str:
-        for place in sorted(found):
-            if found[place].stopped:
-                return found[place].stopped
-        ends = self.attempting.ends
-        if len(found) == len(plan) or ends is None:
-            return ""
-        try:
-            ends.check()
-        except LimitReachedError as error:
-            return str(error)
-        return ""
+def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
+    """Return what was tried before a limit was reached, by its place in the plan."""
+    found: dict[int, Attempt] = {}
+    for place, (case, prompt, run) in enumerate(plan):
+        found[place] = attempting(case, prompt, run)
+        if found[place].stopped:
+            break
+    return found
 
 
-def _untried(case: Case, run: int, why: str) -> Attempt:
-    return Attempt(case_id=case.id, run=run, outcome=unscored(case.id, f"not tried: {why}"))
+def _at_once(attempting: Attempting, plan: Plan, executor: Executor) -> dict[int, Attempt]:
+    """Return the same of attempts side by side; the error of the first place is raised."""
+    futures = {executor.submit(attempting, *planned): at for at, planned in enumerate(plan)}
+    found: dict[int, Attempt] = {}
+    failures: dict[int, BaseException] = {}
+    try:
+        for future in as_ended(futures, attempting.deadline):
+            if future.cancelled():
+                continue
+            if error := future.exception():
+                failures[futures[future]] = error
+            else:
+                found[futures[future]] = future.result()
+            if error or future.result().stopped:
+                _cancel(futures)
+    finally:
+        _cancel(futures)
+    if failures:
+        raise failures[min(failures)]
+    return found
 
 
 def _cancel(futures: Iterable[Future[Attempt]]) -> None:
     for future in futures:
         future.cancel()
+
+
+def _stopped(found: Mapping[int, Attempt], planned: int, ends: Deadline | None) -> str:
+    """Return why not everything was tried; empty when it was."""
+    for place in sorted(found):
+        if found[place].stopped:
+            return found[place].stopped
+    if len(found) < planned and ends is not None:
+        try:
+            ends.check()
+        except LimitReachedError as error:
+            return str(error)
+    return ""
+
+
+def _untried(case: Case, run: int, why: str) -> Attempt:
+    return Attempt(case_id=case.id, run=run, outcome=unscored(case.id, f"not tried: {why}"))

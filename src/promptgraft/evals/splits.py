@@ -10,12 +10,13 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset, SourceFile, source_of
+from promptgraft.evals.dataset import Dataset, SourceFile, asked_by, source_of
 from promptgraft.evals.faults import Faults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, Shown, Table
 from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown, unstructure
+from promptgraft.text import counted
 
 NAMES = ("train", "validation", "test")
 USUAL_NAMES: Mapping[str, str] = {
@@ -153,15 +154,23 @@ class Splits(Shown):
         return _parted(dataset, chosen, wanted=[n for n, share in borders.items() if share])
 
     def _card(self) -> Card:
-        from promptgraft.evals.cards import splits_card
-
-        return splits_card(self)
+        parts = self.parts()
+        whole = sum(len(part) for part in parts.values())
+        rows = (
+            (name, f"{len(part)}", f"{len(part) / whole:.0%}", part.name)
+            for name, part in parts.items()
+        )
+        return Card(
+            title="splits",
+            lead=f"{counted(whole, 'case')} that stand in one set each",
+            blocks=(Table(head=("set", "cases", "share", "from"), rows=rows),),
+        )
 
 
 def question_digest(case: Case) -> HexDigest:
     """Return the same digest for cases that ask the same, up to case and white space."""
     asked: Json = [
-        case.input if not case.turns else [turn.user for turn in case.turns],
+        asked_by(case),
         [[message.speaker.value, message.text] for message in case.context],
         unstructure(case.state),
     ]

@@ -14,6 +14,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
 from promptgraft.serde import digest
 from promptgraft.strict.checks import number
+from promptgraft.text import counted, score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,7 +274,7 @@ class Gain(Shown):
         if self.mean_gain is None:
             return f"gain unknown: no case has a score before and after{missing}"
         return (
-            f"gain {self.mean_gain:+.3f} ({self._interval()}) on {_cases(self.cases)}, "
+            f"gain {self.mean_gain:+.3f} ({self._interval()}) on {counted(self.cases, 'case')}, "
             f"{len(self.won)} won, {len(self.lost)} lost, {len(self.tied)} tied{missing}"
         )
 
@@ -287,9 +288,22 @@ class Gain(Shown):
         return f"<Gain {self.verdict}: {self.line()}>"
 
     def _card(self) -> Card:
-        from promptgraft.evals.cards import gain_card
+        return Card(
+            title=str(self.verdict),
+            lead=self.line(),
+            fields=(
+                ("mean", f"{score(self.mean_before)} -> {score(self.mean_after)}"),
+                ("p-value", f"{self.p_value:.3g}"),
+                ("won", _ids(self.won)),
+                ("lost", _ids(self.lost)),
+                ("unscored", _ids(self.unscored)),
+            ),
+        )
 
-        return gain_card(self)
+
+def _ids(ids: tuple[str, ...]) -> str:
+    shown = ", ".join(ids[:10]) or "none"
+    return f"{shown} and {len(ids) - 10} more" if len(ids) > 10 else shown
 
 
 def gain(
@@ -342,7 +356,3 @@ def gain(
 def _mean(scores: Sequence[Score]) -> Score:
     known = [score for score in scores if score is not None]
     return statistics.fmean(known) if known else None
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
