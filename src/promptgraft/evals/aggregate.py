@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from statistics import stdev
 
 import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregation import Aggregation, WeightedMean
 from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
+from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
 from promptgraft.notebook import Card, Shown, Table, cell, first_rows
 from promptgraft.serde import Json, unstructure
@@ -32,7 +32,7 @@ class CaseOutcome:
     """What became of one case.
 
     Attributes:
-        case_id: which.
+        case_id: id of the case.
         status: ``crashed`` when there is no answer for a reason that counts against the
             candidate; it scores 0.
         score: 0 to 1; None for an unscored case.
@@ -49,16 +49,10 @@ class CaseOutcome:
 
 @attrs.frozen(kw_only=True)
 class MetricSummary:
-    """One metric over all cases. Crashed cases count as 0 and failed.
+    """One metric over all cases; a crashed case counts as failed, with a score of 0.
 
     Attributes:
-        name: which.
-        threshold: the least score that passes.
-        required: whether a case has to pass it to pass.
         mean_score: over scored and crashed cases; None when there is none.
-        passed: cases that pass it.
-        failed: cases that do not, crashed ones included.
-        unscored: cases that it could not judge.
         mean_amount: of the cases where an amount is known; None when there is none.
     """
 
@@ -77,13 +71,10 @@ class EvaluationReport(Shown):
     """What an evaluation came to. Unscored cases are in no mean and in no rate.
 
     Attributes:
-        cases: in their order.
-        metrics: in their order.
         pass_rate: the share of passing cases among the passed, failed and crashed ones; None
             when there is none of them.
         mean_score: the mean of the scores of the same cases; None when there is none.
-        passed: how many cases pass.
-        failed: how many do not, without the crashed ones.
+        failed: how many cases do not pass, without the crashed ones.
         crashed: the ids of cases without an answer, which score 0.
         unscored: the ids of cases without a score.
     """
@@ -216,27 +207,20 @@ def summarize(outcomes: Iterable[CaseOutcome], metrics: Sequence[Metric]) -> Eva
     """
     check_metrics(metrics)
     cases = tuple(outcomes)
-    scores = [case.score for case in cases if case.score is not None]
-    passed = sum(case.status is CaseStatus.PASSED for case in cases)
+    ids: dict[CaseStatus, list[str]] = {status: [] for status in CaseStatus}
+    for case in cases:
+        ids[case.status].append(case.case_id)
+    passed, unscored = len(ids[CaseStatus.PASSED]), tuple(ids[CaseStatus.UNSCORED])
     return EvaluationReport(
         cases=cases,
         metrics=tuple(_summary(metric, cases) for metric in metrics),
-        pass_rate=passed / len(scores) if scores else None,
-        mean_score=mean(scores),
+        pass_rate=passed / (len(cases) - len(unscored)) if len(cases) > len(unscored) else None,
+        mean_score=mean(case.score for case in cases),
         passed=passed,
-        failed=sum(case.status is CaseStatus.FAILED for case in cases),
-        crashed=_ids(cases, CaseStatus.CRASHED),
-        unscored=_ids(cases, CaseStatus.UNSCORED),
+        failed=len(ids[CaseStatus.FAILED]),
+        crashed=tuple(ids[CaseStatus.CRASHED]),
+        unscored=unscored,
     )
-
-
-def _ids(cases: Sequence[CaseOutcome], status: CaseStatus) -> tuple[str, ...]:
-    return tuple(case.case_id for case in cases if case.status is status)
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """Return the mean, the same in every order of the values; None of nothing."""
-    return math.fsum(values) / len(values) if values else None
 
 
 def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
@@ -244,7 +228,6 @@ def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     crashes = sum(case.status is CaseStatus.CRASHED for case in cases)
     passed = sum(verdict.passed is True for verdict in verdicts)
-    amounts = [verdict.amount for verdict in verdicts if verdict.amount is not None]
     return MetricSummary(
         name=metric.name,
         threshold=metric.threshold,
@@ -253,7 +236,7 @@ def _summary(metric: Metric, cases: Sequence[CaseOutcome]) -> MetricSummary:
         passed=passed,
         failed=len(scores) + crashes - passed,
         unscored=len(cases) - len(scores) - crashes,
-        mean_amount=mean(amounts),
+        mean_amount=mean(verdict.amount for verdict in verdicts),
     )
 
 
@@ -268,11 +251,9 @@ class Varies(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Spread:
-    """Scores of several runs.
+    """Mean and standard deviation (of a sample) of the scores of several runs.
 
-    Attributes:
-        mean: None without a score.
-        deviation: the standard deviation of a sample; None with fewer than two scores.
+    Without a score there is no mean, with fewer than two no deviation: then they are None.
     """
 
     mean: float | None
@@ -284,11 +265,10 @@ class CaseRepeats:
     """One case over all runs.
 
     Attributes:
-        case_id: which.
         score: over the runs in which it has one.
-        passed: runs in which it passes.
-        failed: runs in which it fails or crashes.
-        unscored: runs in which it has no score.
+        passed: number of runs in which it passes.
+        failed: number of runs in which it fails or crashes.
+        unscored: number of runs in which it has no score.
         varies: what differs from run to run.
     """
 
@@ -300,10 +280,9 @@ class CaseRepeats:
     varies: Varies
 
 
-def spread(scores: Sequence[float]) -> Spread:
-    """Return mean and standard deviation."""
-    deviation = statistics.stdev(scores) if len(scores) > 1 else None
-    return Spread(mean=mean(scores), deviation=deviation)
+def _spread(scores: Iterable[float | None]) -> Spread:
+    known = [score for score in scores if score is not None]
+    return Spread(mean=mean(known), deviation=stdev(known) if len(known) > 1 else None)
 
 
 def case_repeats(outcomes: Sequence[CaseOutcome], varies: Varies) -> CaseRepeats:
@@ -312,7 +291,7 @@ def case_repeats(outcomes: Sequence[CaseOutcome], varies: Varies) -> CaseRepeats
     passed, unscored = kinds.count(CaseStatus.PASSED), kinds.count(CaseStatus.UNSCORED)
     return CaseRepeats(
         case_id=outcomes[0].case_id,
-        score=spread([one.score for one in outcomes if one.score is not None]),
+        score=_spread(one.score for one in outcomes),
         passed=passed,
         failed=len(kinds) - passed - unscored,
         unscored=unscored,
@@ -326,8 +305,7 @@ def spread_of_runs(runs: Sequence[EvaluationReport]) -> Spread:
     It is taken over the cases that have a score in every run: other means would differ because
     they are of different cases.
     """
-    scores = [[case.score for case in run.cases] for run in runs]
-    always = [found for found in zip(*scores, strict=True) if None not in found]
-    known = [[score for score in found if score is not None] for found in always]
-    means = [mean(run) for run in zip(*known, strict=True)]
-    return spread([found for found in means if found is not None])
+    unscored = {case.case_id for run in runs for case in run.cases if case.score is None}
+    return _spread(
+        mean(case.score for case in run.cases if case.case_id not in unscored) for run in runs
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,18 @@ _DECIMALS = 9
 _FUZZ = 1e-9
 
 
+def mean(scores: Iterable[Score]) -> Score:
+    """Return the mean of the scores that are known, the same in every order; None of none."""
+    known = [score for score in scores if score is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
 @attrs.frozen(kw_only=True)
 class PairedTest:
     """How likely a gain is when there is no difference.
 
     Attributes:
-        pairs: examples with a score on both sides.
+        pairs: number of examples with a score on both sides.
         mean_gain: mean of after minus before over the pairs; 0 without pairs.
         p_value: one-sided, above 0 and at most 1: how often chance alone would gain as much.
     """
@@ -72,21 +77,16 @@ def paired_test(before: Sequence[Score], after: Sequence[Score]) -> PairedTest:
 
 
 def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
-    """Return after minus before where both are scored; 0 for what differs by rounding only.
-
-    Raises:
-        ConfigError: the lengths differ, or a score is not finite.
-    """
+    """Return after minus before where both are scored; 0 for what differs by rounding only."""
     if len(before) != len(after):
         raise ConfigError(
             f"paired scores: expected as many after as before, found {len(before)} and {len(after)}"
         )
-    pairs = [
-        (one, other)
+    return [
+        _difference(one, other)
         for one, other in zip(before, after, strict=True)
         if one is not None and other is not None
     ]
-    return [_difference(one, other) for one, other in pairs]
 
 
 def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None:
@@ -96,9 +96,6 @@ def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None
     interval holds just those gains that the two-sided sign-flip test does not refuse, so it
     excludes 0 when that test refuses 0. Its width never comes from a spread that is zero by
     accident: three cases that all gain 1 have no interval at 95 %, not one of width 0.
-
-    Raises:
-        ConfigError: the library is not installed.
     """
     if sum(gain != 0 for gain in gains) < least_changed(level):
         return None
@@ -125,6 +122,7 @@ def _difference(before: float, after: float) -> float:
 def _p_value(moved: Sequence[float]) -> float:
     """Return the share of sign flips with at least this sum; ties never change it."""
     check_installed()
+    import numpy as np
     from scipy import stats
 
     sizes = [abs(gain) for gain in moved]
@@ -133,7 +131,7 @@ def _p_value(moved: Sequence[float]) -> float:
         return float(stats.binomtest(won, len(moved), alternative="greater").pvalue)
     # Rounded, because what is a tie on paper must not depend on the order of a sum.
     found = stats.permutation_test(
-        (_scaled(moved),),
+        (np.sort(np.asarray(moved, dtype=np.float64)) / max(sizes),),
         _rounded_mean,
         permutation_type="samples",
         vectorized=True,
@@ -166,7 +164,7 @@ def _random_subset_means(values: Floats) -> Floats:
     generator = _generator(values.tolist())
     wanted = _resamples(len(values))
     rows = max(1, _CELLS // len(values))
-    means = []
+    means = []  # in batches, because all choices at once may not fit into memory
     for first in range(0, wanted, rows):
         chosen = generator.random((min(rows, wanted - first), len(values))) < 0.5
         sizes = chosen.sum(axis=1)
@@ -175,18 +173,8 @@ def _random_subset_means(values: Floats) -> Floats:
 
 
 def _rounded_mean(values: Floats, axis: int) -> Floats:
-    import numpy as np
-
-    mean: Floats = np.round(values.mean(axis=axis), _DECIMALS)
-    return mean
-
-
-def _scaled(gains: Sequence[float]) -> Floats:
-    import numpy as np
-
-    values: Floats = np.sort(np.asarray(gains, dtype=np.float64))
-    scaled: Floats = values / np.abs(values).max()
-    return scaled
+    means: Floats = values.mean(axis=axis).round(_DECIMALS)
+    return means
 
 
 def _generator(gains: Sequence[float]) -> np.random.Generator:
@@ -201,11 +189,7 @@ def _resamples(cases: int) -> int:
 
 
 def check_installed() -> None:
-    """Find out before anything is paid for that there is no library for paired tests.
-
-    Raises:
-        ConfigError: naming what to install.
-    """
+    """Refuse to go on without the library for paired tests, before anything is paid for."""
     try:
         import scipy  # noqa: F401
     except ModuleNotFoundError as error:
@@ -216,7 +200,7 @@ def check_installed() -> None:
 
 
 class Outcome(StrEnum):
-    """What a gain amounts to."""
+    """On which side of 0 the interval of a gain lies."""
 
     IMPROVED = "improved"
     NO_IMPROVEMENT = "no improvement"
@@ -261,7 +245,7 @@ class Gain(Shown):
 
     @property
     def verdict(self) -> Outcome:
-        """On which side of 0 the whole interval lies; no improvement where it holds 0."""
+        """What the interval says; no improvement where it holds 0."""
         if self.low is not None and self.low > 0:
             return Outcome.IMPROVED
         if self.high is not None and self.high < 0:
@@ -327,7 +311,7 @@ def gain(
     """
     number(above=0, below=1).hold("level", level)
     ids = tuple(dict.fromkeys((*before, *after)))
-    pairs = {id_: (_mean(before.get(id_, ())), _mean(after.get(id_, ()))) for id_ in ids}
+    pairs = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
     scored = {
         id_: (one, other)
         for id_, (one, other) in pairs.items()
@@ -339,8 +323,8 @@ def gain(
     low, high = interval(tuple(gains.values()), level) or (None, None)
     tested = paired_test(first, second)
     return Gain(
-        mean_before=statistics.fmean(first) if first else None,
-        mean_after=statistics.fmean(second) if second else None,
+        mean_before=mean(first),
+        mean_after=mean(second),
         mean_gain=tested.mean_gain if gains else None,
         level=level,
         low=low,
@@ -351,8 +335,3 @@ def gain(
         unscored=tuple(id_ for id_ in ids if id_ not in scored),
         p_value=tested.p_value,
     )
-
-
-def _mean(scores: Sequence[Score]) -> Score:
-    known = [score for score in scores if score is not None]
-    return statistics.fmean(known) if known else None

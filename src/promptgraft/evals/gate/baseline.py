@@ -10,12 +10,10 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.aggregate import mean
-from promptgraft.evals.gate.report import GateReport
-from promptgraft.evals.statistics import Gain, gain
+from promptgraft.evals.gate.report import GateReport, Tried
+from promptgraft.evals.statistics import Gain, gain, mean
 from promptgraft.files import write_atomically
 from promptgraft.serde import (
-    HexDigest,
     Json,
     canonical_json,
     parse_json,
@@ -30,14 +28,7 @@ VERSION = 1
 
 @attrs.frozen(kw_only=True)
 class KeptCase:
-    """One case as a baseline keeps it.
-
-    Attributes:
-        id: which.
-        score: 0 to 1; None when it was unscored.
-        passed: whether it passed; None when it was unscored.
-        critical: whether it must never get worse.
-    """
+    """One case as a baseline keeps it; without a score, ``score`` and ``passed`` are None."""
 
     id: str
     score: float | None
@@ -46,31 +37,17 @@ class KeptCase:
 
 
 @attrs.frozen(kw_only=True)
-class Baseline:
+class Baseline(Tried):
     """The scores of one evaluation, and what they are of.
 
     Attributes:
         version: of the form.
-        prompt: namespace and key.
-        tried: which of its texts, in words.
-        split: which cases.
-        model: who answered.
-        dataset: digest of the cases.
-        metrics: names and digest of the metrics.
-        num_runs: how often each case was answered.
         mean_score: of the cases with a score; None without any.
         pass_rate: of the answers with a score; None without any.
-        cases: by their ids.
+        cases: in the order of their ids.
     """
 
     version: int
-    prompt: str
-    tried: str
-    split: str
-    model: str
-    dataset: HexDigest
-    metrics: str
-    num_runs: int
     mean_score: float | None
     pass_rate: float | None
     cases: tuple[KeptCase, ...]
@@ -83,14 +60,8 @@ class Baseline:
             for case in report.cases
         )
         return cls(
+            **report.head(),
             version=VERSION,
-            prompt=report.prompt,
-            tried=report.tried,
-            split=report.split,
-            model=report.model,
-            dataset=report.dataset,
-            metrics=report.metrics,
-            num_runs=report.num_runs,
             mean_score=report.mean_score,
             pass_rate=report.pass_rate,
             cases=tuple(sorted(kept, key=lambda case: case.id)),
@@ -138,11 +109,10 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
 
 
 def read_baseline(path: str | os.PathLike[str]) -> Baseline:
-    """Return the baseline that a file holds.
+    """Return the baseline that a file holds; see :func:`parse_baseline`.
 
     Raises:
         ConfigError: it cannot be read.
-        DataFormatError: as :func:`parse_baseline`.
     """
     try:
         data = Path(path).read_bytes()
@@ -155,11 +125,7 @@ def read_baseline(path: str | os.PathLike[str]) -> Baseline:
 
 
 def write_baseline(path: str | os.PathLike[str], report: GateReport) -> None:
-    """Keep the scores of a report in a file, which appears whole or not at all.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Keep the scores of a report in a file, which appears whole or not at all."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate becomes its JSON escape.
@@ -171,14 +137,7 @@ _SHORT = 12
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """A case whose score is another one than before.
-
-    Attributes:
-        case_id: which.
-        before: in the baseline.
-        after: now.
-        critical: whether it must never get worse.
-    """
+    """A case whose score is not that of the baseline (``before``) any more."""
 
     case_id: str
     before: float
@@ -216,11 +175,6 @@ class Comparison:
         """The cases whose score fell."""
         return tuple(change for change in self.changes if change.worse)
 
-    @property
-    def critical_worse(self) -> tuple[Change, ...]:
-        """The critical cases whose score fell."""
-        return tuple(change for change in self.worse if change.critical)
-
     def line(self) -> str:
         """Return what changed as one line; with an interval where there can be one."""
         if self.gain is not None:
@@ -235,13 +189,10 @@ class Comparison:
 
     def to_json(self) -> dict[str, Json]:
         """Return the comparison as plain data."""
-        found = self.gain
         return {
             "before": self.before,
             "after": self.after,
-            "low": None if found is None else found.low,
-            "high": None if found is None else found.high,
-            "level": None if found is None else found.level,
+            **{name: getattr(self.gain, name, None) for name in ("low", "high", "level")},
             "changes": unstructure(self.changes),
             "unscored": list(self.unscored),
         }
@@ -274,24 +225,23 @@ def compare(baseline: Baseline, report: GateReport, *, where: str = "baseline") 
     """
     check_comparable(baseline, report, where=where)
     kept = baseline.scores
-    before: list[float] = []
-    after: list[float] = []
-    changes: list[Change] = []
+    scored: list[Change] = []
     unscored: list[str] = []
     for case in report.cases:
-        one, other = kept.get(case.id), case.score
-        if one is None or other is None:
+        before, after = kept.get(case.id), case.score
+        if before is None or after is None:
             unscored.append(case.id)
-            continue
-        before.append(one)
-        after.append(other)
-        if not math.isclose(one, other, rel_tol=1e-12):
-            changes.append(Change(case_id=case.id, before=one, after=other, critical=case.critical))
-    found, why = _gain(baseline, report) if before else (None, "no case has two scores")
+        else:
+            scored.append(
+                Change(case_id=case.id, before=before, after=after, critical=case.critical)
+            )
+    found, why = _gain(baseline, report) if scored else (None, "no case has two scores")
     return Comparison(
-        before=mean(before),
-        after=mean(after),
-        changes=tuple(changes),
+        before=mean(one.before for one in scored),
+        after=mean(one.after for one in scored),
+        changes=tuple(
+            one for one in scored if not math.isclose(one.before, one.after, rel_tol=1e-12)
+        ),
         unscored=tuple(unscored),
         gain=found,
         no_gain=why,

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.evals.gate.baseline import Change, Comparison
+from promptgraft.evals.gate.baseline import Comparison
 from promptgraft.evals.gate.report import GateReport
-from promptgraft.serde import Json
+from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import SHARE, integer
 
 _FUZZ = 1e-9
@@ -46,13 +46,7 @@ class GateRules:
 
 @attrs.frozen(kw_only=True)
 class Ruling:
-    """What one rule comes to.
-
-    Attributes:
-        rule: its name.
-        held: whether it holds.
-        said: what was wanted and what was found.
-    """
+    """Whether a rule of this name holds; ``said`` is what was wanted and what was found."""
 
     rule: str
     held: bool
@@ -61,12 +55,7 @@ class Ruling:
 
 @attrs.frozen(kw_only=True)
 class GateDecision:
-    """Whether a prompt passes, and by which rules.
-
-    Attributes:
-        outcome: how the gate ends.
-        rulings: every rule that was asked for.
-    """
+    """Whether a prompt passes, with a ruling on every rule that was asked for."""
 
     outcome: GateOutcome
     rulings: tuple[Ruling, ...]
@@ -86,9 +75,7 @@ class GateDecision:
         return {
             "outcome": str(self.outcome),
             "passed": self.passed,
-            "rules": [
-                {"rule": one.rule, "held": one.held, "said": one.said} for one in self.rulings
-            ],
+            "rules": unstructure(self.rulings),
         }
 
 
@@ -135,13 +122,13 @@ def _least(rule: str, found: float | None, least: float) -> Ruling:
 
 
 def _critical(comparison: Comparison) -> Ruling:
-    worse = comparison.critical_worse
-    said = f"worse than the baseline: {_listed(tuple(map(_change, worse)))}" if worse else ""
-    return Ruling(rule="critical cases", held=not worse, said=said or "no critical case is worse")
-
-
-def _change(change: Change) -> str:
-    return f"{change.case_id} ({change.before:.4g} -> {change.after:.4g})"
+    worse = tuple(
+        f"{change.case_id} ({change.before:.4g} -> {change.after:.4g})"
+        for change in comparison.worse
+        if change.critical
+    )
+    said = f"worse than the baseline: {_listed(worse)}" if worse else "no critical case is worse"
+    return Ruling(rule="critical cases", held=not worse, said=said)
 
 
 def _mean(comparison: Comparison, tolerance: float) -> Ruling:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
-from promptgraft.evals.aggregate import CaseOutcome, CaseStatus, mean
+from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.plain import ANSWER
+from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.notebook import Card, Shown, first_rows
 from promptgraft.serde import HexDigest, Json, structure, unstructure
@@ -23,7 +25,6 @@ class Answered:
     """One answer to one case.
 
     Attributes:
-        outcome: what it comes to.
         answer: what the model said; None when there is no answer.
         seconds: how long the models took, judges included.
     """
@@ -46,16 +47,15 @@ class Answered:
         """Return it as plain data; :func:`answered_from` reads it."""
         return {
             "outcome": unstructure(self.outcome),
-            "answer": None if self.answer is None else answer_json(self.answer),
+            "answer": None if self.answer is None else _answer_json(self.answer),
             "seconds": self.seconds,
         }
 
 
-def answer_json(answer: Answer) -> dict[str, Json]:
-    """Return an answer as plain data, in the form in which files have recorded ones."""
+def _answer_json(answer: Answer) -> Json:
     plain = unstructure(attrs.evolve(answer, cost=None))
     cost = None if answer.cost is None else str(answer.cost)
-    return {**plain, "cost": cost} if isinstance(plain, dict) else {}
+    return {**plain, "cost": cost} if isinstance(plain, dict) else plain
 
 
 def answered_from(plain: Json, *, where: str) -> Answered:
@@ -82,7 +82,6 @@ class TriedCase:
     """One case with every answer to it.
 
     Attributes:
-        id: which.
         critical: whether it must never get worse.
         outcomes: what became of each answer, run by run; at least one.
         seconds: how long the models took for each answer, judges included.
@@ -98,7 +97,7 @@ class TriedCase:
     @property
     def score(self) -> float | None:
         """The mean over the answers with a score; None when there is none."""
-        return mean([one.score for one in self.outcomes if one.score is not None])
+        return mean(one.score for one in self.outcomes)
 
     @property
     def scored(self) -> int:
@@ -131,11 +130,9 @@ class TriedCase:
 
 
 def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> str:
-    """Return why an answer does not pass: a line for each metric that it has to pass.
+    """Return why an answer does not pass: a line for each failed metric that is required.
 
-    Args:
-        outcome: what became of the answer.
-        required: the metrics that count; all when there is none among them.
+    Without a required one among them, there is a line for each that failed.
     """
     if outcome.error or outcome.status is CaseStatus.PASSED:
         return outcome.error
@@ -147,13 +144,7 @@ def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> s
 def tried_cases(
     cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
 ) -> tuple[TriedCase, ...]:
-    """Return cases with the answers to them; cases without an answer are left out.
-
-    Args:
-        cases: in the order of the report.
-        answered: run by run.
-        metrics: those that judged.
-    """
+    """Return cases with the answers to them, run by run; cases without an answer are left out."""
     found: dict[str, list[Answered]] = {}
     for one in answered:
         found.setdefault(one.outcome.case_id, []).append(one)
@@ -171,9 +162,9 @@ def tried_cases(
     )
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class GateReport(Shown):
-    """What was tried, on what, and what came of it. Unscored answers are in no mean and no rate.
+@attrs.frozen(kw_only=True)
+class Tried:
+    """What was tried, and on what: the head of a report and of a baseline.
 
     Attributes:
         prompt: namespace and key.
@@ -183,8 +174,6 @@ class GateReport(Shown):
         dataset: digest of the cases.
         metrics: names and digest of the metrics.
         num_runs: how often each case was answered.
-        cases: in their order.
-        stopped: why the evaluation ended early; empty when it did not.
     """
 
     prompt: str
@@ -194,13 +183,28 @@ class GateReport(Shown):
     dataset: HexDigest
     metrics: str
     num_runs: int
+
+    def head(self) -> dict[str, Any]:
+        """Return these attributes by name, without those of a subclass."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(Tried)}
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GateReport(Tried, Shown):
+    """What was tried, and what came of it. Unscored answers are in no mean and in no rate.
+
+    Attributes:
+        cases: in their order.
+        stopped: why the evaluation ended early; empty when it did not.
+    """
+
     cases: tuple[TriedCase, ...]
     stopped: str = ""
 
     @property
     def mean_score(self) -> float | None:
         """The mean of the cases with a score; None when there is none."""
-        return mean([case.score for case in self.cases if case.score is not None])
+        return mean(case.score for case in self.cases)
 
     @property
     def pass_rate(self) -> float | None:
@@ -262,13 +266,7 @@ class GateReport(Shown):
     def to_json(self) -> dict[str, Json]:
         """Return the report as plain data."""
         return {
-            "prompt": self.prompt,
-            "tried": self.tried,
-            "split": self.split,
-            "model": self.model,
-            "dataset": self.dataset,
-            "metrics": self.metrics,
-            "num_runs": self.num_runs,
+            **self.head(),
             "mean_score": self.mean_score,
             "pass_rate": self.pass_rate,
             "unscored": self.unscored,
