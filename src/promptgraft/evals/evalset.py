@@ -8,15 +8,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.plain import (
-    FLAG,
-    HINTS,
-    MESSAGES,
-    TOOL_USES,
-    USE_ALIASES,
-    USE_KEYS,
-    said_by,
-)
+from promptgraft.evals.plain import FLAG, HINTS, MESSAGES, TOOL_USES, USE_ALIASES, USE_KEYS, said_by
 from promptgraft.evals.types import Answer, Case, Message, ToolUse, Turn
 from promptgraft.serde import Json
 from promptgraft.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
@@ -91,9 +83,7 @@ _RESPONSE = record(
     left_out=("name", "will_continue", "scheduling"),
 )
 _SESSION: Kind[dict[str, Json]] = record(
-    dict,
-    {"app_name": Key(ANYTHING), "user_id": Key(ANYTHING), "state": Key(OBJECT)},
-    aliases={},
+    dict, {"app_name": Key(ANYTHING), "user_id": Key(ANYTHING), "state": Key(OBJECT)}, aliases={}
 )
 _SAID = keys_of(
     _Said,

@@ -60,11 +60,7 @@ class LlmFinalResponse(JudgeMetric):
             raise self.lacking(case, "needs `expected` as the reference, found none")
 
     def ask(
-        self,
-        judge: ProviderAdapter,
-        case: Case,
-        answer: Answer,
-        session: SessionProtocol | None,
+        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
     ) -> Judgement:
         prompt = self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
         return ask(judge, prompt, _judgement, session=session)
@@ -130,11 +126,7 @@ class LlmRubricResponse(JudgeMetric):
     rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
 
     def ask(
-        self,
-        judge: ProviderAdapter,
-        case: Case,
-        answer: Answer,
-        session: SessionProtocol | None,
+        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
     ) -> Judgement:
         material = material_of(case, answer, tools=self.shows_tools, rubrics=_shown(self.rubrics))
         prompt = self.prompt_of(self.question).bind(material)
@@ -147,7 +139,7 @@ class LlmRubricResponse(JudgeMetric):
             (
                 (found.met is Met.YES, place, _said(rubric, found))
                 for place, (rubric, found) in enumerate(zip(self.rubrics, replies, strict=True))
-            ),
+            )
         )
         head = f"{sum(map(int, parts))} of {len(parts)} rubrics are met"
         return Judgement(

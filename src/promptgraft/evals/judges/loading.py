@@ -20,16 +20,7 @@ from promptgraft.evals.metrics.dialects import Criterion, Form, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json
-from promptgraft.strict.checks import (
-    COUNT,
-    NUMBER,
-    OBJECT,
-    SHARE,
-    STRING,
-    Kind,
-    check,
-    one_of,
-)
+from promptgraft.strict.checks import COUNT, NUMBER, OBJECT, SHARE, STRING, Kind, check, one_of
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import Key, listed, record, snake_case
 from promptgraft.strict.nodes import Node
@@ -52,10 +43,7 @@ _VOTING: Mapping[str, Json] = {
 _MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
 _ROOT: Form = (("llm_judge",), {})
 # How those tools call their judges, one after the other or not, changes no verdict.
-_JUDGE: Form = (
-    ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics"),
-    {},
-)
+_JUDGE: Form = (("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics"), {})
 
 
 @attrs.frozen(kw_only=True)

@@ -280,11 +280,7 @@ class JudgeMetric(BaseMetric):
 
     @abstractmethod
     def ask(
-        self,
-        judge: ProviderAdapter,
-        case: Case,
-        answer: Answer,
-        session: SessionProtocol | None,
+        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
     ) -> Judgement:
         """Ask one judge once."""
 

@@ -71,11 +71,7 @@ class BaseMetric(ABC):
         """
 
     def judge(
-        self,
-        case: Case,
-        answer: Answer,
-        *,
-        session: SessionProtocol | None = None,
+        self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
         try:
             return awaited(self.assess(case, answer), deadline=deadline_of(session))
@@ -171,11 +167,7 @@ def note_unjudgeable(metrics: Sequence[Metric], cases: Iterable[Case], faults: C
 
 
 def judge_case(
-    metrics: Sequence[Metric],
-    case: Case,
-    answer: Answer,
-    *,
-    session: SessionProtocol | None = None,
+    metrics: Sequence[Metric], case: Case, answer: Answer, *, session: SessionProtocol | None = None
 ) -> tuple[Verdict, ...]:
     """Judge one answer with every metric, in their order.
 

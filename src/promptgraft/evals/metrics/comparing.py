@@ -112,8 +112,7 @@ def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> I
     else:
         same = _same(expected, found, rules)
         yield Found(
-            max(_size(expected), _size(found)),
-            "" if same else _differing(expected, found, path),
+            max(_size(expected), _size(found)), "" if same else _differing(expected, found, path)
         )
 
 

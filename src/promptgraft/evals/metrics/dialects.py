@@ -69,10 +69,7 @@ _FINAL: Form = (
 )
 _TEXT: Form = (("ignore", "case_insensitive", "length", "match"), {"match_strategy": "match"})
 _LENGTH: Form = (("min", "max"), {})
-_JSON: Form = (
-    ("ignore", "ignore_tree", "number_tolerance", "match"),
-    {"match_strategy": "match"},
-)
+_JSON: Form = (("ignore", "ignore_tree", "number_tolerance", "match"), {"match_strategy": "match"})
 _ROUGE: Form = (
     ("ignore", "rouge_type", "measure", "threshold", "use_stemmer", "split_summaries"),
     {},

@@ -96,8 +96,7 @@ class ToolTrajectory(BaseMetric):
             return self.verdict(1.0, f"the calls are the expected ones: {_calls(wanted)}")
         why = "; ".join(self._faults(wanted, called, pairs))
         return self.verdict(
-            len(pairs) / total,
-            f"expected {_calls(wanted)}, found {_calls(called)}: {why}",
+            len(pairs) / total, f"expected {_calls(wanted)}, found {_calls(called)}: {why}"
         )
 
     def _fits(self, expected: ToolUse, found: ToolUse) -> bool:
