@@ -79,9 +79,6 @@ class Rubric:
         id: unique among the rubrics of a metric, without white space.
         text: what has to hold.
         weight: how much it counts beside the others, above 0.
-
-    Raises:
-        ConfigError: an attribute is empty or out of range.
     """
 
     id: str = attrs.field(validator=TEXT)
@@ -93,20 +90,14 @@ class Rubric:
             raise ConfigError(f"id: expected one word, found {shown(self.id)}")
 
 
-def _as_rubrics(rubrics: Iterable[Rubric]) -> tuple[Rubric, ...]:
-    return tuple(rubrics)
-
-
 def _distinct(
     _: object, attribute: attrs.Attribute[tuple[Rubric, ...]], rubrics: tuple[Rubric, ...]
 ) -> None:
     if not rubrics:
         raise ConfigError(f"{attribute.name}: expected at least one rubric, found none")
-    twice = [
-        found for found, count in Counter(rubric.id for rubric in rubrics).items() if count > 1
-    ]
-    if twice:
-        raise ConfigError(f"{attribute.name}: two rubrics have the id `{twice[0]}`; rename one")
+    (found, count), *_ = Counter(rubric.id for rubric in rubrics).most_common(1)
+    if count > 1:
+        raise ConfigError(f"{attribute.name}: two rubrics have the id `{found}`; rename one")
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +114,7 @@ class LlmRubricResponse(JudgeMetric):
     question: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
-    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
 
     def ask(
         self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
@@ -134,17 +125,14 @@ class LlmRubricResponse(JudgeMetric):
 
     def _judgement(self, reply: RubricsReply) -> Judgement:
         replies = _in_order(self.rubrics, reply.rubrics)
-        parts = [float(found.met is Met.YES) for found in replies]
-        lines = sorted(
-            (
-                (found.met is Met.YES, place, _said(rubric, found))
-                for place, (rubric, found) in enumerate(zip(self.rubrics, replies, strict=True))
-            )
-        )
-        head = f"{sum(map(int, parts))} of {len(parts)} rubrics are met"
+        met = [found.met is Met.YES for found in replies]
+        lines = [_said(rubric, found) for rubric, found in zip(self.rubrics, replies, strict=True)]
+        shares = [float(holds) for holds in met]
+        not_met_first = sorted(range(len(met)), key=met.__getitem__)
+        head = f"{sum(met)} of {len(met)} rubrics are met"
         return Judgement(
-            score=weighted_share(parts, [rubric.weight for rubric in self.rubrics]),
-            reason="\n".join([head, *(line for _, _, line in lines)]),
+            score=weighted_share(shares, [rubric.weight for rubric in self.rubrics]),
+            reason="\n".join([head, *(lines[place] for place in not_met_first)]),
         )
 
 
@@ -162,23 +150,14 @@ def _shown(rubrics: Sequence[Rubric]) -> str:
 
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:
-    """Return the one reply to each rubric.
-
-    Raises:
-        VoidReplyError: a rubric is answered twice or not at all, or one that does not exist is.
-    """
+    """Return the one reply to each rubric; anything else is void."""
     given = [(reply.id.strip().strip("`"), reply) for reply in replies]
     counts = Counter(name for name, _ in given)
     known = [rubric.id for rubric in rubrics]
-    faults = [
-        *(f"rubric `{name}` is not answered" for name in known if not counts[name]),
-        *(
-            f"rubric `{name}` is answered {counts[name]} times"
-            for name in known
-            if counts[name] > 1
-        ),
-        *(f"there is no rubric {shown(name)}" for name in counts if name not in known),
-    ]
+    faults = [f"rubric `{name}` is not answered" for name in known if not counts[name]]
+    twice = [name for name in known if counts[name] > 1]
+    faults += [f"rubric `{name}` is answered {counts[name]} times" for name in twice]
+    faults += [f"there is no rubric {shown(name)}" for name in counts if name not in known]
     if faults:
         raise VoidReplyError("; ".join(faults) + "; answer every rubric exactly once")
     found = dict(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import attrs
 
@@ -28,7 +29,8 @@ from promptgraft.strict.nodes import Node
 JudgeOf = Callable[[Json], ProviderAdapter]
 """Makes the adapter of a judge of what a file says of its model, or raises ``ConfigError``."""
 
-_RUBRIC_KINDS: Mapping[str, type[LlmRubricResponse]] = {
+_KINDS: Mapping[str, type[JudgeMetric]] = {
+    "llm_final_response": LlmFinalResponse,
     "llm_rubric_response": LlmRubricResponse,
     "llm_rubric_critic": LlmRubricResponse,
     "llm_rubric_knowledge_recall": LlmRubricKnowledgeRecall,
@@ -62,46 +64,31 @@ def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
     A critic is asked as any other judge of rubrics.
-
-    Args:
-        judge_of: makes the adapter of a judge of what a file says of its model.
     """
-    builds = {name: _rubric_metric(kind, judge_of) for name, kind in _RUBRIC_KINDS.items()}
-    builds["llm_final_response"] = functools.partial(_final_response, judge_of)
     return tuple(
-        MetricKind(name=name, build=build, takes_criterion=True) for name, build in builds.items()
+        MetricKind(
+            name=name, build=functools.partial(_metric, kind, judge_of), takes_criterion=True
+        )
+        for name, kind in _KINDS.items()
     )
 
 
-def _final_response(judge_of: JudgeOf, node: Node) -> Metric | None:
+def _metric(kind: type[JudgeMetric], judge_of: JudgeOf, node: Node) -> Metric | None:
     given = _translated(node)
-    if "rubrics" in given:
+    own: dict[str, Any] = {}
+    if issubclass(kind, LlmRubricResponse):
+        rubrics = given.pop("rubrics", Node([], node.path, node.source))
+        own["rubrics"] = _RUBRICS.read(rubrics) or ()
+    elif "rubrics" in given:
         node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
         return None
-    return _made(LlmFinalResponse, given, judge_of, node)
-
-
-def _rubric_metric(
-    kind: type[LlmRubricResponse], judge_of: JudgeOf
-) -> Callable[[Node], Metric | None]:
-    def build(node: Node) -> Metric | None:
-        given = _translated(node)
-        read = _RUBRICS.read(given.pop("rubrics", Node([], node.path, node.source)))
-        return _made(functools.partial(kind, rubrics=read or ()), given, judge_of, node)
-
-    return build
-
-
-def _made(
-    kind: Callable[..., JudgeMetric], given: dict[str, Node], judge_of: JudgeOf, node: Node
-) -> Metric | None:
     judges = tuple(_judges(given.pop("judges", node.member("judges")), judge_of))
     options = {name: one.value for name, one in given.items()}
     panel = _PANEL.read(Node(options, node.path, node.source))
     if panel is None or not node.is_right():
         return None
     try:
-        return kind(judges=judges, **attrs.asdict(panel, recurse=False))
+        return kind(judges=judges, **own, **attrs.asdict(panel, recurse=False))
     except ConfigError as error:
         node.fault(str(error))
         return None
@@ -118,13 +105,9 @@ def _judges(models: Node, judge_of: JudgeOf) -> Iterator[ProviderAdapter]:
 
 
 def _their_rubric(
-    *,
-    id: str = "",  # noqa: A002 - its name in files
-    content: str | None = None,
-    description: str | None = None,
-    weight: float = 1.0,
+    *, content: str | None = None, description: str | None = None, **said: Any
 ) -> Rubric:
-    return Rubric(id=id, text=content or description or "", weight=weight)
+    return Rubric(**{"id": "", **said}, text=content or description or "")
 
 
 _OWN_RUBRIC = record_of(Rubric)

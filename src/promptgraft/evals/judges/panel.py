@@ -68,12 +68,6 @@ def score_of_votes(
     A judge without a judgement (None) casts no vote. Means need every judge. The other schemes
     need at least one, and stand when no vote that is missing could change whether the answer
     passes; then the score is that of the votes that were cast.
-
-    Args:
-        voting: the scheme.
-        scores: one for each judge, 0 to 1.
-        threshold: the least score that passes.
-        weights: one for each judge, above 0; for ``WEIGHTED`` only.
     """
     cast = [score for score in scores if score is not None]
     if len(cast) == len(scores):
@@ -86,10 +80,7 @@ def score_of_votes(
 
 
 def most_agreed(scores: Sequence[float]) -> int:
-    """Return the position of the highest score that more than half of ``scores`` reach.
-
-    Of equal scores it is one of the first.
-    """
+    """Return the first position of the highest score that more than half of ``scores`` reach."""
     ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
     return scores.index(scores[ranked[len(scores) // 2]])
 
@@ -109,10 +100,8 @@ def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float] = (
             return max(scores)
         case Voting.MAJORITY:
             return scores[most_agreed(scores)]
-        case Voting.MEAN:
-            return weighted_share(scores, [1.0] * len(scores))
-        case Voting.WEIGHTED:
-            return weighted_share(scores, weights)
+        case Voting.MEAN | Voting.WEIGHTED:
+            return weighted_share(scores, weights or [1.0] * len(scores))
 
 
 ReplyT = TypeVar("ReplyT")
@@ -122,12 +111,7 @@ _ATTEMPTS = 2
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """What a judge says.
-
-    Attributes:
-        score: 0 to 1; None for a judge that gave no judgement.
-        reason: why; without a score what went wrong.
-    """
+    """What a judge says: a score from 0 to 1 and why, or None and what went wrong."""
 
     score: float | None
     reason: str
@@ -147,10 +131,6 @@ def ask(
         prompt: the question.
         read: makes a judgement of a reply, or raises ``VoidReplyError``.
         session: of the evaluation that is judged.
-
-    Raises:
-        PermanentProviderError: the provider of the judge refuses for good.
-        LimitReachedError: the evaluation has no time or money left.
     """
     refused = Refused()
     for _ in range(_ATTEMPTS):
@@ -162,7 +142,9 @@ def ask(
         except ProviderError as error:
             return Judgement(score=None, reason=f"the judge's provider failed: {error}")
         except (OutputError, VoidReplyError) as error:
-            refused = _refused(str(error), aside)
+            executed = aside.latest(PromptExecuted)
+            text = "" if executed is None else clipped(executed.response.text, LONGEST_SHOWN)
+            refused = Refused(problem=str(error), previous=fenced(text) if text else "")
         except CandidateError as error:
             return Judgement(score=None, reason=f"the judge could not be asked: {error}")
         finally:
@@ -175,12 +157,6 @@ def _reply(judge: ProviderAdapter, prompt: Prompt[ReplyT], session: Session) -> 
     if response.output is None:
         raise VoidReplyError("the reply holds no data")
     return response.output
-
-
-def _refused(problem: str, session: Session) -> Refused:
-    executed = session.latest(PromptExecuted)
-    text = "" if executed is None else clipped(executed.response.text, LONGEST_SHOWN)
-    return Refused(problem=problem, previous=fenced(text) if text else "")
 
 
 def _settle(judge: ProviderAdapter, session: Session) -> None:
@@ -221,9 +197,6 @@ class JudgeMetric(BaseMetric):
             judgements reach is its own.
         overrides_store: where overrides of the judges' prompts are looked up.
         overrides_tag: the tag they are looked up under.
-
-    Raises:
-        ConfigError: no judges, weights that do not fit, or ``samples`` below 1.
     """
 
     asks_models: ClassVar[bool] = True
@@ -243,12 +216,9 @@ class JudgeMetric(BaseMetric):
                 f"weights: {self.voting} voting knows none; set voting to `weighted` or leave "
                 "weights out"
             )
-        if self.voting is Voting.WEIGHTED:
-            self._check_weights()
-
-    def _check_weights(self) -> None:
         usable = all(0 < weight < float("inf") for weight in self.weights)
-        if not usable or len(self.weights) != len(self.judges):
+        wanted = len(self.judges) if self.voting is Voting.WEIGHTED else 0
+        if not usable or len(self.weights) != wanted:
             raise ConfigError(
                 f"weights: expected a number above 0 for each of {len(self.judges)} judges, "
                 f"found {shown(list(self.weights))}"

@@ -82,11 +82,7 @@ class RubricsReply:
 
 
 def checked_reason(reason: str, what: str) -> str:
-    """Return the reason of a judge.
-
-    Raises:
-        VoidReplyError: it is empty.
-    """
+    """Return the reason of a judge; one without words is void."""
     if reason.strip():
         return reason.strip()
     raise VoidReplyError(f"{what} has no reason; say what you found")
@@ -97,15 +93,11 @@ JUDGES_NS = "promptgraft/judges"
 
 @attrs.frozen(kw_only=True)
 class Material:
-    """What a judge is shown, every text fenced.
+    """What a judge is shown, every text fenced; a text that is not shown is empty.
 
     Attributes:
-        question: what was asked.
-        earlier: what was said before; empty for nothing.
-        reference: the ground truth; empty for none.
-        answer: what is judged.
-        tools: the tools that were called, with what they returned; empty when they do not count.
-        rubrics: what has to hold; empty for none.
+        earlier: what was said before the question.
+        tools: the tools that were called, with what they returned.
     """
 
     question: str
@@ -118,12 +110,7 @@ class Material:
 
 @attrs.frozen(kw_only=True)
 class Refused:
-    """Why a reply could not be used.
-
-    Attributes:
-        problem: the reason; empty at the first attempt.
-        previous: the reply, fenced; empty when there was none.
-    """
+    """Why a reply, shown fenced, could not be used; empty at the first attempt."""
 
     problem: str = ""
     previous: str = ""
@@ -223,14 +210,7 @@ LONGEST_SHOWN = 50_000
 
 
 def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str = "") -> Material:
-    """Return what a judge is shown.
-
-    Args:
-        case: what was asked.
-        answer: what is judged.
-        tools: whether the tools that were called are shown.
-        rubrics: what has to hold, fenced.
-    """
+    """Return what a judge is shown; ``rubrics`` are fenced already."""
     return Material(
         question=_shown(case.input),
         earlier="\n\n".join(f"{said.speaker}:\n\n{_shown(said.text)}" for said in _earlier(case)),
@@ -241,16 +221,13 @@ def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str
     )
 
 
-def _earlier(case: Case) -> tuple[Message, ...]:
-    turns = [
-        message
-        for turn in case.turns[:-1]
-        for message in (
-            Message(Speaker.USER, turn.user),
-            *((Message(Speaker.ASSISTANT, turn.expected),) if turn.expected is not None else ()),
-        )
-    ]
-    return (*case.context, *turns)
+def _earlier(case: Case) -> list[Message]:
+    said = list(case.context)
+    for turn in case.turns[:-1]:
+        said.append(Message(Speaker.USER, turn.user))
+        if turn.expected is not None:
+            said.append(Message(Speaker.ASSISTANT, turn.expected))
+    return said
 
 
 def _calls(tools: tuple[ToolUse, ...]) -> str:
