@@ -200,11 +200,7 @@ def unscored(case_id: str, error: str, verdicts: tuple[Verdict, ...] = ()) -> Ca
 
 
 def summarize(outcomes: Iterable[CaseOutcome], metrics: Sequence[Metric]) -> EvaluationReport:
-    """Return the figures of an evaluation.
-
-    Raises:
-        ConfigError: there is no metric, or two have one name.
-    """
+    """Return the figures of an evaluation."""
     check_metrics(metrics)
     cases = tuple(outcomes)
     ids: dict[CaseStatus, list[str]] = {status: [] for status in CaseStatus}

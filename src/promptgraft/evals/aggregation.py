@@ -29,11 +29,7 @@ class Aggregation(Protocol):
         ...
 
     def check(self, known: Collection[str]) -> None:
-        """Refuse names that are not among the known metrics.
-
-        Raises:
-            ConfigError: naming the first that is not.
-        """
+        """Refuse names that are not among the known metrics, with a ``ConfigError``."""
         ...
 
     def score(self, scores: Mapping[str, float]) -> float:

@@ -14,6 +14,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.binding import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.text import listed
 
 ParamsOf = Callable[[Case], object]
 """Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
@@ -23,32 +24,17 @@ class _CaseInput(FrozenMap[str, object]):
     """A class of its own: of each class a prompt keeps only the last parameter."""
 
 
-def bind_cases(
-    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
-) -> dict[str, Prompt[object]]:
-    """Return the prompt with the input of each case, by the id of the case.
-
-    Args:
-        prompt: with what is bound for every case.
-        cases: those that are asked; to a recorded answer nothing is bound.
-        params: makes the parameters; without it a text goes to the one placeholder that is
-            open, and an object to the placeholders of its names.
-
-    Raises:
-        ConfigError: cases do not fit the prompt: in one line, what several cases share once; and
-            how many more.
-    """
-    chosen = tuple(cases)
-    made = params_of_cases(prompt, chosen, params)
-    return {case.id: prompt.bind(*made[case.id]) for case in chosen}
-
-
 def params_of_cases(
     prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
 ) -> dict[str, tuple[object, ...]]:
     """Return what the prompt is bound to for each case, by the id of the case.
 
-    Arguments and errors are those of :func:`bind_cases`.
+    Without ``params`` a text goes to the one placeholder that is open, and an object to the
+    placeholders of its names. To a recorded answer nothing is bound.
+
+    Raises:
+        ConfigError: cases do not fit the prompt: in one line, what several cases share once; and
+            how many more.
     """
     faults = in_one_line()
     made = params_of_fitting(prompt, cases, params, faults)
@@ -75,10 +61,7 @@ def _params(
 ) -> tuple[object, ...]:
     if case.recorded is not None:
         return ()
-    if params is None:
-        found: object = _by_name(case, open_names)
-    else:
-        found = params(case)
+    found = _by_name(case, open_names) if params is None else params(case)
     made = found if isinstance(found, tuple) else (found,)
     # A block that does not render with these values is the prompt's fault, not the case's.
     with contextlib.suppress(CandidateError):
@@ -92,23 +75,22 @@ def _by_name(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
         raise ConfigError(
             "a case with several turns or a context needs `params` that say where they go"
         )
-    listed = ", ".join(f"`{name}`" for name in open_names) or "none"
+    there = listed(open_names) or "none"
     if isinstance(case.input, dict):
         for name in case.input:
             if name not in open_names:
                 raise ConfigError(
                     f"input: the prompt has no placeholder `{name}`"
-                    f"{did_you_mean(name, list(open_names))}; open placeholders: {listed}"
+                    f"{did_you_mean(name, list(open_names))}; open placeholders: {there}"
                 )
-        missing = [f"`{name}`" for name in open_names if name not in case.input]
-        if missing:
-            raise ConfigError(f"input: expected a value for {', '.join(missing)}, found none")
+        if missing := [name for name in open_names if name not in case.input]:
+            raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
         return _CaseInput(case.input)
     if not isinstance(case.input, str):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
         raise ConfigError(
-            f"input: a text needs one open placeholder, found {listed}; give an object with "
+            f"input: a text needs one open placeholder, found {there}; give an object with "
             "values by name, or `params`"
         )
     return _CaseInput({open_names[0]: case.input})

@@ -39,11 +39,7 @@ _SHORT_DIGEST = 12
 
 
 def format_of(path: Path, chosen: str | None) -> str:
-    """Return the format of a file, by its ending when none is chosen.
-
-    Raises:
-        ConfigError: there is no such format.
-    """
+    """Return the format of a file, by its ending when none is chosen."""
     if chosen is None and path.suffix.lower() in _ENDINGS:
         return _ENDINGS[path.suffix.lower()]
     if chosen in FORMATS:
@@ -57,12 +53,7 @@ def format_of(path: Path, chosen: str | None) -> str:
 
 
 def rows_of(path: Path, kind: str, delimiter: str | None, faults: Faults) -> Iterator[Row]:
-    """Yield the rows of a file, whatever its format.
-
-    Raises:
-        ConfigError: a delimiter that is not one character, or for a format without one.
-        OSError: the system refuses.
-    """
+    """Yield the rows of a file, whatever its format."""
     if kind != "csv":
         if delimiter is not None:
             raise ConfigError(f"delimiter: only CSV files have one, and {path} is {kind}")
@@ -90,11 +81,7 @@ class CaseReader:
         self.faults = Faults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
-        """Return every case.
-
-        Raises:
-            DataFormatError: with all faults of the source.
-        """
+        """Return every case; all faults of the source are raised at once."""
         read = map(self._read, rows)
         cases = tuple(case for case in read if case is not None)
         if not cases and not self.faults:
@@ -248,11 +235,7 @@ class Dataset(Shown):
         return tuple(case.id for case in self.cases)
 
     def subset(self, ids: Collection[str], name: str) -> Dataset:
-        """Return the cases with these ids, in the order of this set.
-
-        Raises:
-            DataFormatError: there is none.
-        """
+        """Return the cases with these ids, at least one, in the order of this set."""
         return Dataset(tuple(case for case in self.cases if case.id in ids), name)
 
     def _card(self) -> Card:
@@ -275,11 +258,7 @@ def _cell(value: Json) -> str:
 
 
 def source_of(path: Path) -> SourceFile:
-    """Return what tells a file from all others.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Return what tells a file from all others."""
     status = path.stat()
     return SourceFile(path.resolve(), (status.st_dev, status.st_ino))
 

@@ -23,7 +23,7 @@ from promptgraft.evals.aggregate import (
 )
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import Attempt, Attempting
-from promptgraft.evals.binding import ParamsOf, bind_cases
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.notebook import Card, Shown
@@ -118,7 +118,7 @@ def evaluate(
     if executor is not None:
         check_may_wait()
     chosen = _checked(cases, metrics, num_runs)
-    prompts = bind_cases(prompt, chosen, params)
+    bound = params_of_cases(prompt, chosen, params)
     if deadline is None and session is not None:
         deadline = session.deadline
     attempting = Attempting(
@@ -128,7 +128,8 @@ def evaluate(
         session=session,
         deadline=deadline,
     )
-    plan = [(case, prompts[case.id], run) for run in range(num_runs) for case in chosen]
+    prompts = [(case, prompt.bind(*bound[case.id])) for case in chosen]
+    plan = [(*planned, run) for run in range(num_runs) for planned in prompts]
     found = _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
     stopped = _stopped(found, len(plan), deadline)
     attempts = tuple(

@@ -84,11 +84,7 @@ class CaseFaults:
         return self._count - told
 
     def refuse(self) -> None:
-        """Refuse the cases if there is a fault.
-
-        Raises:
-            ConfigError: with the faults in one line.
-        """
+        """Raise a ``ConfigError`` with the faults in one line, if there are any."""
         if self._faults:
             tail = f"; and {self.more:,} more" if self.more else ""
             raise ConfigError("; ".join(self.lines) + tail)
@@ -122,11 +118,7 @@ class Faults:
         return bool(self._found)
 
     def raise_all(self) -> None:
-        """Refuse the source if there is a fault.
-
-        Raises:
-            DataFormatError: with the first 20 lines, and how many more faults there are.
-        """
+        """Raise a ``DataFormatError`` with the first 20 lines, if there are any faults."""
         if self._found:
             more = self._found.more
             tail = (f"{self._source}: and {more:,} more",) if more else ()

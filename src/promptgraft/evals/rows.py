@@ -38,11 +38,7 @@ class Row(NamedTuple):
 
 
 def read_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers; lines that are not UTF-8 are faults.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Yield the lines of a file with their numbers; lines that are not UTF-8 are faults."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if (text := decoded(raw, number, faults.add)) is not None:
@@ -96,11 +92,7 @@ _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
-    """Yield the objects of a JSONL file, one for each line that is not blank.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Yield the objects of a JSONL file, one for each line that is not blank."""
     for number, line in read_lines(path, faults):
         text = line.strip()
         if text:
@@ -108,11 +100,7 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
 
 
 def json_rows(path: Path, faults: Faults) -> Iterator[Row]:
-    """Yield the cases of a JSON file: a list, an EvalSet, or one case of an EvalSet.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Yield the cases of a JSON file: a list, an EvalSet, or one case of an EvalSet."""
     text = read_text(path, faults.add)
     if text is None or not text.strip():
         return
@@ -266,11 +254,7 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: Faults) -> Iterator
 
 
 def yaml_rows(path: Path, faults: Faults) -> Iterator[Row]:
-    """Yield the cases of a YAML file: a list, an EvalSet, or one case of an EvalSet.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Yield the cases of a YAML file: a list, an EvalSet, or one case of an EvalSet."""
     text = read_text(path, faults.add)
     document = None if text is None else read_yaml(text, faults.add)
     if document is not None:

@@ -102,11 +102,7 @@ def parse_baseline(text: str | bytes, *, where: str) -> Baseline:
 
 
 def read_baseline(path: str | os.PathLike[str]) -> Baseline:
-    """Return the baseline that a file holds; see :func:`parse_baseline`.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """Return the baseline that a file holds; see :func:`parse_baseline`."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -192,11 +188,7 @@ class Comparison:
 
 
 def check_comparable(baseline: Baseline, report: GateReport, *, where: str = "baseline") -> None:
-    """Refuse a baseline of another prompt, other cases or other metrics.
-
-    Raises:
-        ConfigError: naming the first that differs, in one line.
-    """
+    """Refuse a baseline of another prompt, other cases or other metrics."""
     pairs = {
         "prompt": (report.prompt, baseline.prompt),
         "dataset digest": (report.dataset[:_SHORT], baseline.dataset[:_SHORT]),

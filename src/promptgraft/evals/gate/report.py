@@ -59,11 +59,7 @@ def _answer_json(answer: Answer) -> Json:
 
 
 def answered_from(plain: Json, *, where: str) -> Answered:
-    """Return what :meth:`Answered.to_json` made plain.
-
-    Raises:
-        DataFormatError: naming ``where`` and what does not fit.
-    """
+    """Return what :meth:`Answered.to_json` made plain; messages begin with ``where``."""
     found = plain if isinstance(plain, dict) else {}
     outcome = structure(found.get("outcome"), CaseOutcome, where=f"{where}: outcome")
     seconds = structure(found.get("seconds"), float, where=f"{where}: seconds")
@@ -256,11 +252,7 @@ class GateReport(Tried, Shown):
         )
 
     def case(self, case_id: str) -> TriedCase:
-        """Return one case.
-
-        Raises:
-            KeyError: there is none with this id.
-        """
+        """Return the case with this id; a ``KeyError`` without one."""
         return {case.id: case for case in self.cases}[case_id]
 
     def to_json(self) -> dict[str, Json]:

@@ -24,11 +24,7 @@ class UnusableAnswerError(ValueError):
 
 
 def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
-    """Hold every item, and name all that do not hold.
-
-    Raises:
-        ConfigError: what is wrong with each of them, in one line.
-    """
+    """Hold every item; what is wrong with each is said in one ``ConfigError``."""
     faults: list[str] = []
     for item in items:
         try:
@@ -129,11 +125,7 @@ def asks_models(metric: Metric) -> bool:
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics that cannot stand in one evaluation.
-
-    Raises:
-        ConfigError: there is none, or two have the same name.
-    """
+    """Refuse metrics that cannot stand in one evaluation: none, or two of one name."""
     if not metrics:
         raise ConfigError("metrics: expected at least one metric, found none")
     names = [metric.name for metric in metrics]
@@ -145,11 +137,7 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
 
 
 def check_cases(metrics: Sequence[Metric], cases: Iterable[Case]) -> None:
-    """Refuse cases that the metrics cannot judge, before the first call.
-
-    Raises:
-        ConfigError: in one line, what several cases share once; and how many more there are.
-    """
+    """Refuse cases that the metrics cannot judge, all in one line, before the first call."""
     faults = in_one_line()
     note_unjudgeable(metrics, cases, faults)
     faults.refuse()

@@ -148,13 +148,7 @@ def this_of(answer: Answer) -> Json:
 @attrs.frozen(kw_only=True)
 class _ExpressionMetric(BaseMetric):
     def _value(self, expression: str, case: Case, answer: Answer) -> object:
-        """Return what an expression comes to.
-
-        Raises:
-            ConfigError: the expression does what expressions may not do.
-            _UnknownAmountError: it asks for a cost or a time that is not known.
-            _DoesNotApplyError: it cannot be evaluated over this answer.
-        """
+        """Return what an expression comes to; what it cannot be is raised as one of our errors."""
         from jinja2 import UndefinedError
         from jinja2.exceptions import SecurityError
 

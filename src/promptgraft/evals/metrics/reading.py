@@ -45,11 +45,7 @@ _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]'
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of a path; the empty path is the whole value.
-
-    Raises:
-        ConfigError: it is not a path.
-    """
+    """Return the steps of a path; the empty path is the whole value."""
     steps: list[Step] = []
     position = 1 if text.startswith("$") else 0
     while position < len(text):
@@ -145,19 +141,11 @@ class ReferenceMetric(BaseMetric):
         self.reference(case)
 
     def reference(self, case: Case) -> object:
-        """Return what the answer is compared with.
-
-        Raises:
-            ConfigError: the case has none that this metric can use.
-        """
+        """Return what the answer is compared with; a case without one is refused."""
         return self.expected(case)
 
     def expected(self, case: Case) -> Json:
-        """Return the chosen part of ``expected``.
-
-        Raises:
-            ConfigError: there is none; a missing reference never passes.
-        """
+        """Return the chosen part of ``expected``; a missing reference never passes."""
         if case.expected is None:
             raise self.lacking(case, "needs `expected`, found none")
         found = list(places(case.expected, parse_path(self.expected_path)))
@@ -170,11 +158,7 @@ class ReferenceMetric(BaseMetric):
         return found[0][1]
 
     def expected_texts(self, case: Case) -> tuple[str, ...]:
-        """Return the chosen part of ``expected`` as texts, at least one and none of them empty.
-
-        Raises:
-            ConfigError: it is neither a scalar nor a list of scalars, or a text is empty.
-        """
+        """Return the chosen part of ``expected`` as texts, at least one and none of them empty."""
         value = self.expected(case)
         items = value if isinstance(value, list) else [value]
         if not items or any(isinstance(item, (list, dict)) or item in (None, "") for item in items):
@@ -186,19 +170,11 @@ class ReferenceMetric(BaseMetric):
         return tuple(as_text(item) for item in items)
 
     def found_text(self, answer: Answer) -> str:
-        """Return the chosen part of the answer as a text.
-
-        Raises:
-            UnusableAnswerError: there is no such part.
-        """
+        """Return the chosen part of the answer as a text."""
         return as_text(self.found(answer)) if self.answer_path else answer.text
 
     def found(self, answer: Answer) -> Json:
-        """Return the chosen part of the answer as data.
-
-        Raises:
-            UnusableAnswerError: the answer is not JSON, or has no such part.
-        """
+        """Return the chosen part of the answer as data."""
         return only(answer_data(answer), parse_path(self.answer_path))
 
 
@@ -208,13 +184,7 @@ def as_text(value: Json) -> str:
 
 
 def answer_data(answer: Answer, *, fenced: bool = False) -> Json:
-    """Return the answer as data: its output, or its text read as JSON.
-
-    ``fenced`` says whether the JSON may stand in a block between back-ticks.
-
-    Raises:
-        UnusableAnswerError: the text is not JSON.
-    """
+    """Return the output of an answer, or its text as JSON, which may stand in a fence."""
     if answer.output is not None:
         return _shallow(answer.output)
     block = _FENCE.fullmatch(answer.text) if fenced else None
@@ -245,11 +215,7 @@ def _items(value: Json) -> Iterable[Json]:
 
 
 def only(value: Json, path: Path) -> Json:
-    """Return the one value that a path leads to.
-
-    Raises:
-        UnusableAnswerError: there is none, or there are several.
-    """
+    """Return the one value that a path leads to; without one the answer is unusable."""
     found = [item for _, item in places(value, path)]
     if len(found) != 1:
         raise UnusableAnswerError(
@@ -261,11 +227,7 @@ def only(value: Json, path: Path) -> Json:
 
 @contextmanager
 def wanted(library: str, metric: str) -> Iterator[None]:
-    """Say how to install a library that an import in this block does not find.
-
-    Raises:
-        ConfigError: the library is not installed.
-    """
+    """Say how to install a library that an import in this block does not find."""
     try:
         yield
     except ModuleNotFoundError as error:
