@@ -15,7 +15,7 @@ from pathlib import Path
 
 from killing import Killer, at_every_effect, killed_by
 from promptgraft.project.applying.files import Intent, planned, replace_files
-from promptgraft.project.sources import FileChange
+from promptgraft.project.files import FileChange
 
 TEXTS = {"a.md": ("old a\n", "new a\n" * 500), "sub/b.yaml": ("old b\r\n", "new b\r\n")}
 

@@ -22,7 +22,7 @@ from promptgraft.project.applying.files import (
     read_intent,
     replace_files,
 )
-from promptgraft.project.sources import FileChange
+from promptgraft.project.files import FileChange
 
 DRIVER = Path(__file__).with_name("crash_driver.py")
 OLD = {name: old for name, (old, _) in TEXTS.items()}

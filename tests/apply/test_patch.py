@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.project.applying.patch import patch_of, patch_root
-from promptgraft.project.sources import FileChange
+from promptgraft.project.applying.files import patch_of, patch_root
+from promptgraft.project.files import FileChange
 
 Texts = Mapping[str, tuple[str, str]]
 CASES: Texts = {

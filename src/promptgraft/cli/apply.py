@@ -31,8 +31,7 @@ from promptgraft.cli.options import (
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.project import Project
-from promptgraft.project.applying.handover import choose
-from promptgraft.project.applying.winner import StaleWinnerError
+from promptgraft.project.applying.winner import StaleWinnerError, choose
 from promptgraft.runs import RunRecord, read_run
 
 

@@ -14,9 +14,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project import Project
-from promptgraft.project.applying.handover import tag_of
+from promptgraft.project.files import PromptSource
 from promptgraft.project.python_source import beside
-from promptgraft.project.sources import PromptSource
 from promptgraft.runs import RunRecord
 from promptgraft.runs.fields import Fields
 
@@ -106,4 +105,5 @@ def _run_tag(run: RunRecord) -> str:
         kept = settings.inside("store").text_or_none("tag")
     else:
         kept = settings.text_or_none("tag")
-    return tag_of(run) or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG
+    ended = run.ended.tag if run.ended else None
+    return ended or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG

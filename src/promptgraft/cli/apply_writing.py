@@ -27,20 +27,21 @@ from promptgraft.project.applying.files import (
     FILE_NAME,
     Intent,
     found_files,
+    patch_of,
+    patch_root,
     planned,
     read_intent,
     replace_files,
 )
-from promptgraft.project.applying.handover import winner_of
-from promptgraft.project.applying.patch import patch_of, patch_root
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
     Stored,
     Winner,
     fresh_entries,
     store_winner,
+    winner_of,
 )
-from promptgraft.project.sources import FileChange
+from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord
 from promptgraft.text import visible
 

@@ -12,8 +12,7 @@ from promptgraft.overrides import OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project
-from promptgraft.project.applying.handover import choose, winner_of
-from promptgraft.project.applying.winner import check_source
+from promptgraft.project.applying.winner import check_source, choose, winner_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown

@@ -1,6 +1,6 @@
 """The project file ``promptgraft.yaml``, and what it names (``specs/project.md``).
 
-Names are looked up when they are first used: to find a project takes less than to read one.
+Most names are looked up when they are first used: to find a project takes less than to read one.
 """
 
 from __future__ import annotations
@@ -8,12 +8,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from promptgraft.project.files import (
+    FILE_NAME,
+    FileChange,
+    PromptSource,
+    find_project,
+    runs_folder_of,
+)
+
 if TYPE_CHECKING:
-    from promptgraft.project.files import FILE_NAME, find_project, runs_folder_of
     from promptgraft.project.format import project_schema
     from promptgraft.project.parts import ProjectPrompt
     from promptgraft.project.project import Project, load_project, open_project
-    from promptgraft.project.sources import FileChange, PromptSource
 
 __all__ = [
     "FILE_NAME",
@@ -29,16 +35,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FILE_NAME": "files",
-    "FileChange": "sources",
     "Project": "project",
     "ProjectPrompt": "parts",
-    "PromptSource": "sources",
-    "find_project": "files",
     "load_project": "project",
     "open_project": "project",
     "project_schema": "format",
-    "runs_folder_of": "files",
 }
 
 

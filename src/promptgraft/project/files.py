@@ -1,4 +1,4 @@
-"""Project files: where they are, and what stands in them as plain data.
+"""Files of a project: the one that describes it, and those that its prompts are written in.
 
 Importing this module is cheap: commands that only list runs need no more of a project.
 """
@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.strict.checks import TEXT
 from promptgraft.strict.nodes import Source, read_source
+
+if TYPE_CHECKING:  # which would make the import of this module expensive
+    from promptgraft.overrides import PromptOverride
 
 FILE_NAME = "promptgraft.yaml"
 DEFAULT_RUNS = "runs"
@@ -69,3 +75,35 @@ def _quoted(written: str, fault: str) -> str:
     """Say how to mend the fault that ``${NAME}`` leads to where YAML sees an object in it."""
     bare = fault.startswith("not YAML") and _BARE_REFERENCE.search(written)
     return f'{fault}; between braces, quote it: "{bare[1]}"' if bare else fault
+
+
+@attrs.frozen
+class FileChange:
+    """One file as it is, and as it is to be.
+
+    Attributes:
+        path: the file.
+        before: its whole text now: its bytes as UTF-8, line breaks and byte order mark kept.
+        after: its whole text afterwards.
+    """
+
+    path: Path
+    before: str
+    after: str
+
+
+class PromptSource(Protocol):
+    """The files that a prompt is written in, which can take a winner back."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that the prompt is read from."""
+        ...
+
+    def rewritten(self, override: PromptOverride) -> tuple[FileChange, ...]:
+        """Return the changes that make the files say what ``override`` says; writes nothing.
+
+        Raises:
+            ConfigError: a part of the override cannot be written back.
+        """
+        ...

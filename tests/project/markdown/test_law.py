@@ -13,8 +13,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import section_part, show_path, tool_part
+from promptgraft.project.files import FileChange
 from promptgraft.project.markdown import MarkdownPrompt, load_markdown_prompt
-from promptgraft.project.sources import FileChange
 from promptgraft.prompt import Prompt, RenderedPrompt
 
 

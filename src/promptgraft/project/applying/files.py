@@ -1,6 +1,6 @@
-"""Replacing source files: all or none, and completed after a kill.
+"""Changes of source files: written all or none and completed after a kill, or as a patch.
 
-An :class:`Intent`, on disk before the first of them changes, says what is to be written.
+An :class:`Intent`, on disk before the first file changes, records what is to be written.
 Effects go through the calls of :mod:`promptgraft.files`, so that tests can end the process at
 each of them.
 """
@@ -8,6 +8,7 @@ each of them.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import os
 import re
@@ -21,24 +22,22 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.files import write_atomically
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
-from promptgraft.project.sources import FileChange
+from promptgraft.project.files import FileChange
 from promptgraft.serde import digest_text, parse_json, shown, structure, unstructure
 
 FILE_NAME = "apply.json"
 VERSION = 1
 
 _SUFFIXES = {".md", ".yaml", ".yml"}
+_ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
+"""What a character is in a path that git quotes, behind a backslash."""
+_NEEDS_QUOTES = re.compile(r'[^ -~]|["\\]')
+_NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 @attrs.frozen(kw_only=True)
 class PlannedFile:
-    """One file that is to change.
-
-    Attributes:
-        path: relative to the project's folder, with `/`.
-        before: its whole text before.
-        after: its whole text afterwards.
-    """
+    """A change of one file; ``path`` is relative to the project's folder, with `/`."""
 
     path: str
     before: str
@@ -53,8 +52,7 @@ class Intent:
         run: id of the run.
         candidate: the candidate that is written.
         done: whether every file was written.
-        files: the files, in the order in which they are written.
-        version: of this format.
+        files: in the order in which they are written.
     """
 
     run: str
@@ -100,13 +98,7 @@ def may_hold_a_prompt(path: PurePath) -> bool:
 
 @attrs.frozen(kw_only=True)
 class FoundFile:
-    """A file of an intent as it is now.
-
-    Attributes:
-        plan: what is to become of it.
-        path: where it really stands.
-        text: what it holds.
-    """
+    """A file of an intent as it is now: where it really stands, and what it holds."""
 
     plan: PlannedFile
     path: Path
@@ -118,14 +110,9 @@ class FoundFile:
         return self.text == self.plan.before
 
     @property
-    def is_new(self) -> bool:
-        """Whether it is written already."""
-        return self.text == self.plan.after
-
-    @property
     def stale(self) -> str:
         """Why it may not be written, in one line; empty when it may."""
-        if self.is_old or self.is_new:
+        if self.text in (self.plan.before, self.plan.after):
             return ""
         return (
             f"{self.path}: expected {shown_hash(digest_text(self.plan.before))} or "
@@ -199,14 +186,9 @@ def _text(path: Path) -> str:
 
 
 def replace_files(folder: Path, run_folder: Path, intent: Intent) -> None:
-    """Let every file of ``intent`` hold its new text, or none.
+    """Let every file of ``intent`` hold its new text, or none; recorded in ``run_folder``.
 
     Files that hold it already stay as they are. Killed half-way, the same call completes it.
-
-    Args:
-        folder: the project's folder.
-        run_folder: where the intent is recorded.
-        intent: what to write.
 
     Raises:
         ConfigError: a file holds neither its old nor its new text; nothing was written.
@@ -223,12 +205,14 @@ def replace_files(folder: Path, run_folder: Path, intent: Intent) -> None:
     try:
         _record(record, attrs.evolve(intent, done=False))
         for file in found:
-            if not file.is_new:
+            if file.text != file.plan.after:
                 _replace(file.path, file.plan.after)
         _record(record, attrs.evolve(intent, done=True))
     except OSError as error:
         _put_back(found, record)
-        raise OSError(error.errno, f"{_why(error)}; no file was changed", error.filename) from error
+        raise OSError(
+            error.errno, f"{error.strerror}; no file was changed", error.filename
+        ) from error
     except KeyboardInterrupt:
         _put_back(found, record)
         raise
@@ -242,8 +226,8 @@ def _put_back(found: Iterable[FoundFile], record: Path) -> None:
                 _replace(file.path, file.plan.before)
     except OSError as error:
         problem = (
-            f"{_why(error)}; some files hold the new text and some the old one: mend that and give "
-            "the same command again, which completes it"
+            f"{error.strerror}; some files hold the new text and some the old one: mend that and "
+            "give the same command again, which completes it"
         )
         raise OSError(error.errno, problem, error.filename) from error
     # Left there, it says what a kill before the first file leaves: nothing is written yet.
@@ -252,23 +236,12 @@ def _put_back(found: Iterable[FoundFile], record: Path) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text.encode(), mode=stat.S_IMODE(path.stat().st_mode))
-    except OSError as error:
-        # Not the name of the temporary file, which says nothing to users.
-        raise OSError(error.errno, _why(error), str(path)) from error
+    write_atomically(path, text.encode(), mode=stat.S_IMODE(path.stat().st_mode))
 
 
 def _record(path: Path, intent: Intent) -> None:
-    try:
-        document = json.dumps(unstructure(intent), indent=2, ensure_ascii=False)
-        write_atomically(path, f"{document}\n".encode())
-    except OSError as error:
-        raise OSError(error.errno, _why(error), str(path)) from error
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)
+    document = json.dumps(unstructure(intent), indent=2, ensure_ascii=False)
+    write_atomically(path, f"{document}\n".encode())
 
 
 def _sweep(path: Path) -> None:
@@ -277,3 +250,58 @@ def _sweep(path: Path) -> None:
     for name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is needed
         if left_over.fullmatch(name):
             (path.parent / name).unlink()
+
+
+def patch_root(folder: Path) -> Path:
+    """Return what paths in a patch are relative to: the root of the repository, or ``folder``."""
+    real = folder.resolve()
+    for parent in (real, *real.parents):
+        if (parent / ".git").exists():
+            return parent
+    return real
+
+
+def patch_of(changes: Iterable[FileChange], *, root: Path) -> str:
+    """Return a unified patch of all changes; nothing for files that stay as they are.
+
+    Paths in it are relative to ``root``, which holds no links.
+
+    Raises:
+        ValueError: a file is not below ``root``.
+    """
+    return "".join(
+        _patch(change, PurePosixPath(change.path.resolve().relative_to(root)).as_posix())
+        for change in changes
+        if change.before != change.after
+    )
+
+
+def _patch(change: FileChange, path: str) -> str:
+    old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    # A name that holds a space ends with a tab, as git writes it.
+    end = "\t" if " " in path else ""
+    before, after = _lines(change.before), _lines(change.after)
+    hunks = list(difflib.unified_diff(before, after))[2:]
+    header = f"diff --git {old} {new}\n--- {old}{end}\n+++ {new}{end}\n"
+    return header + "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in hunks)
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git writes it: bytes that are not plain ASCII in octal digits."""
+    if not _NEEDS_QUOTES.search(path):
+        return path
+    return '"' + "".join(map(_escaped, path)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return f"\\{_ESCAPES[character]}"
+    if " " <= character <= "~":
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines: a form feed or a carriage return is a character of its line.
+    *whole, rest = text.split("\n")
+    return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]

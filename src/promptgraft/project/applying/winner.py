@@ -1,6 +1,6 @@
-"""A winner against what is there today, and into a store: one revision, or nothing.
+"""The winner of a run: out of the run's files, against today's source, and into a store.
 
-An entry may apply, be what the source says itself by now, or be stale.
+An entry of a winner may apply, be what the source says itself by now, or be stale.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from promptgraft.errors import HashMismatchError
+from promptgraft.errors import ConfigError, HashMismatchError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.journal.records import decode_record, record_key
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -23,11 +25,18 @@ from promptgraft.overrides import (
     diff_revisions,
 )
 from promptgraft.overrides.checks import check_names, checked_entry, is_fresh
+from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry, SkipReason
 from promptgraft.parts.validation import shown_hash
+from promptgraft.runs import RunFolder, RunRecord, State
+from promptgraft.runs.comparing import held_out_means
+from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import digest
+
+_BASE = "base"
+"""The key of the journal's record of what the tag held at first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +73,98 @@ class Winner:
         """The rest of the base."""
         rest = [entry for entry in self.base.entries() if self.changes.find(entry) is None]
         return self.base.holding(rest)
+
+
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """The number of the candidate that is meant; without one, why there is none."""
+
+    candidate: int | None
+    why_not: str = ""
+
+
+def choose(run: RunRecord, candidate: int | None) -> Chosen:
+    """Return the candidate that is meant: the one named, or else the winner of the run.
+
+    Raises:
+        ConfigError: the run has no such candidate, or has not ended.
+    """
+    if candidate == 0:
+        raise ConfigError("--candidate: 0 is the baseline, there is nothing to apply; name another")
+    if candidate is not None:
+        return Chosen(candidate=_checked(run, candidate))
+    if run.ended is None:
+        raise ConfigError(f"run {run.id} has no winner yet: {_unfinished(run)}")
+    if run.ended.improved:
+        return Chosen(candidate=_checked(run, run.ended.best))
+    return Chosen(candidate=None, why_not=f"nothing beat the baseline ({run.ended.stop_detail})")
+
+
+def _unfinished(run: RunRecord) -> str:
+    if run.state is State.RUNNING:
+        return "it goes on; wait for its end, or name one of its candidates with --candidate"
+    return (
+        f"it was interrupted; go on with `promptgraft resume {run.id}`, or name one of its "
+        "candidates with --candidate"
+    )
+
+
+def _checked(run: RunRecord, candidate: int) -> int:
+    last = len(run.candidates) - 1
+    if 0 < candidate <= last:
+        return candidate
+    there = f"1 to {last}" if last > 0 else "none but the baseline"
+    raise ConfigError(
+        f"run {run.id} has no candidate {candidate}; it has {there}: `promptgraft show {run.id}`"
+    )
+
+
+def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winner:
+    """Return a candidate of a run, by its number: 0 is the baseline.
+
+    ``address`` names the prompt, and the tag that the run began with.
+
+    Raises:
+        ConfigError: the run is of another prompt, or its journal does not say what it began with.
+        DataFormatError, JournalError: a file of the run is not what a run writes.
+        OSError: a file cannot be read.
+    """
+    prompt = f"{address.ns}/{address.prompt_key}"
+    if prompt != run.prompt:
+        raise ConfigError(
+            f"run {run.id} is of prompt `{run.prompt}`, the source is `{prompt}`; name the project "
+            "or the job that it was made of"
+        )
+    empty = address.empty()
+    chosen = run.candidates[candidate]
+    where = f"{run.folder.events}: candidate {candidate}: entries"
+    note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
+    return Winner(
+        run=run.id,
+        candidate=candidate,
+        base=_base(run.folder, empty),
+        changes=read_entries(chosen.entries, empty, where=where),
+        provenance=Provenance(run_id=run.id, note=note, scores=_scores(run, chosen)),
+    )
+
+
+def _base(folder: RunFolder, empty: PromptOverride) -> PromptOverride:
+    """Return what the tag held when the run began, out of the journal, without its lock."""
+    with folder.journal.open("rb") as file:
+        next(file, None)  # the header
+        for line in file:
+            if line.endswith(b"\n") and record_key(line) == _BASE:
+                where = f"{folder.journal}: {_BASE}"
+                return read_entries(decode_record(line).answer, empty, where=where)
+    raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
+
+
+def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:
+    """Return the means on the validation set, and on the held-out set those of the winner."""
+    found = {"baseline": run.candidates[0].mean, "best": chosen.mean}
+    if run.best == chosen.candidate and (means := held_out_means(run)) is not None:
+        found |= {"held_out_baseline": means[0], "held_out_best": means[1]}
+    return FrozenMap((name, mean) for name, mean in found.items() if mean is not None)
 
 
 @attrs.frozen(kw_only=True)

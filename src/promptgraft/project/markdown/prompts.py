@@ -13,11 +13,11 @@ from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import Piece, Slot
 from promptgraft.parts.descriptors import section_part, show_path, tool_part
+from promptgraft.project.files import FileChange, PromptSource
 from promptgraft.project.markdown.loading import EXAMPLES, TOOLS, Loaded, load_texts
 from promptgraft.project.markdown.section_edits import with_sections, within
 from promptgraft.project.markdown.value_edits import output_splices, with_examples, with_tools
 from promptgraft.project.python_source import PythonSource
-from promptgraft.project.sources import FileChange, PromptSource
 from promptgraft.prompt.syntax import Source
 from promptgraft.prompt.template import Prompt, PromptTemplate
 
