@@ -1,4 +1,7 @@
-"""The format of ``promptgraft.yaml``, version 1: its reader and its JSON Schema."""
+"""The format of ``promptgraft.yaml``, version 1: its values, its reader and its JSON Schema.
+
+Nothing that a project file names is looked up here.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,126 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import attrs
+
+from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import FORMATS
 from promptgraft.evals.splits import NAMES
+from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import check_key, check_tag
-from promptgraft.project.config import (
-    DatasetConfig,
-    ProjectConfig,
-    RatioConfig,
-    SplitsConfig,
-    StoreConfig,
+from promptgraft.project.files import DEFAULT_RUNS, source_file
+from promptgraft.project.format_models import (
+    DEFINITIONS,
+    MODELS,
+    ModelsConfig,
+    refuse_references,
+    secret_places,
 )
-from promptgraft.project.files import source_file
-from promptgraft.project.format_models import DEFINITIONS, MODELS
-from promptgraft.project.format_optimizer import OPTIMIZER, STOPPERS
+from promptgraft.project.format_optimizer import OPTIMIZER, STOPPERS, OptimizerConfig
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.project.secrets import refuse_references, secret_places
-from promptgraft.serde import shown
+from promptgraft.search.stoppers import Stopper
+from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record
 from promptgraft.strict.nodes import Source
 
 VERSION = 1
+DEFAULT_WORKERS = 4
 _TAG = "^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+@attrs.frozen(kw_only=True)
+class DatasetConfig:
+    """The cases: inputs with their ground truth; everything that ``Dataset.load`` takes.
+
+    Attributes:
+        path: The file of cases: JSONL, JSON, CSV or YAML.
+        format: By the ending of the file when it is left out.
+        fields: The columns that hold id, input, expected, ... where they have other names.
+        keep: Columns that the agent is not shown.
+        delimiter: Of a CSV file; found in its header when it is left out.
+    """
+
+    path: str | None = None
+    format: str | None = None
+    fields: Mapping[str, str | tuple[str, ...]] = attrs.field(factory=dict)
+    keep: tuple[str, ...] = ()
+    delimiter: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RatioConfig:
+    """Shares of the cases, which sum to 1."""
+
+    train: float = 0.6
+    validation: float = 0.2
+    test: float = 0.2
+
+
+@attrs.frozen(kw_only=True)
+class SplitsConfig:
+    """How the cases are parted; one of ratio, files and field.
+
+    Attributes:
+        ratio: Shares that sum to 1; what decides is the id of a case, not its place in the file.
+        seed: Another one gives another split by shares.
+        stratify: A field of the cases that is spread evenly over the shares.
+        files: A file for each set; then `dataset` has no `path`.
+        field: The field of a case that says train, validation or test.
+    """
+
+    ratio: RatioConfig | None = None
+    seed: int = 0
+    stratify: str | None = None
+    files: Mapping[str, str] | None = None
+    field: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StoreConfig:
+    """Where winners are written, and where a search begins.
+
+    Attributes:
+        path: The folder that holds `.promptgraft`.
+        tag: The tag that a winner gets.
+    """
+
+    path: str = "."
+    tag: str = DEFAULT_TAG
+
+
+@attrs.frozen(kw_only=True)
+class ProjectConfig:
+    """A whole project file; the fields are its keys.
+
+    Attributes:
+        version: The version of this format: 1.
+        prompts: By name: a Markdown file, or `file.py:NAME` or `module:NAME` in Python.
+        metrics: What is asked of an answer: a list, or the path of a metric file.
+        aggregation: How the scores of several metrics become one; by default their mean.
+        params: A function that makes the parameters of a prompt of a case.
+        stoppers: What else ends a search, asked between its steps.
+        store: Where winners are kept, and where a search begins.
+        runs: The folder of run directories.
+        workers: Rollouts side by side; the result does not depend on it.
+    """
+
+    version: int
+    prompts: Mapping[str, str]
+    dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
+    splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=RatioConfig()))
+    metrics: str | list[Json]
+    aggregation: Aggregation | None = None
+    models: ModelsConfig
+    params: str | None = None
+    optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
+    stoppers: tuple[Stopper, ...] = ()
+    store: StoreConfig = attrs.field(factory=StoreConfig)
+    runs: str = DEFAULT_RUNS
+    workers: int = DEFAULT_WORKERS
 
 
 def read_project(path: Path) -> tuple[Source, ProjectConfig]:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+import attrs
+
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
-from promptgraft.project.config import OptimizerConfig, TargetsConfig
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import RunConfig
@@ -19,6 +20,41 @@ from promptgraft.strict.classes import abouts_of, class_of, keys_of, record_of
 from promptgraft.strict.kinds import Key, Keys, listed, record, without_name
 from promptgraft.strict.nodes import Node
 from promptgraft.targets.types import GepaExample
+
+
+@attrs.frozen(kw_only=True)
+class TargetsConfig:
+    """The parts that may change.
+
+    Attributes:
+        sections: Sections whose text may change, keys joined by `/`.
+        tools: Tools whose descriptions may change.
+        output_fields: Fields of the answer, such as `Review.severity`.
+        tool_examples: Examples of tools: `search/0`.
+        task_examples: Task examples: `guide/sqli`.
+    """
+
+    sections: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    output_fields: tuple[str, ...] = ()
+    tool_examples: tuple[str, ...] = ()
+    task_examples: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class OptimizerConfig:
+    """The settings of the search.
+
+    Attributes:
+        algorithm: how prompts are improved.
+        settings: those that are given, by their names in the settings of the algorithm.
+        targets: what may change; None for every section that may be overridden.
+    """
+
+    algorithm: str
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    targets: TargetsConfig | None = None
+
 
 ELSEWHERE: Mapping[str, str] = {
     "pareto_set_size": "is the number of validation cases; leave it out, or mend `splits`",

@@ -21,7 +21,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai.adapter import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.config import ModelConfig
+from promptgraft.project.format_models import NO_KEY, ModelConfig, Secret
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,
@@ -31,7 +31,6 @@ from promptgraft.project.python_source import (
     needed_by,
     place_of,
 )
-from promptgraft.project.secrets import NO_KEY, Secret
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol

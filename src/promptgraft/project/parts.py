@@ -21,8 +21,8 @@ from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, MetricKind, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
-from promptgraft.project.config import DatasetConfig, SplitsConfig
 from promptgraft.project.files import PromptSource
+from promptgraft.project.format import DatasetConfig, SplitsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown

@@ -14,8 +14,8 @@ from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.project.config import ModelConfig, ProjectConfig
-from promptgraft.project.format import read_project
+from promptgraft.project.format import ProjectConfig, read_project
+from promptgraft.project.format_models import ModelConfig
 from promptgraft.project.models import LateAdapter, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,

@@ -17,14 +17,14 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.descriptors import PromptDescriptor
-from promptgraft.project.config import (
-    DEFAULT_WORKERS,
+from promptgraft.project.files import DEFAULT_RUNS
+from promptgraft.project.format import DEFAULT_WORKERS, RatioConfig
+from promptgraft.project.format_optimizer import (
+    ELSEWHERE,
+    FORMATTERS,
     OptimizerConfig,
-    RatioConfig,
     TargetsConfig,
 )
-from promptgraft.project.files import DEFAULT_RUNS
-from promptgraft.project.format_optimizer import ELSEWHERE, FORMATTERS
 from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.search.config import RunConfig
 from promptgraft.search.config_fields import ToolExampleTarget
