@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.project.markdown.yaml_edits import YamlEdits
+from promptgraft.project.markdown.yaml_edits import changed
 from promptgraft.serde import Json
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 
@@ -106,11 +106,8 @@ def test_a_change_of_a_value_changes_its_own_lines_only(
     assert document is not None
     path = data.draw(st.sampled_from(list(leaves(document.value))))
     old, new = at(document.value, path), data.draw(NEW)
-    edits = YamlEdits(text)
-    edits.change(path, old, old)
-    assert edits.edited() == text
-    edits.change(path, old, new)
-    after = edits.edited()
+    assert changed(text, path, old, old) == text
+    after = changed(text, path, old, new)
     written = read(after)
     assert written is not None
     assert written.value == with_leaf(document.value, path, new)
@@ -134,9 +131,7 @@ def test_a_change_of_a_value_changes_its_own_lines_only(
     ],
 )
 def test_a_value_is_written_so_that_it_reads_back(text: str, new: Json, after: str) -> None:
-    edits = YamlEdits(text)
-    edits.change(("a",), 1, new)
-    assert edits.edited() == after
+    assert changed(text, ("a",), 1, new) == after
     document = read(after)
     assert document is not None
     assert at(document.value, ("a",)) == new

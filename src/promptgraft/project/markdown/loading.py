@@ -17,7 +17,7 @@ from promptgraft.project.markdown.front_matter import (
     FrontMatter,
     answer_of,
 )
-from promptgraft.project.markdown.outline import Block, Line, Outline, read_outline, slug_of
+from promptgraft.project.markdown.outline import Block, Outline, read_outline, slug_of
 from promptgraft.project.markdown.tool_files import (
     EXAMPLE,
     AnyTool,
@@ -127,7 +127,8 @@ class _Loader:
         self._lines: list[str] = []
 
     def load(self) -> Loaded:
-        outline = read_outline(self._text(self._path))
+        faults: list[tuple[int, str]] = []
+        outline = read_outline(self._text(self._path), lambda *fault: faults.append(fault))
         front = self._front(outline)
         said = FRONT_MATTER.read(front.root)
         answer = None
@@ -141,8 +142,8 @@ class _Loader:
         sections_of = {kind: found.section for kind, found in beside.items()}
         assembly = _Assembly(said, tools, examples, sections_of)
         sections = assembly.sections(outline.blocks)
-        for line in sorted([*outline.faults, *assembly.faults]):
-            self._lines.append(f"{self._path}:{line.number}: {line.fault}")
+        for number, fault in sorted([*faults, *assembly.faults]):
+            self._lines.append(f"{self._path}:{number}: {fault}")
         for found in beside.values():
             self._lines.extend(found.file.faults)
         raise_lines(str(self._path), self._lines)
@@ -158,7 +159,7 @@ class _Loader:
         """Return the front matter, its lines counted from the beginning of the file."""
         front = Source(str(self._path))
         if outline.front is not None:
-            front.take_yaml(f"\n{outline.text[outline.front.start : outline.front.end]}")
+            front.take_yaml(f"\n{outline.front}")
         if front.document.value is None:
             front.document = YamlDocument({}, {(): 1}, {})
         return front
@@ -291,7 +292,7 @@ class _Assembly:
     tools: tuple[AnyTool, ...]
     examples: tuple[TaskExample, ...]
     sections_of: Mapping[str, SectionPath]
-    faults: list[Line] = attrs.field(factory=list, init=False)
+    faults: list[tuple[int, str]] = attrs.field(factory=list, init=False)
 
     def sections(self, blocks: tuple[Block, ...]) -> tuple[MarkdownSection, ...]:
         """Return the sections of the file, and those that only tools and examples need."""
@@ -316,7 +317,7 @@ class _Assembly:
             line = where.rpartition(":")[2]
             within = int(line) - 1 if line.isdecimal() else 0
             fault = f"section `{show_path(block.path)}`: {text}"
-            self.faults.append(Line(block.body_line + within, fault))
+            self.faults.append((block.body_line + within, fault))
             return MarkdownSection(key=block.path[-1], title=block.title, children=children)
 
     def _implicit(self, known: set[SectionPath]) -> Iterator[MarkdownSection]:

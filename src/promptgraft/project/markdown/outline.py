@@ -1,13 +1,12 @@
 r"""A Markdown file as sections: its front matter, its headings, and the text between them.
 
-The places of all of them are kept, so that a file can be written back piece by piece. Of a line
-``\# text``, ``\===`` or ``\---`` one backslash is left out when a file is read, so that it means
-in a prompt what it means in Markdown.
+The pieces of an outline put together are the file, to the last byte, so that one of them can be
+written anew without touching the others. Of a line ``\# text``, ``\===`` or ``\---`` one
+backslash is left out when a file is read, so that it means in a prompt what it means in Markdown.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 import re
@@ -21,6 +20,7 @@ from promptgraft.errors import InvalidIdentifierError
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.validation import check_key
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.yaml_text import Note
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -29,32 +29,16 @@ INTRO = "intro"
 BREAK = re.compile(r"\r\n|\r|\n")
 """What ends a line, in Markdown and in YAML."""
 
-_FENCE = r"---[ \t]*"
-_FRONT = re.compile(rf"{_FENCE}(?:\r\n|\r|\n)")
-_END = re.compile(rf"^{_FENCE}$", re.MULTILINE)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_RULE = re.compile(r"---[ \t]*")
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
 _FROZEN = ".frozen"
 # A line that would be, or underline, a heading but for the backslashes before it.
 _ESCAPED = re.compile(
     r"^(?P<indent> {0,3})\\(?P<rest>\\*(?:#{1,6}(?:[ \t].*)?|=+[ \t]*|-+[ \t]*))$", re.MULTILINE
 )
-_RULE = re.compile(r"---[ \t]*$", re.MULTILINE)
 _INDENT = re.compile(r"\A *")
 _PROBE = "\n\n# probe"
-
-
-class Span(NamedTuple):
-    """A stretch of a text: where it begins, and where what follows it begins."""
-
-    start: int
-    end: int
-
-
-class Line(NamedTuple):
-    """What is wrong in a line of the file; lines count from 1."""
-
-    number: int
-    fault: str
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +52,8 @@ class Block:
         frozen: whether its text may not be overridden.
         line: line of the heading; ``body_line`` without one.
         body_line: line in which the text begins.
-        region: all between the heading's line and the next heading, line breaks included.
-        body: the text, its lines ended by line feeds, and without escapes of this format.
+        heading: the heading as it is written, without the last line break.
+        raw: all between it and the next heading, line breaks included.
     """
 
     path: SectionPath
@@ -78,106 +62,114 @@ class Block:
     frozen: bool = False
     line: int
     body_line: int
-    region: Span
-    body: str
+    heading: str = ""
+    raw: str
+
+    @property
+    def body(self) -> str:
+        """The text, its lines ended by line feeds, and without escapes of this format."""
+        return unescaped(BREAK.sub("\n", self.raw).strip("\n"))
 
 
 @attrs.frozen(kw_only=True)
 class Outline:
-    """What a Markdown file is made of.
+    """The pieces of a Markdown file, in their order.
 
     Attributes:
-        text: the whole file.
+        opening: what stands before the front matter.
         front: the YAML between the two ``---``; None without front matter.
-        blocks: the sections in reading order.
-        faults: what is wrong with headings and front matter.
+        closing: what stands between it and the first section.
+        blocks: the sections.
     """
 
-    text: str
-    front: Span | None
+    opening: str
+    front: str | None
+    closing: str
     blocks: tuple[Block, ...]
-    faults: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        sections = (piece for block in self.blocks for piece in (block.heading, block.raw))
+        return "".join((self.opening, self.front or "", self.closing, *sections))
 
 
-def read_outline(text: str) -> Outline:
-    """Split a file into front matter and sections; faults are collected, nothing is raised."""
-    faults: list[Line] = []
-    front, start = _front_matter(text, faults)
-    blocks = tuple(_told_apart(list(_blocks(text, start, faults)), faults))
-    return Outline(text=text, front=front, blocks=blocks, faults=tuple(faults))
+def with_breaks(text: str, file: str) -> str:
+    """Return a text with the line breaks of a file instead of line feeds."""
+    first = BREAK.search(file)
+    return text.replace("\n", first[0]) if first else text
 
 
-def _front_matter(text: str, faults: list[Line]) -> tuple[Span | None, int]:
-    """Return where the front matter stands, and where the Markdown begins."""
-    begin = 1 if text.startswith("\ufeff") else 0
-    opening = _FRONT.match(text, begin)
-    if opening is None:
-        return None, begin
-    # Only "\n" ends a line for `$`; what YAML is shown keeps its own line breaks.
-    closing = _END.search(text.replace("\r", "\n"), opening.end())
-    if closing is None:
-        faults.append(Line(1, "the front matter has no end; write `---` alone on a line below it"))
-        return None, len(text)
-    after = BREAK.match(text, closing.end())
-    return Span(opening.end(), closing.start()), after.end() if after else closing.end()
+def read_outline(text: str, note: Note) -> Outline:
+    """Split a file into front matter and sections; faults are noted, nothing is raised."""
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = _LINE.findall(text.removeprefix(mark))
+    end = _front_matter_end(lines)
+    opening, front, closing = mark, None, ""
+    if end is None:
+        note(1, "the front matter has no end; write `---` alone on a line below it")
+        opening, end = text, len(lines)
+    elif end:
+        opening, front, closing = mark + lines[0], "".join(lines[1 : end - 1]), lines[end - 1]
+    intro, *blocks = _blocks(lines, end, note)
+    if intro.raw.strip():
+        blocks = [intro, *blocks]
+    else:
+        closing += intro.raw
+    return Outline(
+        opening=opening, front=front, closing=closing, blocks=tuple(_told_apart(blocks, note))
+    )
 
 
-class _Lines:
-    """The lines of a text."""
-
-    def __init__(self, text: str) -> None:
-        breaks = [found.span() for found in BREAK.finditer(text)]
-        self.starts = [0, *(end for _, end in breaks)]
-        self.ends = [*(start for start, _ in breaks), len(text)]
-
-    def at(self, place: int) -> int:
-        """Return the line of a place, counted from 1."""
-        return bisect.bisect_right(self.starts, place)
+def _front_matter_end(lines: Sequence[str]) -> int | None:
+    """Return how many lines the front matter takes, with its rules; None when it has no end."""
+    rules = (at for at, line in enumerate(lines) if _RULE.fullmatch(line.rstrip("\r\n")))
+    if next(rules, None) != 0 or not BREAK.search(lines[0]):
+        return 0
+    closing = next(rules, None)
+    return None if closing is None else closing + 1
 
 
-def _blocks(text: str, start: int, faults: list[Line]) -> Iterator[Block]:
-    lines = _Lines(text)
-    above = lines.at(start) - 1
-    headings = [
-        found._replace(start=above + found.start, end=above + found.end)
-        for found in find_headings(text[start:])
-    ]
-    begins = [*(max(start, lines.starts[heading.start]) for heading in headings), len(text)]
-    if text[start : begins[0]].strip():
-        yield _block(text, Span(start, begins[0]), lines, (INTRO,))
+def _blocks(lines: Sequence[str], start: int, note: Note) -> Iterator[Block]:
+    """Yield the text before the first heading, which may be blank, and each section."""
+    headings = list(find_headings("".join(lines[start:])))
+    begins = [*(start + heading.start for heading in headings), len(lines)]
+    raw = "".join(lines[start : begins[0]])
+    line = start + 1 + _breaks_before(raw)
+    yield Block(path=(INTRO,), line=line, body_line=line, raw=raw)
     open_keys: list[tuple[int, str]] = []
-    for heading, following in zip(headings, begins[1:], strict=True):
-        title, key, frozen = _titled(heading, faults)
+    for heading, (begin, following) in zip(headings, itertools.pairwise(begins), strict=True):
+        title, key, frozen = _titled(heading.title, begin + 1, note)
         while open_keys and open_keys[-1][0] >= heading.level:
             open_keys.pop()
         open_keys.append((heading.level, key))
-        region = Span(lines.ends[heading.end - 1], following)
-        yield attrs.evolve(
-            _block(text, region, lines, tuple(key for _, key in open_keys)),
+        end = start + heading.end
+        written = "".join(lines[begin:end]).rstrip("\r\n")
+        raw = "".join(lines[begin:following]).removeprefix(written)
+        yield Block(
+            path=tuple(key for _, key in open_keys),
             title=title,
             level=heading.level,
             frozen=frozen,
-            line=heading.start + 1,
+            line=begin + 1,
+            body_line=end + _breaks_before(raw),
+            heading=written,
+            raw=raw,
         )
 
 
-def _block(text: str, region: Span, lines: _Lines, path: SectionPath) -> Block:
-    """Return a section without a heading."""
-    raw = text[region.start : region.end]
-    line = lines.at(region.start + len(raw) - len(raw.lstrip("\r\n")))
-    body = unescaped(BREAK.sub("\n", raw).strip("\n"))
-    return Block(path=path, line=line, body_line=line, region=region, body=body)
+def _breaks_before(raw: str) -> int:
+    return len(BREAK.findall(raw[: len(raw) - len(raw.lstrip("\r\n"))]))
 
 
-def _titled(heading: Heading, faults: list[Line]) -> tuple[str, str, bool]:
+def _titled(written: str, line: int, note: Note) -> tuple[str, str, bool]:
     """Return title, key and whether the section is frozen."""
-    line = heading.start + 1
-    if "\n" in heading.title:
-        lines = heading.title.count("\n") + 1
+    if "\n" in written:
+        count = written.count("\n") + 1
         mend = "put an empty line above the underline if it is a rule, or use `#`"
-        faults.append(Line(line, f"a heading of {lines} lines; {mend}"))
-    found = _ATTRIBUTES.fullmatch(heading.title)
-    title = found["title"].rstrip() if found else heading.title.strip()
+        note(line, f"a heading of {count} lines; {mend}")
+    found = _ATTRIBUTES.fullmatch(written)
+    title = found["title"].rstrip() if found else written.strip()
     key, frozen = "", False
     for attribute in found["attributes"].split() if found else ():
         if attribute.startswith("#"):
@@ -186,7 +178,7 @@ def _titled(heading: Heading, faults: list[Line]) -> tuple[str, str, bool]:
             frozen = True
         else:
             meant = did_you_mean(attribute, [_FROZEN]) or "; expected `{#key .frozen}`"
-            faults.append(Line(line, f"unknown attribute {shown(attribute)}{meant}"))
+            note(line, f"unknown attribute {shown(attribute)}{meant}")
     key = key or slug_of(title)
     fault = f"the heading {shown(title)} makes no key; write one behind it: `{{#key}}`"
     try:
@@ -195,7 +187,7 @@ def _titled(heading: Heading, faults: list[Line]) -> tuple[str, str, bool]:
             return title, key, frozen
     except InvalidIdentifierError as error:
         fault = str(error)
-    faults.append(Line(line, fault))
+    note(line, fault)
     return title, f"line-{line}", frozen
 
 
@@ -205,7 +197,7 @@ def slug_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].rstrip("-")
 
 
-def _told_apart(blocks: Sequence[Block], faults: list[Line]) -> Iterator[Block]:
+def _told_apart(blocks: Sequence[Block], note: Note) -> Iterator[Block]:
     """Yield the blocks; one whose path is taken is a fault, and gets a path of its own."""
     first: dict[SectionPath, Block] = {}
     for block in blocks:
@@ -218,20 +210,12 @@ def _told_apart(blocks: Sequence[Block], faults: list[Line]) -> Iterator[Block]:
             f"section `{show_path(block.path)}`: the key `{name}` is that of line {known.line}; "
             f"give this heading one of its own: `{'#' * block.level} {title}{{#{name}-2}}`"
         )
-        faults.append(Line(block.line, fault))
+        note(block.line, fault)
         yield attrs.evolve(block, path=(*block.path[:-1], f"line-{block.line}"))
 
 
 class Heading(NamedTuple):
-    """A heading in a text.
-
-    Attributes:
-        title: what it says, as it is written.
-        level: 1 to 6.
-        start: its first line, counted from 0.
-        end: the line behind it.
-        underlined: whether a line below the title makes it one.
-    """
+    """A heading in a text, from line ``start`` to before ``end``, which count from 0."""
 
     title: str
     level: int
@@ -258,7 +242,7 @@ def unescaped(text: str) -> str:
 def escaped(text: str) -> str:
     """Return the text that a file holds for ``text``: the same, with no heading in it."""
     written = _ESCAPED.sub(r"\g<indent>\\\\\g<rest>", text)
-    if _RULE.match(written):  # at the beginning of a file it would begin the front matter
+    if _RULE.fullmatch(written.partition("\n")[0]):  # it would begin the front matter of a file
         written = f"\\{written}"
     while found := list(find_headings(written)):
         lines = written.split("\n")

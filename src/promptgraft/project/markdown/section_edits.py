@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import attrs
+
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import BodySyntax, Piece, Slot, write_body
@@ -18,26 +20,19 @@ from promptgraft.project.markdown.outline import (
     escaped,
     slug_of,
     stays_open,
+    with_breaks,
 )
-from promptgraft.project.markdown.yaml_edits import Splice, spliced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Source
 
-_FIRST_BREAKS = re.compile(r"(?:\r\n|\r|\n)*+")
-_LAST_BREAKS = re.compile(r"(?:\r\n|\r|\n)*\Z")
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")
 # What begins a tag, or would begin one together with what follows the text.
 _OPENING = re.compile(r"\{(?:[{%#])+|\{\Z")
 _DEFINES = re.compile(r"\{%[-+]?\s*(?:set|macro)\b")
 
 
-def with_sections(loaded: Loaded, fresh: PromptOverride, others: Sequence[Splice]) -> str:
-    """Return the Markdown file with the section bodies of an override.
-
-    Args:
-        loaded: the prompt.
-        fresh: what applies to it.
-        others: changes to other stretches of the file.
+def with_sections(loaded: Loaded, fresh: PromptOverride, front: str | None) -> str:
+    """Return the Markdown file with the section bodies of an override, and a front matter.
 
     Raises:
         ConfigError: a body cannot stand in the file.
@@ -48,12 +43,13 @@ def with_sections(loaded: Loaded, fresh: PromptOverride, others: Sequence[Splice
     missing = [section for section in loaded.template.sections if (section.key,) not in written]
     if not any((section.key,) in new for section in missing):
         missing = []
-    splices = [
-        _splice(loaded, at, new[block.path], is_last=at == len(blocks) - 1 and not missing)
-        for at, block in enumerate(blocks)
-        if block.path in new
-    ]
-    text = spliced(loaded.outline.text, [*others, *splices])
+    rewritten = list(blocks)
+    for at, block in enumerate(blocks):
+        if block.path in new:
+            is_last = at == len(blocks) - 1 and not missing
+            raw = _raw(loaded, at, new[block.path], is_last=is_last)
+            rewritten[at] = attrs.evolve(block, raw=raw)
+    text = attrs.evolve(loaded.outline, front=front, blocks=tuple(rewritten)).text
     for section in missing:
         text = _appended(text, section, new.get((section.key,), ""))
     return text
@@ -88,34 +84,30 @@ def within(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     return tuple(piece for piece in kept if piece != "")
 
 
-def _splice(loaded: Loaded, at: int, text: str, *, is_last: bool) -> Splice:
-    """Return the change that gives a section a text; the empty lines around it are kept."""
+def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
+    """Return what stands below a heading for a new text; the empty lines around it are kept."""
     block = loaded.outline.blocks[at]
     if not is_last and stays_open(text):
         raise ConfigError(
             f"{loaded.path}:{block.line}: {section_part(block.path)}: the new text leaves code or "
             "HTML open, which would swallow the section below it; close it, or write it by hand"
         )
-    raw = loaded.outline.text[block.region.start : block.region.end]
-    lead, tail = _found(_FIRST_BREAKS, raw), _found(_LAST_BREAKS, raw)
     if block.level == 0 and not text.strip():
         text = _titleless(text, loaded.outline.blocks[at + 1 :])
-    if lead == raw:
-        gap = "\n\n" if not is_last else "\n" if raw else ""
-        return Splice(block.region.start, block.region.end, f"\n\n{text}{gap}")
+    file = loaded.outline.text
+    old = block.raw.strip("\r\n")
+    if not old:
+        gap = "\n\n" if not is_last else "\n" if block.raw else ""
+        return with_breaks(f"\n\n{text}{gap}", file)
+    lead, _, tail = block.raw.partition(old)
     gap = "" if is_last else "\n" * (2 - len(BREAK.findall(tail)))
-    return Splice(block.region.start + len(lead), block.region.end - len(tail), text + gap)
+    return lead + with_breaks(text + gap, file) + tail
 
 
 def _titleless(text: str, following: Sequence[Block]) -> str:
     """Return the text before the first heading with a heading: it would be no section else."""
     level = following[0].level if following else 1
     return f"{'#' * level} {{#{INTRO}}}\n\n{text}".rstrip("\n")
-
-
-def _found(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[0] if found else ""
 
 
 def _appended(text: str, section: MarkdownSection, body: str) -> str:
@@ -125,8 +117,8 @@ def _appended(text: str, section: MarkdownSection, body: str) -> str:
     title = " ".join(filter(None, ("#", section.title, f"{{{attributes}}}" if attributes else "")))
     content = text.rstrip("\r\n")
     gap = "\n\n" if content.removeprefix("\ufeff") else ""
-    end = Splice(len(content), len(text), f"{gap}{title}\n" + (f"\n{body}\n" if body else ""))
-    return spliced(text, [end])
+    end = f"{gap}{title}\n" + (f"\n{body}\n" if body else "")
+    return content + with_breaks(end, text)
 
 
 def _template_text(pieces: Sequence[Piece], source: Source) -> str:

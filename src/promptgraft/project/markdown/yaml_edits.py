@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import attrs
 import yaml
 
 from promptgraft.errors import ConfigError
-from promptgraft.project.markdown.outline import BREAK
+from promptgraft.project.markdown.outline import BREAK, with_breaks
 from promptgraft.serde import Json, MismatchError, canonical_json
 from promptgraft.strict.nodes import spelled
 from promptgraft.yaml_text import YamlPath, plain_scalar
@@ -26,35 +25,62 @@ _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
 _SIMPLE = re.compile(r"[A-Za-z](?:[A-Za-z0-9 _./-]*[A-Za-z0-9_./])?")
 
 
-class Splice(NamedTuple):
-    """A stretch of a text and what takes its place."""
+def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
+    """Return a YAML text in which the value at ``path``, which means ``old``, means ``new``.
 
-    start: int
-    end: int
-    text: str
+    Only what differs is written. What the text leaves out means what ``old`` says of it.
 
-
-def spliced(text: str, splices: Sequence[Splice]) -> str:
-    """Return a text with changes, which do not overlap.
-
-    Of insertions at one place, those that go on with the line come first, and then the lines
-    that are indented most: they belong to what stands before. Line feeds in what is put in
-    become the line breaks of the text.
+    Raises:
+        ConfigError: what would hold the value is not written.
     """
-    first = BREAK.search(text)
-    newline = first[0] if first else "\n"
-    parts: list[str] = []
-    place = 0
-    for splice in sorted(splices, key=_rank):
-        parts.extend((text[place : splice.start], splice.text.replace("\n", newline)))
-        place = splice.end
-    return "".join([*parts, text[place:]])
+    if canonical_json(old) == canonical_json(new):
+        return text
+    place = _find(text, path)
+    if place is None:
+        return _added(text, path, new)
+    is_object, items = isinstance(place.node, yaml.MappingNode), _items(place.node)
+    if is_object and isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        for key in old:
+            text = changed(text, (*path, key), old[key], new[key])
+        return text
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) == len(items):
+        for at, (before, after) in enumerate(zip(old, new, strict=True)):
+            text = changed(text, (*path, at), before, after)
+        return text
+    return _replaced(text, place, new)
 
 
-def _rank(splice: Splice) -> tuple[int, int, bool, int]:
-    line = splice.text.removeprefix("\n")
-    begins_line = line != splice.text
-    return splice.start, splice.end, begins_line, len(line.lstrip(" ")) - len(line)
+def with_items(
+    text: str, path: YamlPath, items: Sequence[tuple[Json, Json]], added: Sequence[Json]
+) -> str:
+    """Return a YAML text with other items in the list at ``path``.
+
+    Args:
+        text: the text.
+        path: the list.
+        items: what each of its items means, and is to mean; None removes it.
+        added: what is appended.
+
+    Raises:
+        ConfigError: the list is not written.
+    """
+    place = _find(text, path)
+    if place is None:
+        raise _not_written(path)
+    kept = [new for _, new in items if new is not None]
+    is_resized = bool(added) or len(kept) < len(items)
+    if is_resized and (place.is_flow or not kept):
+        return _replaced(text, place, [*kept, *added])
+    # From the end on, so that what was found before an item stays where it is.
+    for index, (old, new) in reversed(list(enumerate(items))):
+        if new is None:
+            text = _removed(text, place.node, index)
+        else:
+            text = changed(text, (*path, index), old, new)
+    if added and (last := _find(text, (*path, len(kept) - 1))) is not None:
+        lines = "\n".join(_block(added, place.node.start_mark.column))
+        text = _inserted(text, last.node, lines)
+    return text
 
 
 @attrs.frozen
@@ -92,162 +118,99 @@ def _items(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-class YamlEdits:
-    """Collects changes to a YAML text.
+def _find(text: str, path: YamlPath) -> _Place | None:
+    # The reader in Python, because it counts characters where the other one counts bytes.
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    place = None if root is None else _Place(root)
+    for step in path:
+        place = place and place.below(step)
+    return place
 
-    Args:
-        text: the text; the strict reader takes it.
+
+def _not_written(path: YamlPath) -> ConfigError:
+    return ConfigError(f"`{spelled(path)}` is not written where it could be changed")
+
+
+def _spliced(text: str, start: int, end: int, new: str) -> str:
+    return text[:start] + with_breaks(new, text) + text[end:]
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Return where a value ends; the parser counts what follows it to a block."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(text, last[1] if isinstance(last, tuple) else last)
+    start, end = node.start_mark.index, node.end_mark.index
+    if isinstance(node, yaml.ScalarNode) and node.style in {"|", ">"}:
+        after = _LAST_BREAKS.search(text, start, end)
+        return after.start() if after else end
+    return end
+
+
+def _line_end(text: str, place: int) -> int:
+    found = BREAK.search(text, place)
+    return found.start() if found else len(text)
+
+
+def _has_room(text: str, end: int, new: Json) -> bool:
+    """Tell whether several lines may take the place of a value that ends there.
+
+    A comment behind them would belong to the last one, or to the text; and a literal block
+    has the line break at its end only where the text has one.
     """
+    line_end = _line_end(text, end)
+    is_cut = line_end == len(text) and isinstance(new, str) and new.endswith("\n")
+    return not is_cut and not text[end:line_end].strip()
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        # The reader in Python, because it counts characters where the other one counts bytes.
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is None:
-            raise ConfigError("expected YAML with content, found nothing")
-        self._root = node
-        self.splices: list[Splice] = []
 
-    def edited(self) -> str:
-        """Return the text with the changes."""
-        return spliced(self._text, self.splices)
+def _inserted(text: str, last: yaml.Node, lines: str) -> str:
+    """Insert lines below the value that ends a block."""
+    at = _line_end(text, _end(text, last))
+    return _spliced(text, at, at, f"\n{lines}")
 
-    def change(self, path: YamlPath, old: Json, new: Json) -> None:
-        """Make the value at ``path``, which means ``old``, mean ``new``.
 
-        Only what differs is written. What the text leaves out means what ``old`` says of it.
-        """
-        if canonical_json(old) == canonical_json(new):
-            return
-        place = self._find(path)
-        if place is None:
-            self._add(path, new)
-        elif (
-            isinstance(place.node, yaml.MappingNode)
-            and isinstance(old, dict)
-            and isinstance(new, dict)
-            and old.keys() == new.keys()
-        ):
-            for key, value in old.items():
-                self.change((*path, key), value, new[key])
-        elif (
-            isinstance(old, list)
-            and isinstance(new, list)
-            and len(old) == len(new) == len(_items(place.node))
-        ):
-            for index, (before, after) in enumerate(zip(old, new, strict=True)):
-                self.change((*path, index), before, after)
+def _added(text: str, path: YamlPath, new: Json) -> str:
+    """Add a member that the text leaves out."""
+    above, key = _find(text, path[:-1]), path[-1]
+    if above is None or not isinstance(key, str) or not isinstance(above.node, yaml.MappingNode):
+        raise _not_written(path)
+    members = above.node.value
+    if not above.is_flow:
+        column = above.node.start_mark.column
+        line = f"{' ' * column}{_key(key)}:{_member(new, column)}"
+        return _inserted(text, members[-1][1], line)
+    at = _end(text, members[-1][1]) if members else above.node.end_mark.index - 1
+    return _spliced(text, at, at, f"{', ' if members else ''}{_key(key)}: {_flow(new)}")
+
+
+def _replaced(text: str, place: _Place, new: Json) -> str:
+    node, key = place.node, place.key
+    start, end = node.start_mark.index, _end(text, node)
+    fits = _has_room(text, end, new)
+    if place.in_flow:
+        written = f"{' ' if start == end else ''}{_flow(new)}"
+    elif key is not None:
+        written = _member(new, key.start_mark.column) if fits else f" {_inline(new)}"
+        is_beside = key.end_mark.line == node.start_mark.line and start < end
+        if is_beside and not written.startswith("\n"):
+            written = written.removeprefix(" ")
         else:
-            self._replace(place, new)
+            start = text.index(":", key.end_mark.index) + 1
+    else:
+        written = (fits and _literal(new, node.start_mark.column)) or _inline(new)
+    if "\n" in written:
+        end = _line_end(text, end)  # spaces behind it would belong to its last line
+    return _spliced(text, start, end, written)
 
-    def edit_list(
-        self, path: YamlPath, items: Sequence[tuple[Json, Json]], *, added: list[Json]
-    ) -> None:
-        """Change, remove and append items of the list at ``path``.
 
-        Args:
-            path: the list.
-            items: what each of its items means, and is to mean; None removes it.
-            added: what is appended.
-        """
-        place = self._find(path)
-        if place is None:
-            raise ConfigError(f"`{spelled(path)}` is not written where it could be changed")
-        kept = [new for _, new in items if new is not None]
-        is_resized = bool(added) or len(kept) < len(items)
-        if is_resized and (place.is_flow or not kept):
-            self._replace(place, [*kept, *added])
-            return
-        nodes = _items(place.node)
-        for index, (old, new) in enumerate(items):
-            if new is None:
-                self._remove(nodes, index, place.node.start_mark.index)
-            else:
-                self.change((*path, index), old, new)
-        if added:
-            self._insert(nodes[-1], "\n".join(_block(added, place.node.start_mark.column)))
-
-    def _find(self, path: YamlPath) -> _Place | None:
-        place: _Place | None = _Place(self._root)
-        for step in path:
-            place = place and place.below(step)
-        return place
-
-    def _end(self, node: yaml.Node) -> int:
-        """Return where a value ends; the parser counts what follows it to a block."""
-        if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-            last = node.value[-1]
-            return self._end(last[1] if isinstance(last, tuple) else last)
-        start, end = node.start_mark.index, node.end_mark.index
-        if isinstance(node, yaml.ScalarNode) and node.style in {"|", ">"}:
-            after = _LAST_BREAKS.search(self._text, start, end)
-            return after.start() if after else end
-        return end
-
-    def _has_room(self, end: int, new: Json) -> bool:
-        """Tell whether several lines may take the place of a value that ends there.
-
-        A comment behind them would belong to the last one, or to the text; and a literal block
-        has the line break at its end only where the text has one.
-        """
-        line_end = self._line_end(end)
-        is_cut = line_end == len(self._text) and isinstance(new, str) and new.endswith("\n")
-        return not is_cut and not self._text[end:line_end].strip()
-
-    def _line_end(self, place: int) -> int:
-        found = BREAK.search(self._text, place)
-        return found.start() if found else len(self._text)
-
-    def _insert(self, last: yaml.Node, lines: str) -> None:
-        """Insert lines below the value that ends a block."""
-        at = self._line_end(self._end(last))
-        self.splices.append(Splice(at, at, f"\n{lines}"))
-
-    def _add(self, path: YamlPath, new: Json) -> None:
-        """Add a member that the text leaves out."""
-        above, key = self._find(path[:-1]), path[-1]
-        if (
-            above is None
-            or not isinstance(key, str)
-            or not isinstance(above.node, yaml.MappingNode)
-        ):
-            raise ConfigError(f"`{spelled(path)}` is not written where it could be changed")
-        members = above.node.value
-        if above.is_flow:
-            at = self._end(members[-1][1]) if members else above.node.end_mark.index - 1
-            text = f"{', ' if members else ''}{_key(key)}: {_flow(new)}"
-            self.splices.append(Splice(at, at, text))
-        else:
-            column = above.node.start_mark.column
-            self._insert(members[-1][1], f"{' ' * column}{_key(key)}:{_member(new, column)}")
-
-    def _replace(self, place: _Place, new: Json) -> None:
-        node = place.node
-        start, end = node.start_mark.index, self._end(node)
-        if place.in_flow:
-            text = f"{' ' if start == end else ''}{_flow(new)}"
-        elif place.key is not None:
-            fits = self._has_room(end, new)
-            text = _member(new, place.key.start_mark.column) if fits else f" {_inline(new)}"
-            is_beside = place.key.end_mark.line == node.start_mark.line and start < end
-            if is_beside and not text.startswith("\n"):
-                text = text.removeprefix(" ")
-            else:
-                start = self._text.index(":", place.key.end_mark.index) + 1
-        else:
-            block = _literal(new, node.start_mark.column) if self._has_room(end, new) else None
-            text = block or _inline(new)
-        if "\n" in text:
-            end = self._line_end(end)  # spaces behind it would belong to its last line
-        self.splices.append(Splice(start, end, text))
-
-    def _remove(self, items: list[yaml.Node], index: int, first: int) -> None:
-        """Remove an item of a list in a block, with the lines that it stands in."""
-        begin = items[index].start_mark.index
-        dash = self._text.rindex("-", self._end(items[index - 1]), begin) if index else first
-        before = list(BREAK.finditer(self._text, 0, dash))
-        start = before[-1].start() if before else dash
-        self.splices.append(Splice(start, self._line_end(self._end(items[index])), ""))
+def _removed(text: str, owner: yaml.Node, index: int) -> str:
+    """Remove an item of a list in a block, with the lines that it stands in."""
+    items, dash = _items(owner), owner.start_mark.index
+    if index:
+        dash = text.rindex("-", _end(text, items[index - 1]), items[index].start_mark.index)
+    before = list(BREAK.finditer(text, 0, dash))
+    start = before[-1].start() if before else dash
+    return text[:start] + text[_line_end(text, _end(text, items[index])) :]
 
 
 def _flow(value: Json) -> str:
@@ -290,7 +253,7 @@ def _member(value: Json, indent: int) -> str:
     return f" {_literal(value, indent + 2) or _inline(value)}"
 
 
-def _block(items: list[Json], indent: int) -> Iterator[str]:
+def _block(items: Sequence[Json], indent: int) -> Iterator[str]:
     """Yield the lines of a list whose dashes stand at a column."""
     for item in items:
         begin = f"{' ' * indent}- "
