@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, get_origin
 
 import attrs
 
 from promptgraft.errors import ConfigError, PromptDefinitionError
-from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.body import BodySyntax, is_placeholder
 from promptgraft.parts.validation import check_key, check_ns
-from promptgraft.project.markdown.values import (
-    FIELDS,
-    OPTIONS,
-    Options,
-    Value,
-    applied,
-    check_name,
-    class_of,
-)
+from promptgraft.project.markdown.values import OUTPUT, Value, described, kind_of
 from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_output_type
@@ -33,35 +23,13 @@ _TEXT = "text"
 
 
 @attrs.frozen(kw_only=True)
-class Output:
-    """What a prompt asks for, as the front matter says it.
-
-    Attributes:
-        reference: the Python type, ``file.py:NAME``; empty where YAML says it.
-        choices: the options of a choice.
-        description: what a choice is about.
-        fields: the fields of an object.
-        name: the name of an object's class.
-    """
-
-    reference: str = ""
-    choices: Options = attrs.field(factory=FrozenMap[str, str])
-    description: str = ""
-    fields: Mapping[str, Value] | None = None
-    name: str = ""
-
-
-@attrs.frozen(kw_only=True)
 class FrontMatter:
     """What the front matter says; everything may be left out.
 
     Attributes:
-        ns: the namespace.
         key: the key; empty for the file's name.
-        name: what people call it.
-        syntax: how placeholders look.
         placeholders: strings that a plain text must keep.
-        output: what answers are.
+        output: what answers are; None where no object says it.
         tools: a file of tools beside this one; empty for none.
         examples: a file of worked examples beside this one; empty for none.
     """
@@ -71,7 +39,7 @@ class FrontMatter:
     name: str | None = None
     syntax: str = BodySyntax.DOLLAR.value
     placeholders: tuple[str, ...] = ()
-    output: Output = attrs.field(factory=Output)
+    output: Value | None = None
     tools: str = ""
     examples: str = ""
 
@@ -85,39 +53,21 @@ class FrontMatter:
 
 @attrs.frozen
 class Answer:
-    """What a prompt asks for.
-
-    Attributes:
-        type: what answers become.
-        choice: what is said of an answer that is a choice.
-    """
+    """What a prompt asks for: a type, and what is said of a choice."""
 
     type: Any = str
     choice: Described = attrs.field(factory=Described)
 
 
-def _read_reference(node: Node) -> Output | None:
-    if node.value == _TEXT:
-        return Output()
-    if isinstance(node.value, str) and ":" in node.value:
-        return Output(reference=node.value)
-    node.expected(_EXPECTED)
-    return None
-
-
 _EXPECTED = "`text`, an object with `choices` or `fields`, or `file.py:NAME`"
-_OUTPUT: Kind[Output] = either(
-    _EXPECTED,
-    (str, Kind(_read_reference)),
-    (
-        dict,
-        record_of(
-            Output,
-            skip=("reference",),
-            special={"choices": OPTIONS, "description": TEXT, "fields": FIELDS, "name": TEXT},
-        ),
-    ),
-)
+
+
+def _read_name(node: Node) -> None:
+    if node.value != _TEXT and ":" not in str(node.value):
+        node.expected(_EXPECTED)
+
+
+_OUTPUT: Kind[Value] = either(_EXPECTED, (str, Kind(_read_name)), (dict, OUTPUT))
 
 
 def _read_placeholder(node: Node) -> str | None:
@@ -153,33 +103,29 @@ _ANSWER: Wanted[object] = Wanted(
 )
 
 
-def answer_of(output: Output, node: Node, python: PythonSource) -> Answer | None:
-    """Return the type of answers; faults are noted at ``node``, and None returned."""
-    if output.reference:
-        return _python_answer(node, python)
-    if output.choices and output.fields is not None:
-        node.fault("expected `choices` or `fields`, found both")
-        return None
-    if output.choices:
-        if output.name:
-            node.member("name").fault("expected a name only beside `fields`")
-        meanings = {option: said for option, said in output.choices.items() if said}
-        kind = applied(Literal, tuple(output.choices))
-        return Answer(kind, Described(output.description, values=meanings))
-    if output.description:
+def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer | None:
+    """Return the type of answers; faults are noted at ``node``, and None returned.
+
+    Args:
+        output: what an object says of them.
+        node: all that is said of them.
+        python: what loads types.
+    """
+    if output is None:
+        is_text = node.value in (None, _TEXT)
+        return Answer() if is_text else _python_answer(node, python)
+    if not output.choices and output.description:
         node.member("description").fault("expected a description only beside `choices`")
-    if output.fields is not None:
-        if not output.fields:
-            node.member("fields").expected("at least one field")
-            return None
-        if output.name:
-            check_name(output.name, node.member("name"))
-        made = class_of(output.fields, output.name or DEFAULT_NAME, node.member("fields"))
-        return None if made is None else Answer(made)
-    if isinstance(node.value, dict):
+    if output.choices and output.fields is None and output.name:
+        node.member("name").fault("expected a name only beside `fields`")
+    if not output.choices and output.fields is None:
         node.expected(_EXPECTED)
         return None
-    return Answer()
+    if output.fields is not None and not output.fields:
+        node.member("fields").expected("at least one field")
+        return None
+    kind = kind_of(output, DEFAULT_NAME, node)
+    return None if kind is None else Answer(kind, described(output))
 
 
 def _python_answer(node: Node, python: PythonSource) -> Answer | None:

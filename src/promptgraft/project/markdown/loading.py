@@ -21,8 +21,6 @@ from promptgraft.project.markdown.outline import Block, Outline, read_outline, s
 from promptgraft.project.markdown.tool_files import (
     EXAMPLE,
     AnyTool,
-    Entries,
-    entries_kind,
     read_examples,
     read_tools,
 )
@@ -30,36 +28,38 @@ from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.serde import did_you_mean
-from promptgraft.strict.checks import Kind
+from promptgraft.serde import Json, did_you_mean
+from promptgraft.strict.checks import TEXT, Kind
+from promptgraft.strict.kinds import Key, record
 from promptgraft.strict.nodes import Node, Source, decoded, raise_lines
-from promptgraft.yaml_text import YamlDocument
+from promptgraft.yaml_text import Note
 
 TOOLS = "tools"
 EXAMPLES = "examples"
-_FILES: Mapping[str, Kind[Entries]] = {
-    TOOLS: entries_kind(TOOLS, "the tools"),
-    EXAMPLES: entries_kind(EXAMPLES, "the worked examples"),
+
+
+def _read_list(node: Node) -> list[Json] | None:
+    """Return a list as it is: its items are read when more is known of the prompt."""
+    if isinstance(node.value, list):
+        return node.value
+    node.expected("a list")
+    return None
+
+
+_FILES: Mapping[str, Kind[dict[str, object]]] = {
+    kind: record(dict, {"section": Key(TEXT), kind: Key(Kind(_read_list), about, required=True)})
+    for kind, about in ((TOOLS, "the tools"), (EXAMPLES, "the worked examples"))
 }
 
 
 @attrs.frozen(kw_only=True)
 class Beside:
-    """A file of tools or examples.
-
-    Attributes:
-        path: the file.
-        text: all of it.
-        file: what it says.
-        section: the section that what it holds belongs to.
-        items: the list in it.
-    """
+    """A file of tools or examples, and the section that what it holds belongs to."""
 
     path: Path
     text: str
     file: Source = attrs.field(repr=False)
     section: SectionPath
-    items: tuple[Node, ...] = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,30 +124,33 @@ class _Loader:
         self._path = path
         self._texts = texts
         self._python = python
+        self._front = Source(str(path))
+        # Faults of the files beside it that nothing more is read of.
         self._lines: list[str] = []
 
     def load(self) -> Loaded:
-        faults: list[tuple[int, str]] = []
+        front, faults = self._front, list[tuple[int, str]]()
         outline = read_outline(self._text(self._path), lambda *fault: faults.append(fault))
-        front = self._front(outline)
-        said = FRONT_MATTER.read(front.root)
+        if outline.front is not None:
+            front.take_yaml(f"\n{outline.front}")  # so that its lines count as those of the file
+        said = FrontMatter() if front.root.value is None else FRONT_MATTER.read(front.root)
         answer = None
         if said is not None:
             answer = answer_of(said.output, front.root.member("output"), self._python)
         said = said or _what_is_right(front.root)
         _check_placeholders(said, front.root, outline)
-        beside = dict(self._beside(said, front.root, {block.path for block in outline.blocks}))
+        beside = dict(self._beside(said, {block.path for block in outline.blocks}))
         tools, examples = self._read_beside(beside, answer)
-        self._lines.extend(front.faults)
+        for fault in sorted(faults):
+            front.note(*fault)
         sections_of = {kind: found.section for kind, found in beside.items()}
-        assembly = _Assembly(said, tools, examples, sections_of)
+        assembly = _Assembly(said, tools, examples, sections_of, front.note)
         sections = assembly.sections(outline.blocks)
-        for number, fault in sorted([*faults, *assembly.faults]):
-            self._lines.append(f"{self._path}:{number}: {fault}")
+        self._lines.extend(front.faults)
         for found in beside.values():
             self._lines.extend(found.file.faults)
         raise_lines(str(self._path), self._lines)
-        template = self._template(said, answer or Answer(), sections)
+        template = _template(self._path, said, answer or Answer(), sections)
         return Loaded(
             template=template, path=self._path, outline=outline, front=front, beside=beside
         )
@@ -155,57 +158,43 @@ class _Loader:
     def _text(self, path: Path) -> str:
         return self._texts[path] if path in self._texts else _text_of(path)
 
-    def _front(self, outline: Outline) -> Source:
-        """Return the front matter, its lines counted from the beginning of the file."""
-        front = Source(str(self._path))
-        if outline.front is not None:
-            front.take_yaml(f"\n{outline.front}")
-        if front.document.value is None:
-            front.document = YamlDocument({}, {(): 1}, {})
-        return front
-
-    def _beside(
-        self, said: FrontMatter, root: Node, known: set[SectionPath]
-    ) -> Iterator[tuple[str, Beside]]:
+    def _beside(self, said: FrontMatter, known: set[SectionPath]) -> Iterator[tuple[str, Beside]]:
+        """Yield the files of tools and examples that can be read."""
         for kind, name in ((TOOLS, said.tools), (EXAMPLES, said.examples)):
-            found = self._file_beside(kind, name, root, known) if name else None
-            if found is not None:
-                yield kind, found
+            path = self._path.parent / name
+            if not name:
+                continue
+            if path not in self._texts and not path.is_file():
+                self._front.root.member(kind).fault(f"there is no file {path}")
+                continue
+            try:
+                text = self._text(path)
+            except DataFormatError as error:
+                self._lines.extend(error.faults)
+                continue
+            file = Source(str(path))
+            file.take_yaml(text.removeprefix("\ufeff"))
+            if not file.is_right(()):
+                self._lines.extend(file.faults)
+                continue
+            section = self._section_of(kind, file, known)
+            yield kind, Beside(path=path, text=text, file=file, section=section)
 
-    def _file_beside(
-        self, kind: str, name: str, root: Node, known: set[SectionPath]
-    ) -> Beside | None:
-        path = self._path.parent / name
-        if path not in self._texts and not path.is_file():
-            root.members()[kind].fault(f"there is no file {path}")
-            return None
-        try:
-            text = self._text(path)
-        except DataFormatError as error:
-            self._lines.extend(error.faults)
-            return None
-        file = Source(str(path))
-        file.take_yaml(text.removeprefix("\ufeff"))
-        if not file.is_right(()):
-            self._lines.extend(file.faults)
-            return None
-        entries = _FILES[kind].read(file.root)
-        if entries is None:
-            items = tuple(file.root.member(kind).items())
-            return Beside(path=path, text=text, file=file, section=(kind,), items=items)
-        section = tuple(entries.section.split("/")) if entries.section else (kind,)
-        self._check_section(file, section, known)
-        return Beside(path=path, text=text, file=file, section=section, items=entries.items)
-
-    def _check_section(self, file: Source, section: SectionPath, known: set[SectionPath]) -> None:
-        if section in known or (len(section) == 1 and slug_of(section[0]) == section[0]):
-            return
-        names = [show_path(path) for path in known]
-        near = did_you_mean(show_path(section), names)
-        file.root.members()["section"].fault(
-            f"{self._path} has no section `{show_path(section)}`{near}; "
-            f"sections: {', '.join(sorted(names)) or 'none'}"
-        )
+    def _section_of(self, kind: str, file: Source, known: set[SectionPath]) -> SectionPath:
+        """Return the section that a file is for; one that cannot be made is a fault."""
+        found = _FILES[kind].read(file.root)
+        name = found.get("section") if found else None
+        if not isinstance(name, str):
+            return (kind,)
+        section = tuple(name.split("/"))
+        if section not in known and (len(section) > 1 or slug_of(name) != name):
+            names = [show_path(path) for path in known]
+            near = did_you_mean(show_path(section), names)
+            file.root.member("section").fault(
+                f"{self._path} has no section `{show_path(section)}`{near}; "
+                f"sections: {', '.join(sorted(names)) or 'none'}"
+            )
+        return section
 
     def _read_beside(
         self, beside: Mapping[str, Beside], answer: Answer | None
@@ -213,39 +202,38 @@ class _Loader:
         tools: tuple[AnyTool, ...] = ()
         is_right = answer is not None
         if (found := beside.get(TOOLS)) is not None:
-            tools = read_tools(found.items, self._python)
+            tools = read_tools(found.file.root.member(TOOLS).items(), self._python)
             is_right = is_right and found.file.is_right(())
         if (shown := beside.get(EXAMPLES)) is None:
             return tools, ()
+        nodes = shown.file.root.member(EXAMPLES).items()
         if answer is not None and is_right:
-            return tools, read_examples(shown.items, tools, answer.type)
+            return tools, read_examples(nodes, tools, answer.type)
         # What they say of tools and answers would be compared with what is not there.
-        for node in shown.items:
+        for node in nodes:
             EXAMPLE.read(node)
         return tools, ()
 
-    def _template(
-        self,
-        said: FrontMatter,
-        answer: Answer,
-        sections: tuple[MarkdownSection, ...],
-    ) -> PromptTemplate[object]:
-        if not sections:
-            raise DataFormatError(f"{self._path}: expected a prompt, found no text")
-        key = said.key or slug_of(self._path.stem)
-        if not key:
-            raise DataFormatError(f"{self._path}: the name makes no key; write `key:` above it")
-        try:
-            return PromptTemplate(
-                ns=said.ns,
-                key=key,
-                name=said.name,
-                sections=sections,
-                output_type=answer.type,
-                choice=answer.choice,
-            )
-        except PromptDefinitionError as error:
-            raise DataFormatError(f"{self._path}: {error}") from None
+
+def _template(
+    path: Path, said: FrontMatter, answer: Answer, sections: tuple[MarkdownSection, ...]
+) -> PromptTemplate[object]:
+    if not sections:
+        raise DataFormatError(f"{path}: expected a prompt, found no text")
+    key = said.key or slug_of(path.stem)
+    if not key:
+        raise DataFormatError(f"{path}: the name makes no key; write `key:` above it")
+    try:
+        return PromptTemplate(
+            ns=said.ns,
+            key=key,
+            name=said.name,
+            sections=sections,
+            output_type=answer.type,
+            choice=answer.choice,
+        )
+    except PromptDefinitionError as error:
+        raise DataFormatError(f"{path}: {error}") from None
 
 
 def _check_placeholders(said: FrontMatter, root: Node, outline: Outline) -> None:
@@ -266,12 +254,11 @@ def _what_is_right(root: Node) -> FrontMatter:
         value = root.member(name).value
         return value if isinstance(value, str) else ""
 
-    syntax = said("syntax")
-    is_known = syntax in [one.value for one in BodySyntax]
+    is_known = said("syntax") in list(BodySyntax)
     return FrontMatter(
         tools=said(TOOLS),
         examples=said(EXAMPLES),
-        syntax=syntax if is_known else BodySyntax.DOLLAR.value,
+        syntax=said("syntax") if is_known else BodySyntax.DOLLAR,
     )
 
 
@@ -285,14 +272,14 @@ class _Assembly:
         examples: the worked examples.
         sections_of: the section that ``tools`` and ``examples`` belong to, as far as there is
             a file of them.
-        faults: what is wrong with the texts of sections.
+        note: takes what is wrong with the texts of sections.
     """
 
     said: FrontMatter
     tools: tuple[AnyTool, ...]
     examples: tuple[TaskExample, ...]
     sections_of: Mapping[str, SectionPath]
-    faults: list[tuple[int, str]] = attrs.field(factory=list, init=False)
+    note: Note
 
     def sections(self, blocks: tuple[Block, ...]) -> tuple[MarkdownSection, ...]:
         """Return the sections of the file, and those that only tools and examples need."""
@@ -317,7 +304,7 @@ class _Assembly:
             line = where.rpartition(":")[2]
             within = int(line) - 1 if line.isdecimal() else 0
             fault = f"section `{show_path(block.path)}`: {text}"
-            self.faults.append((block.body_line + within, fault))
+            self.note(block.body_line + within, fault)
             return MarkdownSection(key=block.path[-1], title=block.title, children=children)
 
     def _implicit(self, known: set[SectionPath]) -> Iterator[MarkdownSection]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
@@ -26,11 +26,10 @@ from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import Key, checked, either, listed, record
+from promptgraft.strict.kinds import checked, either, listed
 from promptgraft.strict.nodes import Node
 
 AnyTool = Tool[Any, Any]
-T = TypeVar("T")
 
 _HANDLER: Wanted[Callable[..., object]] = Wanted(
     what="handler",
@@ -46,9 +45,6 @@ class _Call:
 
     Attributes:
         tool: the tool.
-        description: when or why one makes this call.
-        input: the parameters.
-        output: what it returns for them.
     """
 
     tool: str
@@ -64,11 +60,6 @@ class _ToolEntry:
     Attributes:
         name: the name that the model calls it by.
         description: what it does and when to use it.
-        parameters: its parameters by name.
-        result: what it returns; a text by default.
-        handler: the function: ``file.py:NAME``.
-        examples: calls that are shown to the model.
-        frozen: whether overrides are refused.
     """
 
     name: str
@@ -87,9 +78,7 @@ class _ExampleEntry:
     Attributes:
         key: its key.
         objective: what is asked.
-        steps: the calls of tools, in order.
         outcome: the answer.
-        frozen: whether overrides are refused.
     """
 
     key: str
@@ -97,26 +86,6 @@ class _ExampleEntry:
     steps: tuple[_Call, ...] = ()
     outcome: Json
     frozen: bool = False
-
-
-@attrs.frozen
-class Entries:
-    """What a file of tools or examples says.
-
-    Attributes:
-        section: the section that they belong to; empty for the usual one.
-        items: the list.
-    """
-
-    section: str = ""
-    items: tuple[Node, ...] = ()
-
-
-def _list_of_nodes(node: Node) -> tuple[Node, ...] | None:
-    if isinstance(node.value, list):
-        return tuple(node.items())
-    node.expected("a list")
-    return None
 
 
 def _type_alone(node: Node) -> Value | None:
@@ -156,17 +125,7 @@ EXAMPLE: Kind[_ExampleEntry] = record_of(
 )
 
 
-def entries_kind(name: str, about: str) -> Kind[Entries]:
-    """Return the kind of files that hold a list under ``name``."""
-
-    def make(section: str = "", **items: tuple[Node, ...]) -> Entries:
-        return Entries(section, items.get(name, ()))
-
-    keys = {"section": Key(TEXT), name: Key(Kind(_list_of_nodes), about, required=True)}
-    return record(make, keys)
-
-
-def read_tools(nodes: tuple[Node, ...], python: PythonSource) -> tuple[AnyTool, ...]:
+def read_tools(nodes: Sequence[Node], python: PythonSource) -> tuple[AnyTool, ...]:
     """Return the tools of a list; faults are noted, and tools with faults left out."""
     found: dict[str, AnyTool] = {}
     for node in nodes:
@@ -199,9 +158,8 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
     )
     if not node.is_right():
         return None
-    return _made(
-        node,
-        lambda: Tool(
+    try:
+        return Tool(
             name=entry.name,
             description=entry.description,
             params_type=params,
@@ -209,13 +167,7 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
             handler=handler,
             examples=examples,
             overridable=not entry.frozen,
-        ),
-    )
-
-
-def _made(node: Node, make: Callable[[], T]) -> T | None:
-    try:
-        return make()
+        )
     except PromptDefinitionError as error:
         node.fault(str(error))
         return None
@@ -230,7 +182,7 @@ def _tool_example(call: _Call, params: Any, result: Any, node: Node) -> ToolExam
 
 
 def read_examples(
-    nodes: tuple[Node, ...], tools: tuple[AnyTool, ...], outcome_type: Any
+    nodes: Sequence[Node], tools: tuple[AnyTool, ...], outcome_type: Any
 ) -> tuple[TaskExample, ...]:
     """Return the worked examples of a list; faults are noted, and examples with faults left out."""
     by_name = {tool.name: tool for tool in tools}

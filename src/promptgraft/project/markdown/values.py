@@ -113,6 +113,11 @@ SHAPE: Kind[Value] = record_of(
 )
 
 
+OUTPUT: Kind[Value] = record_of(
+    Value, skip=("type", "optional", "default", "aliases"), special=_SPECIAL
+)
+
+
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
     """Return an attrs class with these fields; faults are noted, and None returned.
 
@@ -148,19 +153,20 @@ def check_name(name: str, node: Node) -> None:
         )
 
 
+def described(value: Value) -> Described:
+    """Return what models are told of a value."""
+    meanings = {option: meaning for option, meaning in value.choices.items() if meaning}
+    return Described(value.description, aliases=value.aliases, values=meanings)
+
+
 def _attribute(value: Value, kind: Any, node: Node) -> Any:
-    said = Described(
-        value.description,
-        aliases=value.aliases,
-        values={option: meaning for option, meaning in value.choices.items() if meaning},
-    )
     wanted = kind | None if value.optional else kind
     default: object = attrs.NOTHING
     if value.default is not None:
         default = fitting(value.default, wanted, node.member("default"))
     elif value.optional:
         default = None
-    return attrs.field(type=applied(Annotated, (wanted, said)), default=default)
+    return attrs.field(type=applied(Annotated, (wanted, described(value))), default=default)
 
 
 def kind_of(value: Value, name: str, node: Node) -> Any:
