@@ -122,11 +122,7 @@ def _appended(text: str, section: MarkdownSection, body: str) -> str:
 
 
 def _template_text(pieces: Sequence[Piece], source: Source) -> str:
-    """Return the template whose text and slots are ``pieces``.
-
-    Args:
-        pieces: an override body, split by ``source``.
-        source: the section that it is a body of.
+    """Return the template whose text and slots are ``pieces``: a body, split by its section.
 
     Raises:
         ConfigError: no template says the same.
@@ -135,7 +131,13 @@ def _template_text(pieces: Sequence[Piece], source: Source) -> str:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
         return "".join(_dollar(piece, following) for piece, following in pairwise([*pieces, ""]))
-    return "".join(_jinja(pieces, source))
+    parts = ["", *_tagged(pieces, source), ""]
+    return "".join(
+        _bare(part.name, before, after)
+        if isinstance(part, Slot)
+        else _as_text(part, tag_follows=isinstance(after, Slot))
+        for before, part, after in zip(parts, parts[1:], parts[2:], strict=False)
+    )
 
 
 def _dollar(piece: Piece, following: Piece) -> str:
@@ -145,43 +147,32 @@ def _dollar(piece: Piece, following: Piece) -> str:
     return f"${{{piece.name}}}" if glued else f"${piece.name}"
 
 
-def _jinja(pieces: Sequence[Piece], source: Source) -> Iterator[str]:
-    parts: list[Piece] = []
-    definitions = _definitions(pieces, source)
-    for piece in pieces:
-        if isinstance(piece, Slot) and piece.name in source.opaque:
-            parts.extend(Slot(text) for text in definitions.pop(piece.name, ()))
-            parts.append(Slot(source.opaque[piece.name]))
-        elif isinstance(piece, Slot):
-            parts.append(Slot(f"{{{{ {piece.name} }}}}"))
-        else:
-            parts.append(piece)
-    parts.extend(Slot(text) for texts in definitions.values() for text in texts)
-    for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
-        if isinstance(part, Slot):
-            yield _bare(part.name, before, after)
-        else:
-            yield _as_text(part, tag_follows=isinstance(after, Slot))
-
-
-def _definitions(pieces: Sequence[Piece], source: Source) -> dict[str, list[str]]:
-    """Return the definitions that stand before each opaque slot; behind the last, under ``""``.
+def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
+    """Yield text, and slots as they are spelled in Jinja, with the definitions before them.
 
     Raises:
         ConfigError: the body moves slots past definitions that they may depend on.
     """
-    found: dict[str, list[str]] = {}
-    waiting: list[str] = []
-    for name, text in source.blocks:
-        waiting.append(text)
-        if name is not None:
-            found[name], waiting = waiting[:-1], []
-    moved = [piece.name for piece in pieces if isinstance(piece, Slot) and piece.name in found]
-    if moved != list(found) and any(_DEFINES.search(text) for _, text in source.blocks):
+    slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
+    is_moved = [name for name in slots if name in source.opaque] != list(source.opaque)
+    if is_moved and any(_DEFINES.search(text) for _, text in source.blocks):
         raise ConfigError(
             "the new text moves or repeats blocks of a template that sets names; write it by hand"
         )
-    return {**found, "": waiting}
+    blocks = iter(() if is_moved else source.blocks)
+    for piece in pieces:
+        if isinstance(piece, str):
+            yield piece
+        elif piece.name not in source.opaque:
+            yield Slot(f"{{{{ {piece.name} }}}}")
+        elif is_moved:
+            yield Slot(source.opaque[piece.name])
+        else:
+            for name, text in blocks:
+                yield Slot(text)
+                if name is not None:
+                    break
+    yield from (Slot(text) for _, text in blocks)
 
 
 def _bare(tag: str, before: Piece, after: Piece) -> str:
