@@ -20,8 +20,9 @@ from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.parts.descriptors import hash_section
 from promptgraft.prompt import MarkdownSection, PromptTemplate
-from promptgraft.serde import HexDigest, Json, did_you_mean, shown
-from promptgraft.yaml_text import read_yaml
+from promptgraft.serde import HexDigest, did_you_mean
+from promptgraft.strict.nodes import Node, Source
+from promptgraft.yaml_text import Note
 
 Template = PromptTemplate[object]
 
@@ -125,7 +126,8 @@ def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
             f"{folder}: expected copies of meta-prompts, found none; `promptgraft meta write "
             f"{folder}` makes them"
         )
-    _raise(faults)
+    if faults:
+        raise DataFormatError.of(faults)
     return tuple(copies)
 
 
@@ -154,16 +156,13 @@ def checked_edits(copies: Iterable[MetaCopy]) -> tuple[PromptOverride, ...]:
             except InvalidOverrideError as error:
                 faults.append(f"{copy.path}: {error}")
         checked.append(empty(copy.template).holding(sections))
-    _raise(faults)
+    if faults:
+        raise DataFormatError.of(faults)
     return tuple(checked)
 
 
-def _raise(faults: list[str]) -> None:
-    if faults:
-        raise DataFormatError.of(faults)
-
-
 def _read(path: Path) -> MetaCopy | None:
+    """Return the copy that a file holds; None for a Markdown file of another kind."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -173,80 +172,60 @@ def _read(path: Path) -> MetaCopy | None:
     head, found, body = text.removeprefix(f"{_FENCE}\n").partition(f"\n{_FENCE}\n")
     if not found:
         raise DataFormatError(f"{path}:1: expected a line `---` that ends the front matter")
-    faults: list[str] = []
-    template, hashes = _read_head(f"\n{head}", path, faults)
+    source = Source(str(path))
+    source.take_yaml(f"\n{head}")
+    template = _named_template(source.root.member("prompt"))
     if template is None:
-        _raise(faults)
+        source.raise_all()
         return None
-    texts = dict(_sections(body, template, path, faults, line=head.count("\n") + 4))
-    known = [section.key for section in template.sections]
-    faults.extend(
-        f"{path}: section `{key}` is missing; restore its heading `# … {{#{key}}}` and its text"
-        for key in known
-        if key not in texts
-    )
-    _raise(faults)
+    hashes = dict(_hashes(template, source.root.member("shipped")))
+    texts = dict(_sections(template, body, head.count("\n") + 4, source.note))
+    source.raise_all()
     return MetaCopy(path=path, template=template, shipped=hashes, texts=texts)
 
 
-def _read_head(
-    head: str, path: Path, faults: list[str]
-) -> tuple[Template | None, Mapping[str, str]]:
-    """Return the meta-prompt that a front matter names, if it names one, and its hashes."""
-    document = read_yaml(head, lambda line, text: faults.append(f"{path}:{line}: {text}"))
-    said = document.value if document else None
-    name = said.get("prompt") if isinstance(said, dict) else None
-    if not isinstance(name, str) or not name.startswith(f"{META_NS}/"):
-        return None, {}  # a Markdown file of another kind
-    key = name.removeprefix(f"{META_NS}/")
-    template = SHIPPED.get(key)
-    if template is None:
-        faults.append(
-            f"{path}: prompt: there is no meta-prompt `{key}`{did_you_mean(key, list(SHIPPED))}; "
+def _named_template(name: Node) -> Template | None:
+    if not isinstance(name.value, str) or not name.value.startswith(f"{META_NS}/"):
+        return None
+    key = name.value.removeprefix(f"{META_NS}/")
+    if key not in SHIPPED:
+        name.fault(
+            f"there is no meta-prompt `{key}`{did_you_mean(key, list(SHIPPED))}; "
             f"there are {', '.join(SHIPPED)}"
         )
-        return None, {}
-    hashes = said.get("shipped") if isinstance(said, dict) else None
-    return template, _hashes(hashes, template, path, faults)
+    return SHIPPED.get(key)
 
 
-def _hashes(said: Json, template: Template, path: Path, faults: list[str]) -> Mapping[str, str]:
-    hashes = said if isinstance(said, dict) else {}
-    read = {}
+def _hashes(template: Template, shipped: Node) -> Iterator[tuple[str, str]]:
     for section in template.sections:
-        found = hashes.get(section.key)
-        if isinstance(found, str):
-            read[section.key] = found
+        found = shipped.member(section.key)
+        if isinstance(found.value, str):
+            yield section.key, found.value
         else:
-            faults.append(
-                f"{path}: shipped.{section.key}: expected the hash of the shipped text, found "
-                f"{shown(found)}; write the copies again with `promptgraft meta write`"
-            )
-    return read
+            mend = "; write the copies again with `promptgraft meta write`"
+            found.expected("the hash of the shipped text", mend)
 
 
-def _sections(
-    body: str, template: Template, path: Path, faults: list[str], *, line: int
-) -> Iterator[tuple[str, str]]:
+def _sections(template: Template, body: str, line: int, note: Note) -> Iterator[tuple[str, str]]:
     """Yield key and text of each section; ``line`` is the number of the first line."""
     known = [section.key for section in template.sections]
     seen: set[str] = set()
     for key, text, at in _cut(body, line):
-        if key in known and key not in seen:
+        if key in seen:
+            note(at, f"section `{key}` stands there twice; remove one of them")
+        elif key in known:
             seen.add(key)
             yield key, text
         elif key:
-            problem = (
-                "stands there twice; remove one of them"
-                if key in seen
-                else f"is none of the meta-prompt{did_you_mean(key, known)}; it has "
-                f"{', '.join(known)}"
-            )
-            faults.append(f"{path}:{at}: section `{key}` {problem}")
+            near = did_you_mean(key, known)
+            there = ", ".join(known)
+            note(at, f"section `{key}` is none of the meta-prompt{near}; it has {there}")
         elif text:
-            faults.append(
-                f"{path}:{at}: text before the first heading is in no section; move it into one"
-            )
+            note(at, "text before the first heading is in no section; move it into one")
+    for key in known:
+        if key not in seen:
+            mend = f"restore its heading `# … {{#{key}}}` and its text"
+            note(0, f"section `{key}` is missing; {mend}")
 
 
 def _cut(body: str, line: int) -> Iterator[tuple[str, str, int]]:
