@@ -21,14 +21,7 @@ _NO_TEST = "there is no test set, so a run cannot say what its gain on unseen ca
 
 @attrs.frozen(kw_only=True)
 class Checked:
-    """What is known of a project after a look at everything.
-
-    Attributes:
-        project: the project; None when it has faults.
-        faults: one line each.
-        warnings: what a run still needs, and what its plan warns of; one line each.
-        plans: what a run of each prompt can use, by its name.
-    """
+    """A project without faults, or its faults; warnings, one line each; plans by prompt."""
 
     project: Project | None = None
     faults: tuple[str, ...] = ()

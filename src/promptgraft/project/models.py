@@ -54,12 +54,7 @@ _DESCRIBED = "`help(promptgraft.ProviderAdapter)` says what an adapter has"
 
 
 def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> ProviderAdapter:
-    """Return the adapter of a model; no call is made.
-
-    Args:
-        config: the model.
-        what: what messages call it.
-        python: loads Python code.
+    """Return the adapter of a model, which messages call ``what``; no call is made.
 
     Raises:
         ConfigError: a secret is not set, an option is unusable, or the Python code is.
@@ -75,7 +70,7 @@ class CheckedModel:
     """A model as far as it can be made without secrets.
 
     Attributes:
-        adapter: to plan with, not to call; the embedded one where there is none.
+        adapter: to plan with, not to call; the offline one where there is none.
         warnings: what a run still needs, by what asks for it.
     """
 
@@ -85,8 +80,6 @@ class CheckedModel:
 
 def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> CheckedModel:
     """Return a model that is right but for its secrets, which need not be set.
-
-    Arguments are those of :func:`make_adapter`.
 
     Raises:
         ConfigError: an option is unusable, or the Python code cannot be loaded.

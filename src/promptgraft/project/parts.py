@@ -110,12 +110,7 @@ def _called(value: object) -> Callable[..., object] | None:
 
 
 def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
-    """Return a function of the user's that refuses a case when it raises.
-
-    Args:
-        params: the function.
-        spec: how the project file names it.
-    """
+    """Return a function of the user's, named ``spec``, that refuses a case when it raises."""
 
     @functools.wraps(params)
     def made(case: Case) -> object:
@@ -243,10 +238,7 @@ def load_project_metrics(
 ) -> tuple[Metric, ...]:
     """Return the metrics of a list in the project file, or of a file of their own.
 
-    Args:
-        source: the list, or the path.
-        judges: the models that metrics may name.
-        around: the project.
+    ``judges`` are the models that metrics may name.
 
     Raises:
         DataFormatError: with every fault.

@@ -40,8 +40,7 @@ class Wanted(Generic[T]):
 
     Attributes:
         what: what messages call it: an option, or a place in a file.
-        expected: what it must be.
-        plural: several of it.
+        expected: what it must be; ``plural`` names several.
         read: returns it if a value is one, or leads to one; else None.
         lacking: says what a value lacks that is none; empty when there is nothing to say.
     """
@@ -55,13 +54,7 @@ class Wanted(Generic[T]):
 
 @attrs.frozen
 class Place:
-    """Where something stands in Python code.
-
-    Attributes:
-        where: a module, or a file.
-        attribute: a name in it; dots lead further.
-        base: what files and modules are looked up from; None for the current folder.
-    """
+    """A name in a module or a file, which is looked up from ``base`` or the current folder."""
 
     where: str
     attribute: str
@@ -98,11 +91,7 @@ def place_of(spec: str, what: str, *, base: Path | None = None) -> Place:
 
 
 class PythonSource:
-    """Loads things from Python code; each file is run once, however much is taken from it.
-
-    Args:
-        folder: what files and modules are looked up from; None for the current folder.
-    """
+    """Loads things from Python code; each file is run once, however much is taken from it."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -142,12 +131,9 @@ def load(place: Place, wanted: Wanted[T]) -> T:
 
 
 def load_file(path: Path, *, name: str, what: str) -> ModuleType:
-    """Import a file; modules beside it can be imported by it.
+    """Import a file, which can import modules beside it; ``what`` names it in messages.
 
-    Args:
-        path: the file.
-        name: the name of the module; names that ``feedback_fn`` and classes get depend on it.
-        what: what the file was named as, for messages.
+    Names that ``feedback_fn`` and classes get depend on ``name``, that of the module.
 
     Raises:
         ConfigError: there is no such file, or running it failed.

@@ -92,11 +92,11 @@ def choose(run: RunRecord, candidate: int | None) -> Chosen:
     if candidate == 0:
         raise ConfigError("--candidate: 0 is the baseline, there is nothing to apply; name another")
     if candidate is not None:
-        return Chosen(candidate=_checked(run, candidate))
+        return _checked(run, candidate)
     if run.ended is None:
         raise ConfigError(f"run {run.id} has no winner yet: {_unfinished(run)}")
     if run.ended.improved:
-        return Chosen(candidate=_checked(run, run.ended.best))
+        return _checked(run, run.ended.best)
     return Chosen(candidate=None, why_not=f"nothing beat the baseline ({run.ended.stop_detail})")
 
 
@@ -109,10 +109,10 @@ def _unfinished(run: RunRecord) -> str:
     )
 
 
-def _checked(run: RunRecord, candidate: int) -> int:
+def _checked(run: RunRecord, candidate: int) -> Chosen:
     last = len(run.candidates) - 1
     if 0 < candidate <= last:
-        return candidate
+        return Chosen(candidate=candidate)
     there = f"1 to {last}" if last > 0 else "none but the baseline"
     raise ConfigError(
         f"run {run.id} has no candidate {candidate}; it has {there}: `promptgraft show {run.id}`"
@@ -184,8 +184,7 @@ class AgainstSource:
 
 def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
     """Compare ``entries`` with today's source of the prompt."""
-    resolution = resolve_override(prompt.descriptor, entries)
-    skipped = {found.part: found for found in resolution.skipped}
+    skipped = {found.part: found for found in resolve_override(prompt.descriptor, entries).skipped}
     settled = tuple(
         entry for entry in entries.entries() if entry.part in skipped and entry.is_said_by(prompt)
     )
@@ -265,11 +264,7 @@ def merged_into(
 
 
 class StaleWinnerError(HashMismatchError):
-    """The source, the tag or a file is not what the winner was made for.
-
-    Attributes:
-        faults: a line for each part.
-    """
+    """The source, the tag or a file is not what the winner was made for: a line for each part."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         super().__init__("; ".join(faults))
@@ -281,14 +276,7 @@ class StaleWinnerError(HashMismatchError):
 
 @attrs.frozen(kw_only=True)
 class Stored:
-    """What became of a winner in a store.
-
-    Attributes:
-        address: prompt and tag.
-        before: what the tag pointed at.
-        after: what it points at now; what it pointed at before when nothing was written.
-        parts: how what models are told changes, part by part.
-    """
+    """What a tag pointed at and points at now, and how what models are told changes."""
 
     address: OverrideAddress
     before: Revision | None
