@@ -23,7 +23,7 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
-from promptgraft.project.python_source import PythonSource, Wanted, place_of
+from promptgraft.project.python_source import PythonSource, Wanted, as_callable, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
@@ -53,13 +53,7 @@ class ProjectPrompt:
 
 @attrs.frozen
 class Surroundings:
-    """What the values of a project file are looked up in.
-
-    Attributes:
-        file: the project file.
-        folder: what its paths begin at.
-        python: loads Python code from there.
-    """
+    """What the values of a project file are looked up in: it, its folder and Python code there."""
 
     file: Source
     folder: Path
@@ -96,11 +90,7 @@ class Surroundings:
             raise self.refusal(path, error) from error
 
     def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
-        """Return the function that ``spec`` at ``path`` stands for.
-
-        Raises:
-            DataFormatError: it cannot be loaded, or is something else.
-        """
+        """Return the function that ``spec`` at ``path`` stands for; see :meth:`loaded`."""
         wanted = Wanted(what=spelled(path), expected="a function", plural="functions", read=_called)
         return self.loaded(path, spec, wanted)
 
@@ -169,8 +159,7 @@ def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundin
         raise around.refusal(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
         )
-    kept = splits.field or splits.stratify
-    keep = (*dataset.keep, *([kept] if kept and kept not in dataset.keep else []))
+    keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
     whole = _load(attrs.evolve(dataset, keep=keep), dataset.path, ("dataset", "path"), around)
     with _placed_at(("splits",), around):
         if splits.field is not None:
@@ -264,11 +253,9 @@ def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provide
     return judge
 
 
-def _as_judge(value: object) -> Judge | None:
-    return value if callable(value) and not isinstance(value, type) else None
-
-
-_JUDGE = Wanted(what="function", expected="a function", plural="functions", read=_as_judge)
+_JUDGE: Wanted[Judge] = Wanted(
+    what="function", expected="a function", plural="functions", read=as_callable
+)
 
 
 def _python_kind(source: PythonSource) -> MetricKind:

@@ -136,10 +136,9 @@ class Project:
         """
         if role not in ("task", "reflection"):
             raise ConfigError(f"role: expected `task` or `reflection`, found {role!r}")
-        models = self.config.models
-        if role == "reflection" and models.reflection is not None:
-            return self._made(("models", "reflection"), models.reflection)
-        return self._made(("models", "task"), models.task)
+        models = self.models()
+        path = ("models", role) if ("models", role) in models else ("models", "task")
+        return self._made(path, models[path])
 
     def store(self) -> LocalPromptOverridesStore:
         """Return the store that winners go to.
@@ -162,9 +161,15 @@ class Project:
         """
         prompt = self.prompt(name)
         if prompt.name not in self._configs:
+            judging = Judging(
+                splits=self.splits,
+                metrics=self.metrics,
+                aggregation=self.aggregation,
+                params=self.params,
+            )
             self._configs[prompt.name] = run_config(
                 prompt,
-                self._judging,
+                judging,
                 optimizer=self.config.optimizer,
                 stoppers=self.config.stoppers,
                 around=self.surroundings,
@@ -193,11 +198,10 @@ class Project:
     def models(self) -> dict[YamlPath, ModelConfig]:
         """Return every model by its place in the file."""
         models = self.config.models
-        parts = {"task": models.task, "reflection": models.reflection}
-        return {
-            **{("models", name): model for name, model in parts.items() if model is not None},
-            **{("models", "judges", name): model for name, model in models.judges.items()},
-        }
+        found: dict[YamlPath, ModelConfig] = {("models", "task"): models.task}
+        if models.reflection is not None:
+            found["models", "reflection"] = models.reflection
+        return found | {("models", "judges", name): one for name, one in models.judges.items()}
 
     def described(self) -> dict[str, Json]:
         """Return the settings as written with the defaults filled in; secrets as ``${NAME}``."""
@@ -228,32 +232,22 @@ class Project:
             yield from _lines(partial(self.run_config, name))
 
     def _twins(self) -> Iterator[str]:
-        seen: dict[tuple[str, str], str] = {}
+        seen: dict[str, str] = {}
         for name in self.names:
             descriptor = self.prompt(name).prompt.descriptor
-            key = (descriptor.ns, descriptor.key)
-            if key in seen:
+            key = f"{descriptor.ns}/{descriptor.key}"
+            if seen.setdefault(key, name) != name:
                 yield self.surroundings.file.line(
                     ("prompts", name),
-                    f"expected another prompt than `{seen[key]}`, both are `{'/'.join(key)}`; "
+                    f"expected another prompt than `{seen[key]}`, both are `{key}`; "
                     "give one of them another key",
                 )
-            seen.setdefault(key, name)
-
-    @cached_property
-    def _judging(self) -> Judging:
-        return Judging(
-            splits=self.splits,
-            metrics=self.metrics,
-            aggregation=self.aggregation,
-            params=self.params,
-        )
 
     def _name(self, name: str | None) -> str:
         known = ", ".join(f"`{one}`" for one in self.names)
+        if name is None and len(self.names) > 1:
+            raise ConfigError(f"{self.path} has several prompts; name one of {known}")
         if name is None:
-            if len(self.names) > 1:
-                raise ConfigError(f"{self.path} has several prompts; name one of {known}")
             return self.names[0]
         if name not in self.config.prompts:
             near = did_you_mean(name, list(self.names))

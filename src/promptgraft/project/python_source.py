@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -163,6 +163,11 @@ def beside(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):
             sys.path.remove(str(folder))
+
+
+def as_callable(value: object) -> Callable[..., Any] | None:
+    """Return what can be called and is no class, or None."""
+    return value if callable(value) and not isinstance(value, type) else None
 
 
 def as_maker(value: object) -> FunctionType | None:

@@ -20,7 +20,7 @@ from promptgraft.project.markdown.values import (
     fitting,
     kind_of,
 )
-from promptgraft.project.python_source import PythonSource, Wanted
+from promptgraft.project.python_source import PythonSource, Wanted, as_callable
 from promptgraft.prompt.task_examples import TaskExample, TaskStep
 from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
@@ -35,7 +35,7 @@ _HANDLER: Wanted[Callable[..., object]] = Wanted(
     what="handler",
     expected="a function",
     plural="functions",
-    read=lambda value: value if callable(value) and not isinstance(value, type) else None,
+    read=as_callable,
 )
 
 
