@@ -25,7 +25,6 @@ from promptgraft.project.format_models import (
     MODELS,
     ModelsConfig,
     refuse_references,
-    secret_places,
 )
 from promptgraft.project.format_optimizer import OPTIMIZER, STOPPERS, OptimizerConfig
 from promptgraft.project.python_source import REFERENCE
@@ -140,8 +139,7 @@ def read_project(path: Path) -> tuple[Source, ProjectConfig]:
     """
     source = source_file(path)
     root = source.root
-    models = root.value.get("models") if isinstance(root.value, dict) else None
-    refuse_references(root, secret_places(models))
+    refuse_references(root)
     config = PROJECT.read(root)
     source.raise_all()
     if config is None:
@@ -181,7 +179,8 @@ def _splits(**given: object) -> SplitsConfig:
     for name in ("seed", "stratify"):
         if name in given and ways and ways != ["ratio"]:
             raise ConfigError(f"`{name}` is for `ratio` only, found `{ways[0]}`; leave it out")
-    return _SPLITS_MAKER(**({} if ways else {"ratio": RatioConfig()}), **given)
+    make: Callable[..., SplitsConfig] = SplitsConfig  # the kinds have made sure of the types
+    return make(**({} if ways else {"ratio": RatioConfig()}), **given)
 
 
 def _aggregation(
@@ -193,9 +192,6 @@ def _aggregation(
         return Lexicographic(order)
     raise ConfigError("expected either `weights` or `order`")
 
-
-# The kinds have made sure of the types.
-_SPLITS_MAKER: Callable[..., SplitsConfig] = SplitsConfig
 
 _VERSION = check(
     f"{VERSION}, the version of the format that this promptgraft reads",

@@ -5,9 +5,10 @@ A secret is ``${NAME}``, which stands for a variable of the environment; a file 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -15,7 +16,6 @@ from promptgraft.adapters.anthropic.adapter import AnthropicAdapter
 from promptgraft.adapters.openai.adapter import OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.serde import Json
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
 from promptgraft.strict.classes import keys_of, record_of
 from promptgraft.strict.kinds import Key, Keys, named, record
@@ -29,11 +29,7 @@ NO_KEY = "none"
 
 @attrs.frozen
 class Secret:
-    """A text with ``${NAME}`` in it; the plain secret is looked up only when it is needed.
-
-    Attributes:
-        written: the text as it stands in the file; it holds no secret.
-    """
+    """A text as a file has it, with ``${NAME}`` in it: looked up only when it is needed."""
 
     written: str
 
@@ -42,24 +38,19 @@ class Secret:
         """The variables, in order of appearance."""
         return tuple(dict.fromkeys(_REFERENCE.findall(self.written)))
 
-    def missing(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    def missing(self) -> tuple[str, ...]:
         """Return the variables that are not set, or empty."""
-        return tuple(name for name in self.names if not environment.get(name))
+        return tuple(name for name in self.names if not os.environ.get(name))
 
-    def reveal(self, environment: Mapping[str, str] = os.environ) -> str:
+    def reveal(self) -> str:
         """Return the plain text.
 
         Raises:
             ConfigError: a variable is not set.
         """
-        if missing := self.missing(environment):
+        if missing := self.missing():
             raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
-        return _REFERENCE.sub(lambda match: environment[match[1]], self.written)
-
-
-def has_reference(text: str) -> bool:
-    """Tell whether a text holds ``${NAME}``."""
-    return _REFERENCE.search(text) is not None
+        return _REFERENCE.sub(lambda match: os.environ[match[1]], self.written)
 
 
 @attrs.frozen(kw_only=True)
@@ -114,14 +105,13 @@ API_KEY = check(
 """The API key of a model; a plain key is refused."""
 
 
-def read_header(node: Node) -> Secret | None:
+def _read_header(node: Node) -> Secret | None:
     """Return the value of a header; those that carry secrets must name a variable."""
     value = node.value
-    name = str(node.path[-1])
     if not isinstance(value, str) or not value:
         node.fault("expected a text, found something else (not shown)")
         return None
-    if _SENSITIVE.search(name) and not has_reference(value):
+    if _SENSITIVE.search(str(node.path[-1])) and not _REFERENCE.search(value):
         node.fault(
             "expected `${NAME}` in it, found a plain text (not shown); put the secret into an "
             "environment variable and name that"
@@ -130,13 +120,13 @@ def read_header(node: Node) -> Secret | None:
     return Secret(value)
 
 
-def refuse_references(root: Node, may_hold: Iterable[tuple[str | int, ...]]) -> None:
-    """Note every ``${NAME}`` that stands where no secret may."""
-    allowed = set(may_hold)
+def refuse_references(root: Node) -> None:
+    """Note every ``${NAME}`` of a project file that stands where no secret may."""
     todo: list[Node] = [root]
     while todo:
         node = todo.pop()
-        if node.path in allowed:
+        *model, last = node.path or ("",)
+        if last in ("api_key", "headers") and _is_model(model):
             continue
         todo.extend((*node.members().values(), *node.items()))
         if isinstance(node.value, str) and (names := Secret(node.value).names):
@@ -147,14 +137,9 @@ def refuse_references(root: Node, may_hold: Iterable[tuple[str | int, ...]]) -> 
             )
 
 
-def secret_places(models: Json) -> Iterable[tuple[str | int, ...]]:
-    """Yield the places in a project file that may hold ``${NAME}``."""
-    top = models if isinstance(models, dict) else {}
-    judges = top.get("judges")
-    named = judges if isinstance(judges, dict) else {}
-    for path in (*((name,) for name in top if name != "judges"), *(("judges", n) for n in named)):
-        yield ("models", *path, "api_key")
-        yield ("models", *path, "headers")
+def _is_model(path: list[str | int]) -> bool:
+    is_judge = path[:2] == ["models", "judges"]
+    return path[:1] == ["models"] and len(path) == (3 if is_judge else 2)
 
 
 _PYTHON_ONLY = "comes from Python only: write `python: file.py:NAME` instead of `provider`"
@@ -162,13 +147,13 @@ _ELSEWHERE = {name: f"`{name}` {_PYTHON_ONLY}" for name in ("profile", "prices")
 
 
 def _address(value: object) -> str | None:
-    fits = isinstance(value, str) and value and not has_reference(value) and "@" not in value
+    fits = isinstance(value, str) and value and not _REFERENCE.search(value) and "@" not in value
     return str(value) if fits else None
 
 
 _SPECIAL: Mapping[str, Kind[object]] = {
     "api_key": API_KEY,
-    "headers": named(Kind(read_header, {"type": "string", "minLength": 1})),
+    "headers": named(Kind(_read_header, {"type": "string", "minLength": 1})),
     "base_url": check(
         "an address such as http://localhost:8000/v1 without user and password",
         _address,
@@ -177,7 +162,6 @@ _SPECIAL: Mapping[str, Kind[object]] = {
         mend="give those as `headers`",
     ),
 }
-_SKIPPED = ("profile", "prices")
 
 _OPTIONS: Mapping[str, Keys] = {
     "offline": {
@@ -186,8 +170,8 @@ _OPTIONS: Mapping[str, Keys] = {
             integer(1), "How many words a reflection takes of a failed input."
         ),
     },
-    "anthropic": keys_of(AnthropicAdapter, skip=_SKIPPED, special=_SPECIAL),
-    "openai": keys_of(OpenAIAdapter, skip=_SKIPPED, special=_SPECIAL),
+    "anthropic": keys_of(AnthropicAdapter, skip=_ELSEWHERE, special=_SPECIAL),
+    "openai": keys_of(OpenAIAdapter, skip=_ELSEWHERE, special=_SPECIAL),
 }
 
 
@@ -201,25 +185,16 @@ def _model(provider: str, **options: object) -> ModelConfig:
     )
 
 
-def _python_model(python: str) -> ModelConfig:
-    return ModelConfig(provider="python", python=python)
-
-
-def _kinds() -> dict[str, Kind[ModelConfig]]:
-    kinds = {}
-    for name, options in _OPTIONS.items():
-        provider = Key(one_of(name), "Who answers.", required=True)
-        kinds[name] = record(
-            _model,
-            {"provider": provider, **options},
-            elsewhere=_ELSEWHERE if name != "offline" else None,
-        )
-    return kinds
-
-
-_KINDS = _kinds()
+_KINDS: Mapping[str, Kind[ModelConfig]] = {
+    name: record(
+        _model,
+        {"provider": Key(one_of(name), "Who answers.", required=True), **options},
+        elsewhere=_ELSEWHERE if name != "offline" else None,
+    )
+    for name, options in _OPTIONS.items()
+}
 _PYTHON: Kind[ModelConfig] = record(
-    _python_model,
+    functools.partial(ModelConfig, provider="python"),
     {
         "python": Key(
             REFERENCE, "An adapter, or a function without arguments that makes one.", required=True

@@ -105,11 +105,13 @@ def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> Ch
 
 def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:
     """Return the variables that the model needs and that are not set, and what names each."""
-    secrets: dict[YamlPath, Secret] = {
+    secrets: dict[YamlPath, Secret | None] = {
         **{("headers", name): secret for name, secret in config.headers.items()},
-        **({} if config.api_key is None else {("api_key",): config.api_key}),
+        ("api_key",): config.api_key,
     }
-    missing = {name: path for path, secret in secrets.items() for name in secret.missing()}
+    missing = {
+        name: path for path, secret in secrets.items() if secret for name in secret.missing()
+    }
     usual = _USUAL_KEYS.get(config.provider, ())
     signed = any(name.lower() == "authorization" for name in config.headers)
     if config.api_key is None and usual and not signed and not any(map(os.environ.get, usual)):
@@ -131,7 +133,7 @@ def _found(spec: str, what: str, python: PythonSource) -> ProviderAdapter | Func
         what=what,
         expected="an adapter, or a function without arguments that returns one",
         plural="adapters",
-        read=_adapter_or_maker,
+        read=lambda value: value if _is_adapter(value) else as_maker(value),
         lacking=_lacking,
     )
     return python.load(place_of(spec, what, base=python.folder), wanted)
@@ -150,10 +152,6 @@ def _as_adapter(made: object, spec: str) -> ProviderAdapter:
             f"{spec}: expected an adapter, it returned {shown(made)}; {_lacking(made)}"
         )
     return made
-
-
-def _adapter_or_maker(value: object) -> ProviderAdapter | FunctionType | None:
-    return value if _is_adapter(value) else as_maker(value)
 
 
 def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
