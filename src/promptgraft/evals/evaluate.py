@@ -28,10 +28,9 @@ from promptgraft.evals.metrics.base import asks_models, check_cases, check_metri
 from promptgraft.evals.types import Case, Metric
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.runtime.side_by_side import as_ended
 from promptgraft.strict.checks import COUNT
 from promptgraft.text import score
 

@@ -26,7 +26,7 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.job import Job
 from promptgraft.runs.pages import candidate_page, rejection_page, waiting_baseline
 from promptgraft.runs.summary import summary_page
-from promptgraft.runtime.events import EventBus
+from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,

@@ -3,8 +3,7 @@
 from promptgraft.runtime.budget import Budget, Charge
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.events import EventBus
-from promptgraft.runtime.session import Session, SessionProtocol
+from promptgraft.runtime.session import EventBus, Session, SessionProtocol
 
 __all__ = [
     "Budget",

@@ -25,12 +25,10 @@ class Charge:
     cost: Decimal = ZERO
     tokens: int = 0
 
-    def plus(self, other: Charge) -> Charge:
-        """Return both together."""
+    def __add__(self, other: Charge) -> Charge:
         return Charge(cost=self.cost + other.cost, tokens=self.tokens + other.tokens)
 
-    def minus(self, other: Charge) -> Charge:
-        """Return this without the other."""
+    def __sub__(self, other: Charge) -> Charge:
         return Charge(cost=self.cost - other.cost, tokens=self.tokens - other.tokens)
 
 
@@ -56,14 +54,9 @@ class Budget:
         COUNT.or_none.hold("max_tokens", max_tokens)
         self._max_cost = max_cost
         self._max_tokens = max_tokens
-        self._paid = NOTHING
+        self.paid = NOTHING  # by calls that have ended
         self._reserved = NOTHING
         self._lock = threading.Lock()
-
-    @property
-    def paid(self) -> Charge:
-        """What ended calls have cost."""
-        return self._paid
 
     @property
     def is_limited(self) -> bool:
@@ -76,35 +69,11 @@ class Budget:
         return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
-        """Do nothing while ``used`` is below the limits, whoever has paid for it.
+        """Refuse to continue once ``used``, whoever has paid for it, has reached a limit.
 
         Raises:
             BudgetExhaustedError: a limit is reached.
         """
-        self._refuse_beyond(used)
-
-    def reserve(self, expected: Charge) -> None:
-        """Set aside the least that a call will cost.
-
-        Raises:
-            BudgetExhaustedError: what is paid and reserved has reached a limit.
-        """
-        with self._lock:
-            self._refuse_beyond(self._paid.plus(self._reserved))
-            self._reserved = self._reserved.plus(expected)
-
-    def settle(self, expected: Charge, actual: Charge) -> None:
-        """End a reservation and pay what the call has cost."""
-        with self._lock:
-            self._reserved = self._reserved.minus(expected)
-            self._paid = self._paid.plus(actual)
-
-    def pay(self, actual: Charge) -> None:
-        """Pay for a call that nothing was reserved for, such as one of an earlier process."""
-        with self._lock:
-            self._paid = self._paid.plus(actual)
-
-    def _refuse_beyond(self, used: Charge) -> None:
         if self._max_cost is not None and used.cost >= self._max_cost:
             raise BudgetExhaustedError(
                 f"max_cost: {used.cost:.4f} of {self._max_cost} US dollars are used or reserved",
@@ -115,3 +84,24 @@ class Budget:
                 f"max_tokens: {used.tokens} of {self._max_tokens} tokens are used or reserved",
                 limit="max_tokens",
             )
+
+    def reserve(self, expected: Charge) -> None:
+        """Set aside the least that a call will cost.
+
+        Raises:
+            BudgetExhaustedError: what is paid and reserved has reached a limit.
+        """
+        with self._lock:
+            self.check(self.paid + self._reserved)
+            self._reserved += expected
+
+    def settle(self, expected: Charge, actual: Charge) -> None:
+        """End a reservation and pay what the call has cost."""
+        with self._lock:
+            self._reserved -= expected
+            self.paid += actual
+
+    def pay(self, actual: Charge) -> None:
+        """Pay for a call that nothing was reserved for, such as one of an earlier process."""
+        with self._lock:
+            self.paid += actual

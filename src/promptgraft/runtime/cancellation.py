@@ -1,12 +1,14 @@
-"""A wish to stop that reaches every thread of a run."""
+"""A wish to stop that reaches every thread of a run; a stop file may stand for it."""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from promptgraft.errors import RunCancelledError
+from promptgraft.errors import ConfigError, RunCancelledError, StopFileFoundError
 
 Undo = Callable[[], None]
 
@@ -22,8 +24,8 @@ class Cancellation:
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self._parent = parent
-        self._reason = ""
-        self._is_set = threading.Event()
+        self.reason = ""  # in a few words; empty while it is not set
+        self._is_set = False
         self._listeners: dict[object, Callable[[], None]] = {}
         # A signal handler may run in the middle of any of the methods of its own thread.
         self._lock = threading.RLock()
@@ -34,27 +36,22 @@ class Cancellation:
     @property
     def is_set(self) -> bool:
         """Whether the run is to stop."""
-        if not self._is_set.is_set():
+        if not self._is_set:
             self._look()
-        return self._is_set.is_set()
+        return self._is_set
 
     @property
     def look_every(self) -> float:
         """Seconds after which whoever waits asks again; infinite when listening is enough."""
         return math.inf if self._parent is None else self._parent.look_every
 
-    @property
-    def reason(self) -> str:
-        """Why, in a few words; empty while it is not set."""
-        return self._reason
-
     def set(self, reason: str) -> None:
         """Ask for the end; the first reason counts. Listeners are called in this thread."""
         with self._lock:
-            if self._is_set.is_set():
+            if self._is_set:
                 return
-            self._reason = reason
-            self._is_set.set()
+            self.reason = reason
+            self._is_set = True
             listeners = tuple(self._listeners.values())
             self._listeners.clear()
         for listener in listeners:
@@ -64,12 +61,12 @@ class Cancellation:
         """Do nothing while nobody wants to stop.
 
         Raises:
-            RunCancelledError: somebody does.
+            RunCancelledError: somebody does; a StopFileFoundError where it is a stop file.
         """
         if self._parent is not None:
             self._parent.check()
         if self.is_set:
-            raise RunCancelledError(f"the run was stopped: {self._reason}")
+            raise RunCancelledError(f"the run was stopped: {self.reason}")
 
     def listen(self, listener: Callable[[], None]) -> Undo:
         """Call ``listener`` once when this is set, at once if it is set already.
@@ -78,19 +75,19 @@ class Cancellation:
         """
         mark = object()
         with self._lock:
-            was_set = self._is_set.is_set()
+            was_set = self._is_set
             if not was_set:
                 self._listeners[mark] = listener
         if was_set:
             listener()
             return lambda: None
-        if self._parent is None:
-            return lambda: self._forget(mark)
-        forget_parent = self._parent.listen(self._look)
+        undo_parent = None if self._parent is None else self._parent.listen(self._look)
 
         def undo() -> None:
-            forget_parent()
-            self._forget(mark)
+            if undo_parent is not None:
+                undo_parent()
+            with self._lock:
+                self._listeners.pop(mark, None)
 
         return undo
 
@@ -98,6 +95,80 @@ class Cancellation:
         if self._parent is not None and self._parent.is_set:
             self.set(self._parent.reason)
 
-    def _forget(self, mark: object) -> None:
-        with self._lock:
-            self._listeners.pop(mark, None)
+
+LOOK_EVERY = 0.25
+"""Seconds after which whoever waits looks for the file again."""
+
+_LARGEST = 1_000
+"""Bytes of a file that may be taken for a stop file and removed."""
+
+
+def found_at(path: Path) -> str | None:
+    """Return that a stop file is there, in words, or None."""
+    return f"the stop file `{path}` is there" if os.path.lexists(path) else None
+
+
+def remove_left_over(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Remove the stop files that an earlier run has left behind, and return them.
+
+    Raises:
+        ConfigError: what stands there is a folder, too large to be a stop file, or cannot be
+            removed.
+    """
+    return tuple(path for path in dict.fromkeys(paths) if _remove(path))
+
+
+def _remove(path: Path) -> bool:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            raise ConfigError(f"stop file: `{path}` is a folder; name a file that is not there yet")
+        if os.lstat(path).st_size > _LARGEST:
+            raise ConfigError(
+                f"stop file: `{path}` has {os.lstat(path).st_size} bytes and may be needed; "
+                "remove it or name another one"
+            )
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"stop file: `{path}` is left over from an earlier run and cannot be removed: "
+            f"{error.strerror}; remove it"
+        ) from None
+    return True
+
+
+class StopFileCancellation(Cancellation):
+    """Set when one of some files is there, or another cancellation is set.
+
+    No thread watches the files. They are looked for whenever somebody asks whether this is
+    set, and whoever waits asks every ``look_every`` seconds.
+
+    Args:
+        paths: the files.
+        parent: the other cancellation.
+    """
+
+    def __init__(self, paths: Sequence[Path], parent: Cancellation | None = None) -> None:
+        super().__init__(parent)
+        self._paths = tuple(paths)
+        self._found: set[str] = set()
+
+    def __reduce__(self) -> tuple[type[Cancellation], tuple[()]]:
+        return Cancellation, ()
+
+    @property
+    def look_every(self) -> float:
+        return LOOK_EVERY
+
+    def check(self) -> None:
+        if self.is_set and self.reason in self._found:
+            raise StopFileFoundError(self.reason)
+        super().check()
+
+    def _look(self) -> None:
+        super()._look()
+        for path in self._paths:
+            if words := found_at(path):
+                self._found.add(words)
+                self.set(words)

@@ -1,8 +1,12 @@
-"""A moment after which nothing new is begun."""
+"""A moment after which nothing new is begun, and waiting for work without outstaying it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 import attrs
 
@@ -66,3 +70,52 @@ class Deadline:
             self.cancellation.check()
         if self.expired:
             raise DeadlineExceededError("the deadline of the run has passed")
+
+
+T = TypeVar("T")
+
+GRACE = 1.0
+"""Seconds that work in flight is given to end once the time is up."""
+
+LONGEST_WAIT = 3600.0
+"""Seconds; without a deadline, a wait is begun again so often."""
+
+
+def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterator[Future[T]]:
+    """Yield futures as they end.
+
+    Once the deadline has passed or its run is cancelled, what has not begun is cancelled, and
+    what does not end within ``GRACE`` seconds is left behind.
+    """
+    waiting = set(futures)
+    ended: SimpleQueue[Future[T] | None] = SimpleQueue()
+    cancellation = deadline.cancellation if deadline is not None else None
+    undo = cancellation.listen(lambda: ended.put(None)) if cancellation is not None else None
+    try:
+        for future in tuple(waiting):
+            future.add_done_callback(ended.put)
+        left, is_grace = deadline, False
+        while waiting:
+            found = _next(ended, left)
+            if found is not None:
+                waiting.discard(found)
+                yield found
+            elif left is not None and left.expired:
+                if is_grace:
+                    break
+                for future in tuple(waiting):
+                    future.cancel()
+                left, is_grace = Deadline.after(GRACE), True
+    finally:
+        if undo is not None:
+            undo()
+
+
+def _next(ended: SimpleQueue[Future[T] | None], deadline: Deadline | None) -> Future[T] | None:
+    seconds = LONGEST_WAIT
+    if deadline is not None:
+        seconds = min(seconds, deadline.remaining, deadline.look_every)
+    try:
+        return ended.get(timeout=seconds)
+    except Empty:
+        return None

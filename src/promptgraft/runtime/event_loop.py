@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
-Wake = Callable[[], None]
 
 GRACE = 0.5
 """Seconds that a cancelled coroutine is given to end."""
@@ -52,10 +50,10 @@ class RunLoop:
     thread: int
 
     def check_thread(self) -> None:
-        """Do nothing in other threads than that of the loop.
+        """Refuse to wait in the thread of the loop for what the loop does: it would never end.
 
         Raises:
-            CallerError: waiting here for something that the loop does would never end.
+            CallerError: this is that thread.
         """
         if threading.get_ident() == self.thread:
             raise CallerError(
@@ -145,15 +143,13 @@ def awaited(value: T | Awaitable[T], *, deadline: Deadline | None = None) -> T:
     """
     if not isinstance(value, Awaitable):
         return value
-    result: T = _run(_coroutine_of(value), _chosen.get(), deadline)
-    return result
 
-
-def _coroutine_of(value: Awaitable[T]) -> Coroutine[object, object, T]:
     async def awaiting() -> T:
         return await value
 
-    return value if isinstance(value, Coroutine) else awaiting()
+    coroutine = value if isinstance(value, Coroutine) else awaiting()
+    result: T = _run(coroutine, _chosen.get(), deadline)
+    return result
 
 
 def run(coroutine: Coroutine[object, object, T], *, deadline: Deadline | None = None) -> T:
@@ -187,15 +183,19 @@ def _run(
     except RuntimeError:
         coroutine.close()
         raise CallerError(_CLOSED) from None
-    forget = _listen(deadline, call.wake)
+    cancellation = None if deadline is None else deadline.cancellation
+    undo = None if cancellation is None else cancellation.listen(call.wake)
     try:
         while not call.has_ended():
+            seconds = _LOOK_EVERY
             if deadline is not None:
                 deadline.check()
-            call.wait(_seconds(deadline))
+                seconds = min(seconds, deadline.remaining, deadline.look_every)
+            call.wait(seconds)
         return call.result()
     finally:
-        forget()
+        if undo is not None:
+            undo()
         call.cancel()
 
 
@@ -214,7 +214,7 @@ class _Call(Generic[T]):
         # Unlike an event or a condition, this queue may be put to by a signal handler that
         # interrupts the thread that waits for it.
         self._woken = SimpleQueue[None]()
-        self.wake: Wake = partial(self._woken.put, None)
+        self.wake: Callable[[], None] = partial(self._woken.put, None)
 
     def begin(self) -> None:
         """Start it; called in the loop."""
@@ -227,7 +227,6 @@ class _Call(Generic[T]):
         self.wake()
 
     def has_ended(self) -> bool:
-        """Whether it has come to its end."""
         return self._task is not None and self._task.done()
 
     def wait(self, seconds: float) -> None:
@@ -242,7 +241,6 @@ class _Call(Generic[T]):
             raise CallerError(_CLOSED)
 
     def result(self) -> T:
-        """Return what the coroutine has returned, or raise what it has raised."""
         assert self._task is not None  # noqa: S101 - it has ended
         if self._task.cancelled():
             raise CallerError("a coroutine of the run was cancelled by something else than the run")
@@ -260,18 +258,6 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-
-def _listen(deadline: Deadline | None, wake: Wake) -> Wake:
-    if deadline is None or deadline.cancellation is None:
-        return lambda: None
-    return deadline.cancellation.listen(wake)
-
-
-def _seconds(deadline: Deadline | None) -> float:
-    """Return how long a thread may wait before it looks up."""
-    remaining = math.inf if deadline is None else min(deadline.remaining, deadline.look_every)
-    return min(remaining, _LOOK_EVERY)
 
 
 async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:

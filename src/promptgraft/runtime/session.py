@@ -1,17 +1,62 @@
-"""What happened during one evaluation: an append-only log of typed events."""
+"""Sessions: the append-only log of one evaluation, its event bus, and what its run lends to it."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import ParamSpec, Protocol, TypeVar
+
+import attrs
 
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.runtime import event_loop
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.events import EventBus
 
 E = TypeVar("E")
+Handler = Callable[[E], None]
+
+_logger = logging.getLogger("promptgraft")
+
+
+class EventBus:
+    """Hands events to subscribers, in the thread that publishes.
+
+    A handler that raises is logged with its traceback and never breaks what it watches.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: tuple[Callable[[object], None], ...] = ()
+        self._lock = threading.Lock()
+
+    def subscribe(self, kind: type[E], handler: Handler[E]) -> Callable[[], None]:
+        """Call ``handler`` with every event that is a ``kind``.
+
+        Returns a function that ends the subscription; calling it twice is harmless.
+        """
+
+        def guarded(event: object) -> None:
+            if isinstance(event, kind):
+                handler(event)
+
+        with self._lock:
+            self._handlers = (*self._handlers, guarded)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._handlers = tuple(kept for kept in self._handlers if kept is not guarded)
+
+        return unsubscribe
+
+    def publish(self, event: object) -> None:
+        """Tell every subscriber, in the order in which they subscribed."""
+        for handler in self._handlers:
+            try:
+                handler(event)
+            except Exception:
+                _logger.exception("a handler of %s failed", type(event).__name__)
 
 
 class SessionProtocol(Protocol):
@@ -35,7 +80,7 @@ class SessionProtocol(Protocol):
     def notify(self, notice: object) -> None:
         """Tell whoever watches the run of something that is no event of the evaluation.
 
-        Adapters say so what they wait for. The notice is not kept.
+        The notice is not kept.
         """
         ...
 
@@ -73,25 +118,13 @@ class Session:
         notices: EventBus | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        self._tags: FrozenMap[str, str] = FrozenMap(tags or {})
+        self.tags: Mapping[str, str] = FrozenMap(tags or {})
+        self.budget = budget
+        self.deadline = deadline
         self._bus = bus
-        self._budget = budget
-        self._deadline = deadline
         self._notices = notices or bus
         self._events: list[object] = []
         self._lock = threading.Lock()
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        return self._tags
-
-    @property
-    def budget(self) -> Budget | None:
-        return self._budget
-
-    @property
-    def deadline(self) -> Deadline | None:
-        return self._deadline
 
     def notify(self, notice: object) -> None:
         if self._notices is not None:
@@ -138,3 +171,36 @@ def _dispatch(session: SessionProtocol, bus: EventBus | None, event: object) -> 
         if stop_listening is not None:
             stop_listening()
     return any(told is event for told in heard)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class Watch:
+    """Budget, notices and event loop of a run. They stay in its process: a copy lends nothing.
+
+    Attributes:
+        budget: what calls are paid from; None for no limit.
+        notices: is told what calls wait for.
+        loop: where coroutines are run; None for the loop of the process.
+
+    Raises:
+        CallerError: the run would begin in the thread of the loop that it needs.
+    """
+
+    budget: Budget | None = None
+    notices: EventBus | None = None
+    loop: event_loop.RunLoop | None = attrs.field(factory=event_loop.of_new_run, eq=False)
+
+    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
+        return type(self), ()
+
+    def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
+        """Return the session of one evaluation, which ends at ``deadline``."""
+        return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)
+
+    def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
+        """Call ``function`` with the event loop of the run."""
+        return event_loop.call_in(self.loop, partial(function, *args, **given))

@@ -20,8 +20,7 @@ from promptgraft.errors import (
 )
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import Session
-from promptgraft.runtime.watch import Watch
+from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working, silent
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger

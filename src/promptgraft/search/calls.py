@@ -12,8 +12,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from promptgraft.journal.records import Record
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.side_by_side import GRACE, LONGEST_WAIT
+from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, QuestionBatch, RolloutBatch
 
 _Ended: TypeAlias = "tuple[Pending, int, Future[object]]"

@@ -22,11 +22,9 @@ from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime import event_loop
-from promptgraft.runtime.cancellation import Cancellation
+from promptgraft.runtime.cancellation import Cancellation, StopFileCancellation
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.events import EventBus
-from promptgraft.runtime.session import SessionProtocol
-from promptgraft.runtime.stop_file import StopFileCancellation
+from promptgraft.runtime.session import EventBus, SessionProtocol
 from promptgraft.targets.base import Subject
 
 ResultT = TypeVar("ResultT")

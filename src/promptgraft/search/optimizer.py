@@ -21,9 +21,8 @@ from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
-from promptgraft.runtime.session import SessionProtocol, teller
-from promptgraft.runtime.stop_file import remove_left_over
-from promptgraft.runtime.watch import Watch
+from promptgraft.runtime.cancellation import remove_left_over
+from promptgraft.runtime.session import SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Sources

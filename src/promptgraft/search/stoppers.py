@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.runtime.stop_file import found_at
+from promptgraft.runtime.cancellation import found_at
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, FINITE, integer

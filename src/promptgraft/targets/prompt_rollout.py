@@ -23,8 +23,7 @@ from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
-from promptgraft.runtime.session import Session
-from promptgraft.runtime.watch import Watch
+from promptgraft.runtime.session import Session, Watch
 from promptgraft.serde import shown
 from promptgraft.targets.formatting import (
     clip,

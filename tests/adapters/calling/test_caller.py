@@ -43,8 +43,7 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.budget import NOTHING, Budget, Charge
 from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.events import EventBus
-from promptgraft.runtime.session import Session
+from promptgraft.runtime.session import EventBus, Session
 
 PAID = Charge(cost=PRICE, tokens=42)
 
