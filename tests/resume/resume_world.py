@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from pathlib import Path
@@ -31,7 +31,6 @@ from promptgraft import (
 from promptgraft.adapters.base import Usage, answered
 from promptgraft.algorithms.gepa import ToolExampleTarget
 from promptgraft.clock import FakeClock
-from promptgraft.journal import Answer as Recorded
 from promptgraft.journal import Record
 from promptgraft.prompt import (
     Described,
@@ -43,7 +42,7 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import HexDigest, Json
+from promptgraft.serde import Json
 
 OutputT = TypeVar("OutputT")
 
@@ -226,50 +225,20 @@ def _reflect(rendered: RenderedPrompt[object]) -> str:
     return reply.replace("KEY", f"about-{len(held)}-{mood}")
 
 
-class AcknowledgingJournal:
+class AcknowledgingJournal(FileJournal):
     """A file journal that writes down each key after its answer was recorded."""
 
     def __init__(self, path: Path, acknowledged: Path, tick: Tick) -> None:
-        self._journal = FileJournal(path)
+        super().__init__(path)
         self._acknowledged = acknowledged
         self._tick = tick
 
-    def begin(self, fingerprint: Mapping[str, Json]) -> None:
-        self._journal.begin(fingerprint)
-
-    def find(self, key: str, digest: HexDigest) -> Recorded | None:
-        return self._journal.find(key, digest)
-
-    def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
-        return self._journal.find_texts(keys, digests)
-
-    def holds_any(self, keys: Iterable[str]) -> bool:
-        return self._journal.holds_any(keys)
-
     def append_all(self, records: Sequence[Record]) -> None:
-        self._journal.append_all(records)
+        super().append_all(records)
         with self._acknowledged.open("a") as log:
             log.writelines(f"{record.key}\n" for record in records)
         for record in records:
             self._tick(f"acknowledged {re.sub(r'[0-9]+', '#', record.key)}")
-
-    def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
-        self.append_all([Record(key, digest, kind, answer)])
-
-    def sync(self) -> None:
-        self._journal.sync()
-
-    def close(self) -> None:
-        self._journal.close()
-
-    def records(self) -> Iterator[Record]:
-        return self._journal.records()
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._journal
-
-    def __len__(self) -> int:
-        return len(self._journal)
 
 
 def run(

@@ -1,13 +1,25 @@
-"""What the optimizers know about journals."""
+"""What a journal is: the rules that every one keeps, wherever its lines are."""
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Self
 
 import attrs
 
-from promptgraft.journal.records import Record
+from promptgraft.errors import JournalCorruptError, JournalError, JournalMismatchError
+from promptgraft.journal.fingerprint import differences, short_digest
+from promptgraft.journal.records import (
+    Record,
+    answer_text,
+    decode_header,
+    decode_record,
+    encode_header,
+    encode_record,
+    record_text,
+)
 from promptgraft.serde import HexDigest, Json
 
 
@@ -19,12 +31,24 @@ class Answer:
     kind: str
 
 
-class Journal(Protocol):
+class Journal(ABC):
     """The answers of one run, each under a key: the position in the run that asked for it.
 
-    Safe to share between threads. Every method but ``close``, ``holds_any``, ``len()`` and ``in``
-    raises ``JournalError`` once the journal is closed.
+    Safe to share between threads; a context manager. Every method but ``close``, ``holds_any``,
+    ``len()`` and ``in`` raises ``JournalError`` once the journal is closed. Subclasses keep the
+    lines, wherever that is, and are called under the lock.
+
+    Args:
+        name: how messages call the journal.
+        header: its first line, if it has one.
     """
+
+    def __init__(self, name: str, header: bytes | None = None) -> None:
+        self._name = name
+        self._fingerprint = None if header is None else decode_header(header)
+        self._begun = False
+        self._closed = False
+        self._lock = threading.Lock()
 
     def begin(self, fingerprint: Mapping[str, Json]) -> None:
         """Bind the journal to the run that ``fingerprint`` identifies.
@@ -37,7 +61,22 @@ class Journal(Protocol):
             JournalWriteError: the system refuses to write.
             DataFormatError: the fingerprint is not plain data.
         """
-        ...
+        header = encode_header(fingerprint)
+        asked = decode_header(header)
+        with self._lock:
+            self._check_open()
+            if self._fingerprint is None:
+                self._store_header(header)
+                self._fingerprint = asked
+            differing = differences(self._fingerprint, asked)
+            if differing:
+                raise JournalMismatchError(
+                    f"{self._name} belongs to another run: {'; '.join(differing)}; "
+                    "start a new run or restore what differs"
+                )
+            if not self._begun:
+                self._settle()
+                self._begun = True
 
     def find(self, key: str, digest: HexDigest) -> Answer | None:
         """Return what was recorded under ``key``, or None.
@@ -49,17 +88,40 @@ class Journal(Protocol):
             JournalCorruptError: the record has changed since the journal was opened.
             JournalError: ``begin`` was not called.
         """
-        ...
+        with self._lock:
+            self._check_begun()
+            line = self._line(key)
+        return None if line is None else self._answer(key, digest, line)
 
     def find_texts(self, keys: Sequence[str], digests: Sequence[HexDigest]) -> list[bytes | None]:
         """Return the JSON of what ``find`` returns for each key, which is many times as fast.
 
-        It is as it was written: what the checksum does not find, nobody has looked for.
-
-        Raises:
-            As ``find`` does.
+        It is as it was written: only the checksum was looked at. Raises as ``find`` does.
         """
-        ...
+        with self._lock:
+            self._check_begun()
+            lines = list(map(self._line, keys))
+        return [
+            None
+            if line is None
+            else answer_text(line, key, digest) or self._checked_text(key, digest, line)
+            for key, digest, line in zip(keys, digests, lines, strict=True)
+        ]
+
+    def _checked_text(self, key: str, digest: HexDigest, line: bytes) -> bytes:
+        """Look closely: damage, another question, a key with escapes."""
+        self._answer(key, digest, line)
+        return record_text(line)
+
+    def _answer(self, key: str, digest: HexDigest, line: bytes) -> Answer:
+        record = self._decode(key, line)
+        if record.digest != digest:
+            raise JournalMismatchError(
+                f"{self._name} holds the answer to another question under `{key}`: digest "
+                f"{short_digest(record.digest)} in the journal, {short_digest(digest)} here; "
+                "start a new run or restore the code and the data that it was made with"
+            )
+        return Answer(record.answer, record.kind)
 
     def append_all(self, records: Sequence[Record]) -> None:
         """Record answers together; when this returns, they survive the death of the process.
@@ -72,11 +134,22 @@ class Journal(Protocol):
             JournalCorruptError: somebody else has written to the file.
             JournalError: a key is recorded already, or ``begin`` was not called.
         """
-        ...
+        lines: dict[str, bytes] = {}
+        with self._lock:
+            self._check_begun()
+            for record in records:
+                key = record.key
+                if key in lines or self._line(key) is not None:
+                    raise JournalError(
+                        f"{self._name} holds an answer under `{key}` already; "
+                        "look for it with `find` before asking again"
+                    )
+                lines[key] = encode_record(record)
+            self._store(lines)
 
     def append(self, key: str, digest: HexDigest, kind: str, answer: Json) -> None:
         """Record one answer, as :meth:`append_all` does."""
-        ...
+        self.append_all([Record(key, digest, kind, answer)])
 
     def sync(self) -> None:
         """Make what was appended survive a power loss; nothing new, nothing done.
@@ -84,7 +157,9 @@ class Journal(Protocol):
         Raises:
             JournalWriteError: the system refuses. No append is taken from then on.
         """
-        ...
+        with self._lock:
+            self._check_open()
+            self._sync()
 
     def close(self) -> None:
         """Sync and let go of the journal; a second call does nothing.
@@ -92,19 +167,14 @@ class Journal(Protocol):
         Raises:
             JournalWriteError: the last sync failed; the journal is closed all the same.
         """
-        ...
-
-    def __contains__(self, key: str) -> bool:
-        """Tell whether an answer is recorded under ``key``."""
-        ...
-
-    def holds_any(self, keys: Iterable[str]) -> bool:
-        """Tell whether an answer is recorded under one of ``keys``."""
-        ...
-
-    def __len__(self) -> int:
-        """Return the number of recorded answers."""
-        ...
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._sync()
+            finally:
+                self._release()
 
     def records(self) -> Iterator[Record]:
         """Return the answers recorded so far, in the order of their recording.
@@ -112,4 +182,97 @@ class Journal(Protocol):
         Raises:
             JournalCorruptError: a record has changed since the journal was opened.
         """
-        ...
+        with self._lock:
+            self._check_open()
+            keys = tuple(self._keys())
+        return map(self._recorded, keys)
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether an answer is recorded under ``key``."""
+        return key in self._keys()
+
+    def holds_any(self, keys: Iterable[str]) -> bool:
+        """Tell whether an answer is recorded under one of ``keys``."""
+        return not self._keys().keys().isdisjoint(keys)
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _keys(self) -> Mapping[str, object]:
+        """Return the keys, in the order of their recording."""
+
+    @abstractmethod
+    def _line(self, key: str) -> bytes | None:
+        """Return the line of ``key``, or None."""
+
+    @abstractmethod
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        """Keep lines under their new keys, or raise and keep nothing."""
+
+    # Lines that are gone with the process need none of these.
+
+    def _store_header(self, line: bytes) -> None:  # noqa: B027
+        """Keep the first line."""
+
+    def _settle(self) -> None:  # noqa: B027
+        """Make durable what was there before this process, and the name of the journal."""
+
+    def _sync(self) -> None:  # noqa: B027
+        """Make durable what was stored since the last time."""
+
+    def _release(self) -> None:  # noqa: B027
+        """Let go of what the journal holds of the system."""
+
+    def _recorded(self, key: str) -> Record:
+        with self._lock:
+            self._check_open()
+            line = self._line(key)
+        return self._decode(key, line or b"")
+
+    def _decode(self, key: str, line: bytes) -> Record:
+        try:
+            record = decode_record(line)
+        except JournalCorruptError as error:
+            raise self._changed(key, str(error)) from None
+        if record.key != key:
+            raise self._changed(key, f"found the record of `{record.key}`")
+        return record
+
+    def _changed(self, key: str, reason: str) -> JournalCorruptError:
+        return JournalCorruptError(
+            f"{self._name} was changed after it was opened, at the record of `{key}`: {reason}; "
+            "find out who writes to it and restore it from a copy"
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JournalError(f"{self._name} is closed; open it again")
+
+    def _check_begun(self) -> None:
+        self._check_open()
+        if not self._begun:
+            raise JournalError(f"{self._name} is not bound to a run yet; call `begin` first")
+
+
+class MemoryJournal(Journal):
+    """Keeps the same lines as a file would, in memory: gone with the object."""
+
+    def __init__(self) -> None:
+        super().__init__("the journal in memory")
+        self._stored: dict[str, bytes] = {}
+
+    def _keys(self) -> Mapping[str, object]:
+        return self._stored
+
+    def _line(self, key: str) -> bytes | None:
+        return self._stored.get(key)
+
+    def _store(self, lines: Mapping[str, bytes]) -> None:
+        self._stored.update(lines)

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
+import attrs
+
+from promptgraft.errors import (
+    JournalCorruptError,
+    JournalError,
+    JournalLockedError,
+    JournalWriteError,
+)
 from promptgraft.files import sync_folder, write_all
-from promptgraft.journal.keyed import KeyedJournal
-from promptgraft.journal.lock import locked
-from promptgraft.journal.scan import scan
+from promptgraft.journal.base import Journal
+from promptgraft.journal.records import (
+    HEADER_START,
+    decode_header,
+    may_be_header,
+    record_key,
+    sealed_length,
+)
+from promptgraft.serde import shown
 
 _AHEAD_BYTES = 1 << 16
 
 
-class FileJournal(KeyedJournal):
+class FileJournal(Journal):
     """The journal in the file ``path``, made if it does not exist; a context manager.
 
     Opening locks the file for the life of the object, checks every line and cuts a last
@@ -44,12 +59,10 @@ class FileJournal(KeyedJournal):
             self._descriptor = self._open()
             held.callback(os.close, self._descriptor)
             try:
-                contents = scan(self._descriptor, self._path)
+                with os.fdopen(self._descriptor, "rb", _BUFFER_BYTES, closefd=False) as file:
+                    contents = _Scanner(self._path).run(file)
             except OSError as error:
-                raise JournalError(
-                    f"journal {self._path} cannot be read: {error.strerror}; "
-                    "restore the file from a copy"
-                ) from error
+                raise self._unreadable(error) from error
             super().__init__(f"journal {self._path}", contents.header)
             self._spans = contents.spans
             self._end = contents.whole
@@ -69,17 +82,17 @@ class FileJournal(KeyedJournal):
         # A replay asks for one line after the other, nearly in the order of the file.
         at = start - self._ahead_at
         if at < 0 or at + length > len(self._ahead):
-            self._ahead_at, self._ahead = start, self._read(start, max(length, _AHEAD_BYTES))
-            at = 0
+            try:
+                self._ahead = os.pread(self._descriptor, max(length, _AHEAD_BYTES), start)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            self._ahead_at, at = start, 0
         return self._ahead[at : at + length]
 
-    def _read(self, start: int, length: int) -> bytes:
-        try:
-            return os.pread(self._descriptor, length, start)
-        except OSError as error:
-            raise JournalError(
-                f"{self._name} cannot be read: {error.strerror}; restore the file from a copy"
-            ) from error
+    def _unreadable(self, error: OSError) -> JournalError:
+        return JournalError(
+            f"journal {self._path} cannot be read: {error.strerror}; restore the file from a copy"
+        )
 
     def _store(self, lines: Mapping[str, bytes]) -> None:
         start = at = self._end
@@ -178,3 +191,135 @@ class FileJournal(KeyedJournal):
         # After a failed fsync the next one may report success for bytes that were dropped.
         self._failure = f"journal {self._path} could {what}: {error.strerror}"
         return JournalWriteError(f"{self._failure}; mend the cause and open it again")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the journal at ``path``; the system releases it when the process dies.
+
+    Raises:
+        JournalLockedError: somebody else holds it.
+        JournalWriteError: the lock file cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    beside = path.with_name(f"{path.name}.lock")
+    if not path.parent.is_dir():  # filelock would create it
+        raise JournalWriteError(
+            f"journal {path} cannot be opened: there is no folder {path.parent}; create it first"
+        )
+    lock = FileLock(beside, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise JournalLockedError(
+            f"journal {path} is in use by {_holder(beside)}; wait for it to end, or end it"
+        ) from None
+    except OSError as error:
+        raise JournalWriteError(
+            f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"
+        ) from error
+    try:
+        with contextlib.suppress(OSError):  # only a help for those who find it locked
+            beside.write_text(f"{os.getpid()}\n", encoding="ascii")
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(beside: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return f"process {int(beside.read_text(encoding='ascii'))} (as {beside} says)"
+    return f"another process, which holds {beside}"
+
+
+_Spans = dict[str, tuple[int, int]]
+"""Offset and length of the line of each key, in file order."""
+
+_BUFFER_BYTES = 1 << 20
+
+
+@attrs.frozen
+class _Contents:
+    """What a journal file holds; ``size`` is larger than ``whole`` when its tail is torn."""
+
+    header: bytes | None
+    spans: _Spans
+    whole: int
+    size: int
+
+
+class _Scanner:
+    """Reads a whole file once: checks every line, finds where each record is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._spans: _Spans = {}
+        self._offset = 0
+
+    def run(self, file: BinaryIO) -> _Contents:
+        start = file.read(len(HEADER_START))
+        if not may_be_header(start):
+            raise self._foreign(start)
+        header = start + file.readline()
+        if not header.endswith(b"\n"):
+            self._check_torn(header)
+            if not may_be_header(header, torn=True):
+                raise self._foreign(header)
+            return _Contents(None, {}, 0, len(header))
+        try:
+            decode_header(header)
+        except JournalCorruptError as error:
+            raise self._corrupt(str(error)) from None
+        except JournalError as error:
+            raise JournalError(f"journal {self._path}: {error}") from None
+        self._offset = len(header)
+        torn = self._index(file)
+        return _Contents(header, self._spans, self._offset, self._offset + torn)
+
+    def _index(self, file: BinaryIO) -> int:
+        """Index every whole line; return the length of the torn one after them, or 0."""
+        spans, offset = self._spans, self._offset
+        for line in file:
+            self._offset = offset
+            if line[-1] != 0x0A:
+                self._check_torn(line)
+                return len(line)
+            try:
+                key = record_key(line)
+            except JournalCorruptError as error:
+                raise self._corrupt(str(error)) from None
+            if key in spans:
+                raise self._corrupt(f"the key `{key}` is recorded a second time")
+            spans[key] = (offset, len(line))
+            offset += len(line)
+        self._offset = offset
+        return 0
+
+    def _check_torn(self, tail: bytes) -> None:
+        # An interrupted write leaves a part of one line. A whole line without its newline
+        # may be that; a whole line with anything else behind it has lost its newline later.
+        length = sealed_length(tail)
+        if length is not None and length < len(tail):
+            raise self._corrupt(f"expected a newline at byte {self._offset + length}")
+
+    def _foreign(self, start: bytes) -> JournalCorruptError:
+        return JournalCorruptError(
+            f"journal {self._path}, line 1, byte 0: expected a file that starts with "
+            f"{HEADER_START.decode()}, found {shown(start)}; nothing was changed; "
+            "name another file, or restore this one from a copy"
+        )
+
+    def _corrupt(self, reason: str) -> JournalCorruptError:
+        # The header is line 1; every line before this one is in the index.
+        line = len(self._spans) + 2 if self._offset else 1
+        mend = (
+            "give up this record and all behind it with "
+            f"`truncate -s {self._offset} {shlex.quote(str(self._path))}`"
+            if self._offset
+            else "start a new run"
+        )
+        return JournalCorruptError(
+            f"journal {self._path}, line {line}, byte {self._offset}: {reason}; "
+            f"restore the file from a copy, or {mend}"
+        )

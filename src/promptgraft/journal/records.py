@@ -66,12 +66,17 @@ def encode_record(record: Record) -> bytes:
         f'"kind":{_dumps(record.kind, where)},"answer":{_dumps(answer, where)}'
     )
     line = _seal(text.encode("ascii"))
-    _check_reads_back(line, attrs.evolve(record, answer=answer), where)
+    try:
+        same = decode_record(line) == attrs.evolve(record, answer=answer)
+    except JournalCorruptError as error:
+        raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
+    if not same:
+        raise DataFormatError(f"{where}: it would not read back from JSON as it is")
     return line
 
 
 def _plain_line(record: Record) -> bytes | None:
-    """Return the line of a record that reads back from JSON just as it is; None for others."""
+    """Return the line of a record that reads back just as it is; None for others."""
     try:
         answer = _plain_answer(record.answer)
         head = (
@@ -108,17 +113,13 @@ def decode_record(line: bytes) -> Record:
 def record_key(line: bytes) -> str:
     """Return the key of the record in ``line``: all is checked but the inside of its answer.
 
-    Raises:
-        JournalCorruptError: as ``decode_record`` does.
+    Raises as :func:`decode_record` does.
     """
     return _loads_string(_split(line)[0])
 
 
 def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
-    """Return the answer in ``line`` as JSON.
-
-    None when the checksum does not fit, or key and digest are not plainly these.
-    """
+    """Return the answer in ``line`` as JSON; None when it is not plainly that of this question."""
     head = f'{{"key":"{key}","digest":"{digest}","kind":"'.encode("ascii", "replace")
     body = line[:-_SEAL_LENGTH]
     if not body.startswith(head) or not line.endswith(_seal_of(body)):
@@ -127,11 +128,7 @@ def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
 
 
 def record_text(line: bytes) -> bytes:
-    """Return the answer in ``line`` as JSON.
-
-    Raises:
-        JournalCorruptError: as ``record_key`` does.
-    """
+    """Return the answer in ``line`` as JSON; raises as :func:`record_key` does."""
     return line[_split(line)[3] : -_SEAL_LENGTH]
 
 
@@ -177,14 +174,13 @@ def decode_header(line: bytes) -> dict[str, Json]:
     raise JournalCorruptError("the header does not have the shape of its version")
 
 
-def may_start_journal(data: bytes) -> bool:
-    """Tell whether ``data``, the first bytes of a file, are those of a journal, if cut short."""
-    return data.startswith(HEADER_START) or HEADER_START.startswith(data)
+def may_be_header(data: bytes, *, torn: bool = False) -> bool:
+    """Tell whether a file that starts with ``data`` may be a journal.
 
-
-def may_be_torn_header(data: bytes) -> bool:
-    """Tell whether ``data`` looks like a header whose writing was interrupted."""
-    return data.startswith(_THIS_HEADER_START) or _THIS_HEADER_START.startswith(data)
+    A header whose writing was interrupted (``torn``) is one of this version.
+    """
+    expected = _THIS_HEADER_START if torn else HEADER_START
+    return data.startswith(expected) or expected.startswith(data)
 
 
 def sealed_length(data: bytes) -> int | None:
@@ -225,15 +221,6 @@ def _dumps(value: Json, where: str) -> str:
         raise DataFormatError(f"{where}: {error}") from None
 
 
-def _check_reads_back(line: bytes, record: Record, where: str) -> None:
-    try:
-        same = decode_record(line) == record
-    except JournalCorruptError as error:
-        raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
-    if not same:
-        raise DataFormatError(f"{where}: it would not read back from JSON as it is")
-
-
 def _seal(body: bytes) -> bytes:
     return body + _seal_of(body)
 
@@ -263,11 +250,7 @@ def _loads_answer(text: bytes) -> Json:
             return answer
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
-    return _loads_strictly(text)
-
-
-def _loads_strictly(text: bytes) -> Json:
-    """Read what is written in another way, or say what is wrong with it."""
+    # Written in another way, or wrong: the strict reader says how.
     try:
         return parse_json(text, where="its answer")
     except ValueError as error:  # too many digits, too: that one is no DataFormatError
