@@ -118,15 +118,7 @@ def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> I
 
 def compare_at(expected: Json, found: Json, rules: JsonRules, path: Path) -> Iterator[Found]:
     """Yield what the places come to that a path leads to in either value."""
-    wanted, there = dict(places(expected, path)), dict(places(found, path))
-    for place, value in wanted.items():
-        if place in there:
-            yield from compare(value, there[place], rules, place)
-        else:
-            yield _absent(value, place)
-    for place, value in there.items():
-        if place not in wanted:
-            yield _extra(value, place)
+    yield from _at_each(dict(places(expected, path)), dict(places(found, path)), rules)
 
 
 def equal(expected: Json, found: Json, rules: JsonRules) -> bool:
@@ -137,23 +129,28 @@ def equal(expected: Json, found: Json, rules: JsonRules) -> bool:
 def _objects(
     expected: dict[str, Json], found: dict[str, Json], rules: JsonRules, path: Path
 ) -> Iterator[Found]:
-    for key, value in expected.items():
-        place = (*path, key)
-        if key in found:
-            yield from compare(value, found[key], rules, place)
+    wanted: dict[Path, Json] = {(*path, key): value for key, value in expected.items()}
+    there: dict[Path, Json] = {
+        (*path, key): value
+        for key, value in found.items()
+        if key in expected or not rules.extra_keys
+    }
+    yield from _at_each(wanted, there, rules)
+
+
+def _at_each(
+    expected: Mapping[Path, Json], found: Mapping[Path, Json], rules: JsonRules
+) -> Iterator[Found]:
+    for place, value in expected.items():
+        if place in found:
+            yield from compare(value, found[place], rules, place)
         else:
-            yield _absent(value, place)
-    for key, value in found.items():
-        if key not in expected and not rules.extra_keys:
-            yield _extra(value, (*path, key))
-
-
-def _absent(value: Json, place: Path) -> Found:
-    return Found(_size(value), f"`{spelled(place)}` is missing (expected {brief(value)})")
-
-
-def _extra(value: Json, place: Path) -> Found:
-    return Found(_size(value), f"`{spelled(place)}` was not expected (found {brief(value)})")
+            fault = f"`{spelled(place)}` is missing (expected {brief(value)})"
+            yield Found(_size(value), fault)
+    for place, value in found.items():
+        if place not in expected:
+            fault = f"`{spelled(place)}` was not expected (found {brief(value)})"
+            yield Found(_size(value), fault)
 
 
 def _ordered(
@@ -162,8 +159,7 @@ def _ordered(
     for index, (one, other) in enumerate(zip(expected, found, strict=False)):
         yield from compare(one, other, rules, (*path, index))
     shared = min(len(expected), len(found))
-    yield from _missing(expected[shared:], path)
-    yield from _surplus(found[shared:], path)
+    yield from _unpaired(expected[shared:], found[shared:], path)
 
 
 def _unordered(
@@ -175,17 +171,13 @@ def _unordered(
     missing = [item for index, item in enumerate(expected) if index not in pairs]
     taken = set(pairs.values())
     surplus = [item for index, item in enumerate(found) if index not in taken]
-    yield from _missing(missing, path)
-    yield from _surplus(surplus, path)
+    yield from _unpaired(missing, surplus, path)
 
 
-def _missing(items: Iterable[Json], path: Path) -> Iterator[Found]:
-    for item in items:
+def _unpaired(missing: Iterable[Json], surplus: Iterable[Json], path: Path) -> Iterator[Found]:
+    for item in missing:
         yield Found(_size(item), f"`{spelled(path)}` lacks the item {brief(item)}")
-
-
-def _surplus(items: Iterable[Json], path: Path) -> Iterator[Found]:
-    for item in items:
+    for item in surplus:
         yield Found(_size(item), f"`{spelled(path)}` has the item {brief(item)} too many")
 
 
@@ -207,8 +199,6 @@ def _differing(expected: Json, found: Json, path: Path) -> str:
 
 
 def _size(value: Json) -> int:
-    if isinstance(value, dict) and value:
-        return sum(_size(item) for item in value.values())
-    if isinstance(value, list) and value:
-        return sum(_size(item) for item in value)
-    return 1
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1

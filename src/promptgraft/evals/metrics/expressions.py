@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 
 import attrs
@@ -39,22 +40,13 @@ class _UnknownAmountError(Exception):
     """The expression asks for an amount that is not known."""
 
 
-class _Amounts(Mapping[str, object]):
+class _Amounts(UserDict[str, float | int | None]):
     """Tokens, cost and seconds by name; asking for one that is not known is said."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._known = usage_of(answer)
-
-    def __getitem__(self, key: str) -> object:
-        if self._known[key] is None:
+    def __getitem__(self, key: str) -> float | int | None:
+        if (known := self.data[key]) is None:
             raise _UnknownAmountError(f"`usage.{key}` of this answer is not known")
-        return self._known[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
+        return known
 
 
 def usage_of(answer: Answer) -> dict[str, float | int | None]:
@@ -148,25 +140,22 @@ def this_of(answer: Answer) -> Json:
 @attrs.frozen(kw_only=True)
 class _ExpressionMetric(BaseMetric):
     def _value(self, expression: str, case: Case, answer: Answer) -> object:
-        """Return what an expression comes to; what it cannot be is raised as one of our errors."""
+        """Return what an expression comes to; a verdict when it cannot be evaluated."""
         from jinja2 import UndefinedError
         from jinja2.exceptions import SecurityError
 
         seen = {"this": this_of(answer), "input": case.input, "expected": case.expected}
         try:
-            value: object = _compile(expression)(**seen, usage=_Amounts(answer))
+            value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
             bool(value)
         except SecurityError as error:
             raise ConfigError(f"metric `{self.name}`: `{_bare(expression)}`: {error}") from None
+        except _UnknownAmountError as error:
+            return self.unscored(f"`{_bare(expression)}`: {error}")
         except (UndefinedError, *_UNFIT) as error:
-            raise _DoesNotApplyError(
-                f"`{_bare(expression)}` cannot be evaluated: {error}; the answer is {_this(answer)}"
-            ) from None
+            why = f"`{_bare(expression)}` cannot be evaluated: {error}"
+            return self.verdict(0.0, f"{why}; the answer is {_this(answer)}")
         return value
-
-
-class _DoesNotApplyError(ValueError):
-    """An expression cannot be evaluated over an answer."""
 
 
 def _this(answer: Answer) -> str:
@@ -188,18 +177,12 @@ class Assertion(_ExpressionMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         for expression in self.expressions:
-            try:
-                holds = self._value(expression, case, answer)
-            except _UnknownAmountError as error:
-                return self.unscored(f"`{_bare(expression)}`: {error}")
-            except _DoesNotApplyError as error:
-                return self.verdict(0.0, str(error))
-            if not holds:
-                return self.verdict(
-                    0.0,
-                    f"expected `{_bare(expression)}`, which is false; "
-                    f"the answer is {_this(answer)}",
-                )
+            value = self._value(expression, case, answer)
+            if isinstance(value, Verdict):
+                return value
+            if not value:
+                said = f"expected `{_bare(expression)}`, which is false"
+                return self.verdict(0.0, f"{said}; the answer is {_this(answer)}")
         return self.verdict(1.0, f"all {len(self.expressions)} assertions hold")
 
 
@@ -217,23 +200,17 @@ class Check(_ExpressionMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         source = _bare(self.expression)
-        try:
-            value = self._value(self.expression, case, answer)
-        except _UnknownAmountError as error:
-            return self.unscored(f"`{source}`: {error}")
-        except _DoesNotApplyError as error:
-            return self.verdict(0.0, str(error))
+        value = self._value(self.expression, case, answer)
+        if isinstance(value, Verdict):
+            return value
         if not isinstance(value, (bool, int, float)) or not 0 <= value <= 1:
             raise self.lacking(
                 case,
                 f"expected true, false or a number from 0 to 1 of `{source}`, found {shown(value)}",
             )
-        if isinstance(value, bool):
-            said = f"`{source}` is {'true' if value else 'false'}"
-        else:
-            said = f"`{source}` is {value:g}"
+        said = str(value).lower() if isinstance(value, bool) else f"{value:g}"
         shown_answer = "" if value == 1 else f"; the answer is {_this(answer)}"
-        return self.verdict(float(value), said + shown_answer)
+        return self.verdict(float(value), f"`{source}` is {said}{shown_answer}")
 
 
 Outcome: TypeAlias = bool | float | tuple[bool | float, str] | Verdict

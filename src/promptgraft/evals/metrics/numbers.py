@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from decimal import Decimal
 from typing import ClassVar, Literal
 
@@ -81,11 +80,11 @@ class Number(ReferenceMetric, Tolerance):
     def assess(self, case: Case, answer: Answer) -> Verdict:
         wanted = self.reference(case)
         found = self._number(self.found_text(answer), wanted)
+        said = f"expected {wanted}{self._limits()}, found {found}"
         if self.close(wanted, found):
-            return self.verdict(1.0, f"expected {wanted}{self._limits()}, found {found}")
-        return self.verdict(
-            0.0, f"expected {wanted}{self._limits()}, found {found}: {_apart(wanted, found)}"
-        )
+            return self.verdict(1.0, said)
+        way = "too much" if found > wanted else "too little"
+        return self.verdict(0.0, f"{said}: {abs(found - wanted)} {way}")
 
     def _number(self, text: str, wanted: Decimal) -> Decimal:
         found = numbers_in(text)
@@ -105,11 +104,6 @@ class Number(ReferenceMetric, Tolerance):
         return f" (give or take {' or '.join(limits)})" if limits else ""
 
 
-def _apart(wanted: Decimal, found: Decimal) -> str:
-    way = "too much" if found > wanted else "too little"
-    return f"{abs(found - wanted)} {way}"
-
-
 @attrs.frozen(kw_only=True)
 class _AmountMetric(BaseMetric):
     """1 up to the limit, then limit / amount; unscored when the amount is not known.
@@ -122,12 +116,13 @@ class _AmountMetric(BaseMetric):
 
     limit: float = attrs.field(validator=number(above=0))
 
-    @abstractmethod
-    def amount(self, answer: Answer) -> float | None:
-        """Return what the answer took; None when that is not known."""
+    @property
+    def measure(self) -> str:
+        """Which amount, as :func:`usage_of` calls it; that of the metric's kind."""
+        return self.kind
 
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
-        amount = self.amount(answer)
+        amount = usage_of(answer)[self.measure]
         if amount is None:
             return self.unscored(f"how many {self.unit} the answer took is not known")
         score = 1.0 if amount <= self.limit else self.limit / amount
@@ -142,9 +137,6 @@ class Cost(_AmountMetric):
 
     kind: ClassVar[str] = "cost"
     unit: ClassVar[str] = "US dollars"
-
-    def amount(self, answer: Answer) -> float | None:
-        return usage_of(answer)["cost"]
 
 
 @attrs.frozen(kw_only=True)
@@ -162,9 +154,9 @@ class Tokens(_AmountMetric):
         default="all", validator=one_of("all", "input", "output")
     )
 
-    def amount(self, answer: Answer) -> float | None:
-        usage = usage_of(answer)
-        return usage["tokens" if self.count == "all" else f"{self.count}_tokens"]
+    @property
+    def measure(self) -> str:
+        return "tokens" if self.count == "all" else f"{self.count}_tokens"
 
 
 @attrs.frozen(kw_only=True)
@@ -174,5 +166,6 @@ class Latency(_AmountMetric):
     kind: ClassVar[str] = "latency"
     unit: ClassVar[str] = "seconds"
 
-    def amount(self, answer: Answer) -> float | None:
-        return usage_of(answer)["seconds"]
+    @property
+    def measure(self) -> str:
+        return "seconds"

@@ -116,22 +116,16 @@ class Regex(ReferenceMetric):
         if not isinstance(source, str) or not source:
             raise self.lacking(case, f"needs a pattern as `expected`, found {shown(source)}")
         try:
-            return re.compile(source, self._flags())
+            flags = (
+                re.IGNORECASE * self.ignore_case
+                | re.MULTILINE * self.multiline
+                | re.DOTALL * self.dot_all
+            )
+            return re.compile(source, flags)
         except re.error as error:
             raise self.lacking(
                 case, f"needs a pattern as `expected`, found {shown(source)}: {error}"
             ) from None
-
-    def _flags(self) -> re.RegexFlag:
-        flags = re.NOFLAG
-        chosen = {
-            re.IGNORECASE: self.ignore_case,
-            re.MULTILINE: self.multiline,
-            re.DOTALL: self.dot_all,
-        }
-        for flag, on in chosen.items():
-            flags |= flag if on else re.NOFLAG
-        return flags
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         pattern = self.reference(case)
@@ -228,10 +222,11 @@ class Rouge(ReferenceMetric):
         found = words(self.found_text(answer))
         scored = [(self._score(words(text), found), text) for text in self.reference(case)]
         score, text = max(scored, key=lambda pair: pair[0])
-        said = f"{self.variant} {self.measure} is {score:.4f}"
-        missing = list((Counter(words(text)) - Counter(found)).elements())
-        surplus = list((Counter(found) - Counter(words(text))).elements())
-        parts = [said, *_named("missing", missing), *_named("not expected", surplus)]
+        parts = [f"{self.variant} {self.measure} is {score:.4f}"]
+        if missing := Counter(words(text)) - Counter(found):
+            parts.append(f"missing: {quoted(' '.join(missing.elements()))}")
+        if surplus := Counter(found) - Counter(words(text)):
+            parts.append(f"not expected: {quoted(' '.join(surplus.elements()))}")
         if not missing and not surplus and score < 1:
             parts.append("the words are the expected ones in another order")
         return self.verdict(score, "; ".join(parts))
@@ -254,10 +249,6 @@ class Rouge(ReferenceMetric):
                 from rapidfuzz.distance import LCSseq
             return LCSseq.similarity(expected, found)
         return (Counter(self._units(expected)) & Counter(self._units(found))).total()
-
-
-def _named(what: str, tokens: list[str]) -> list[str]:
-    return [f"{what}: {quoted(' '.join(tokens))}"] if tokens else []
 
 
 @attrs.frozen(kw_only=True)
