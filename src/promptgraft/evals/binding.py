@@ -52,7 +52,7 @@ def params_of_fitting(
         try:
             made[case.id] = _params(prompt, case, open_names, params)
         except (BindingError, ConfigError) as error:
-            faults.add_error(case, error)
+            faults.add_of(case, str(error))
     return made
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
-from promptgraft.evals.faults import Faults
+from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import Row, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.rows_csv import csv_rows
@@ -20,7 +20,7 @@ from promptgraft.serde import HexDigest, Json, digest, shown, unstructure
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted
 
-FORMATS: dict[str, Callable[[Path, Faults], Iterator[Row]]] = {
+FORMATS: dict[str, Callable[[Path, CaseFaults], Iterator[Row]]] = {
     "jsonl": jsonl_rows,
     "json": json_rows,
     "csv": csv_rows,
@@ -52,7 +52,7 @@ def format_of(path: Path, chosen: str | None) -> str:
     raise ConfigError(f"format: expected one of {', '.join(FORMATS)}, found {shown(chosen)}")
 
 
-def rows_of(path: Path, kind: str, delimiter: str | None, faults: Faults) -> Iterator[Row]:
+def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) -> Iterator[Row]:
     """Yield the rows of a file, whatever its format."""
     if kind != "csv":
         if delimiter is not None:
@@ -78,7 +78,7 @@ class CaseReader:
         self._source = source
         self._lines: dict[str, int] = {}
         self._noted = Source("")  # shared by all cases until one has a fault
-        self.faults = Faults(source)
+        self.faults = CaseFaults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
         """Return every case; all faults of the source are raised at once."""
@@ -155,7 +155,7 @@ class Dataset(Shown):
     source: SourceFile | None = attrs.field(default=None, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        faults = Faults(self.name)
+        faults = CaseFaults(self.name)
         if not self.cases:
             faults.add(0, "expected at least one case, found none")
         seen: set[str] = set()
@@ -263,7 +263,7 @@ def source_of(path: Path) -> SourceFile:
     return SourceFile(path.resolve(), (status.st_dev, status.st_ino))
 
 
-def _rows(given: Iterable[Case | Mapping[str, object]], faults: Faults) -> Iterator[Row]:
+def _rows(given: Iterable[Case | Mapping[str, object]], faults: CaseFaults) -> Iterator[Row]:
     for number, item in enumerate(given, start=1):
         if isinstance(item, Case):
             faults.add(number, "expected mappings only, found a Case among them", item.id)

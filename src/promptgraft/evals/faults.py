@@ -21,11 +21,6 @@ class _Fault:
     count: int = 0
     places: list[tuple[str, str]] = attrs.field(factory=list)
 
-    def add(self, where: str, name: str) -> None:
-        self.count += 1
-        if self.count <= _TOLD_EACH:
-            self.places.append((where, name))
-
     def lines(self) -> list[str]:
         if self.count <= _TOLD_EACH:
             return [f"{where}{self.text}" for where, _ in self.places]
@@ -38,32 +33,37 @@ class CaseFaults:
     """Collects what is wrong with cases. What more than three share is told once.
 
     Args:
+        source: how messages call what the cases are read from.
         most: how many lines are told; what they do not tell is counted.
     """
 
-    def __init__(self, most: int = MOST_SHOWN) -> None:
+    def __init__(self, source: str = "", most: int = MOST_SHOWN) -> None:
+        self._source = source
         self._most = most
         self._faults: dict[str, _Fault] = {}
         self._count = 0
 
-    def add(self, text: str, *, place: str = "", case_id: str = "") -> None:
-        """Note a fault of the case with this id, or of what stands at a place."""
+    def add(self, line: int, text: str, case_id: str = "") -> None:
+        """Note a fault in a line of the source, from 1; 0 stands for the whole source."""
+        self._add(f"{self._source}:{line}" if line else self._source, text, case_id)
+
+    def add_of(self, case: Case, text: str) -> None:
+        """Note a fault of a case, where the case stands; the text may name both already."""
+        text = text.removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
+        self._add(case.origin, text, case.id)
+
+    def _add(self, place: str, text: str, case_id: str) -> None:
         self._count += 1
         one_line = " ".join(text.splitlines())
-        fault = self._faults.get(one_line)
-        if fault is None:
-            if len(self._faults) == self._most:
-                return
-            fault = self._faults[one_line] = _Fault(one_line)
-        named = _named(case_id)
-        fault.add(
-            f"{f'{place}: ' if place else ''}{f'case {named}: ' if named else ''}", named or place
-        )
-
-    def add_error(self, case: Case, error: Exception) -> None:
-        """Note what an error says of a case; the error may name the case itself."""
-        text = str(error).removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
-        self.add(text, place=case.origin, case_id=case.id)
+        if one_line not in self._faults and len(self._faults) == self._most:
+            return
+        fault = self._faults.setdefault(one_line, _Fault(one_line))
+        fault.count += 1
+        if fault.count <= _TOLD_EACH:
+            cut = "…" if len(case_id) > _LONGEST_ID else ""
+            named = f"`{case_id[:_LONGEST_ID]}{cut}`" if case_id else ""
+            where = f"{place}: " if place else ""
+            fault.places.append((f"{where}case {named}: " if named else where, named or place))
 
     def __bool__(self) -> bool:
         return bool(self._faults)
@@ -89,43 +89,13 @@ class CaseFaults:
             tail = f"; and {self.more:,} more" if self.more else ""
             raise ConfigError("; ".join(self.lines) + tail)
 
+    def raise_all(self) -> None:
+        """Raise a ``DataFormatError`` with the first lines, if there are any faults."""
+        if self._faults:
+            tail = (f"{self._source}: and {self.more:,} more",) if self.more else ()
+            raise DataFormatError.of((*self.lines, *tail))
+
 
 def in_one_line() -> CaseFaults:
     """Return a collection for a message of one line."""
-    return CaseFaults(_MOST_IN_ONE_LINE)
-
-
-class Faults:
-    """Collects what is wrong with one source of cases.
-
-    The first 20 lines are told; the other faults are counted.
-    """
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._found = CaseFaults()
-
-    def add(self, line: int, text: str, case_id: str = "") -> None:
-        """Note a fault; ``line`` counts from 1, and 0 stands for the whole file."""
-        where = f"{self._source}:{line}" if line else self._source
-        self._found.add(text, place=where, case_id=case_id)
-
-    def add_of(self, case: Case, text: str) -> None:
-        """Note a fault of a case, where the case stands."""
-        self._found.add(text, place=case.origin, case_id=case.id)
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def raise_all(self) -> None:
-        """Raise a ``DataFormatError`` with the first 20 lines, if there are any faults."""
-        if self._found:
-            more = self._found.more
-            tail = (f"{self._source}: and {more:,} more",) if more else ()
-            raise DataFormatError.of((*self._found.lines, *tail))
-
-
-def _named(case_id: str) -> str:
-    if not case_id:
-        return ""
-    return f"`{case_id[:_LONGEST_ID]}{'…' if len(case_id) > _LONGEST_ID else ''}`"
+    return CaseFaults(most=_MOST_IN_ONE_LINE)

@@ -127,29 +127,18 @@ ANSWER: Kind[Answer] = either(
 """A recorded answer: a text, or an object with what is known of it."""
 
 
-FIELDS = (
-    "id",
-    "input",
-    "expected",
-    "critical",
-    "hints",
-    "tools",
-    "turns",
-    "context",
-    "state",
-    "recorded",
-    "fields",
-)
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,
     "critical": FLAG,
     "hints": HINTS,
     "tools": TOOL_USES,
+    "turns": TURNS,
     "context": MESSAGES,
     "state": OBJECT,
     "recorded": ANSWER,
     "fields": OBJECT,
 }
+FIELDS = ("id", "input", *_KINDS)
 _INPUT: Check[str | dict[str, Json]] = check(
     "a text or an object", lambda value: value if isinstance(value, (str, dict)) else None
 )
@@ -170,9 +159,6 @@ class PlainReader:
             ``input`` also a list of columns, which become an object of parameters.
         keep: columns that are not shown to the agent but stay in ``Case.fields``.
         cells: whether every value is the text of a cell.
-
-    Raises:
-        ConfigError: a field that cases do not have, or a column with two meanings.
     """
 
     def __init__(self, names: Names, keep: Collection[str], *, cells: bool) -> None:
@@ -196,7 +182,9 @@ class PlainReader:
         last = turns[-1] if turns else _NO_TURN
         given = self._input(node, found, rest) if turns == () else last.user
         said: dict[str, Any] = {"expected": last.expected, "tools": last.tools}
-        said |= {name: kind.read(found[name]) for name, kind in _KINDS.items() if name in found}
+        for name, kind in _KINDS.items():
+            if name in found and name != "turns":
+                said[name] = kind.read(found[name])
         kept = {key: value[key] for key in value if key in self._keep}
         kept |= said.pop("fields", None) or {}
         if not node.is_right():

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from promptgraft.evals.faults import Faults
+from promptgraft.evals.faults import CaseFaults
 from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown
 from promptgraft.strict.kinds import snake_case
 from promptgraft.strict.nodes import decoded, read_text, wide
-from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
+from promptgraft.yaml_text import read_yaml
 
 DEEPEST = 100
 """How many lists and objects may stand inside each other in one case."""
 
-
-def too_long() -> str:
-    """Return what is said of the one number that is JSON but that Python does not read."""
-    return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
+_LENIENT = json.JSONDecoder()
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+_HALF = re.compile(r"[\ud800-\udfff]")
+_SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 
 class Row(NamedTuple):
-    """One case as it stands in a file.
-
-    Attributes:
-        line: where it begins, counted from 1.
-        value: its plain data.
-        in_eval_set: whether it stands in the list of an EvalSet.
-    """
+    """The plain data of one case, and the line (from 1) in which it begins."""
 
     line: int
     value: Json
     in_eval_set: bool = False
 
 
-def read_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, faults: CaseFaults) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers; lines that are not UTF-8 are faults."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
@@ -45,14 +40,6 @@ def read_lines(path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
                 yield number, text
             elif number == 1 and wide(raw):
                 return
-
-
-def container_keys(members: dict[str, Json], line: int, faults: Faults) -> None:
-    """Note the faults of an object that holds an EvalSet, its cases left out."""
-    for key in members:
-        if snake_case(key) not in _SET_KEYS:
-            meant = did_you_mean(snake_case(key), list(_SET_KEYS))
-            faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
 
 
 def is_cases(key: str) -> bool:
@@ -66,32 +53,17 @@ def unfit(value: Json) -> str:
     while todo:
         item, depth = todo.pop()
         if isinstance(item, str):
-            if not _sendable(item):
+            if _HALF.search(item):
                 return f"half of a surrogate pair in {shown(item)}; expected whole characters"
         elif isinstance(item, (list, dict)):
             if depth >= DEEPEST:
-                return f"nested deeper than {DEEPEST} levels"
+                return _TOO_DEEP
             inner = [*item.keys(), *item.values()] if isinstance(item, dict) else item
             todo.extend((below, depth + 1) for below in inner)
     return ""
 
 
-_SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
-
-
-def _sendable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-_LENIENT = json.JSONDecoder()
-_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
-
-
-def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the objects of a JSONL file, one for each line that is not blank."""
     for number, line in read_lines(path, faults):
         text = line.strip()
@@ -99,7 +71,7 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[Row]:
             yield from _line_row(text, number, faults)
 
 
-def json_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the cases of a JSON file: a list, an EvalSet, or one case of an EvalSet."""
     text = read_text(path, faults.add)
     if text is None or not text.strip():
@@ -112,10 +84,10 @@ def json_rows(path: Path, faults: Faults) -> Iterator[Row]:
     except RecursionError:
         faults.add(scanner.line(), _TOO_DEEP)
     except ValueError:
-        faults.add(scanner.line(), too_long())
+        faults.add(scanner.line(), _too_long())
 
 
-def _line_row(text: str, number: int, faults: Faults) -> Iterator[Row]:
+def _line_row(text: str, number: int, faults: CaseFaults) -> Iterator[Row]:
     try:
         value: Json = STRICT_JSON.decode(text)
     except json.JSONDecodeError as error:
@@ -125,12 +97,17 @@ def _line_row(text: str, number: int, faults: Faults) -> Iterator[Row]:
     except MismatchError as error:
         faults.add(number, str(error))
     except ValueError:
-        faults.add(number, too_long())
+        faults.add(number, _too_long())
     else:
         if reason := _unfit(value, text):
             faults.add(number, reason)
         else:
             yield Row(number, value)
+
+
+def _too_long() -> str:
+    # The one number that is JSON but that Python does not read.
+    return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
 
 
 def _unfit(value: Json, text: str) -> str:
@@ -143,7 +120,7 @@ def _unfit(value: Json, text: str) -> str:
 class _Scanner:
     """Reads a JSON document element by element, and knows the line it is at."""
 
-    def __init__(self, text: str, faults: Faults) -> None:
+    def __init__(self, text: str, faults: CaseFaults) -> None:
         self._text = text
         self._faults = faults
         self._at = 0
@@ -170,23 +147,20 @@ class _Scanner:
 
     def _items(self, *, in_eval_set: bool) -> Iterator[Row]:
         self._take("[")
-        if self._next() == "]":
-            self._take("]")
-            return
-        while True:
+        ended = self._next() == "]" and bool(self._take("]"))
+        while not ended:
             self._next()
             line = self.line()
             for value in self._value(line):
                 yield Row(line, value, in_eval_set)
-            if self._take(",]") == "]":
-                return
+            ended = self._take(",]") == "]"
 
     def _members(self) -> Iterator[Row]:
         start = self.line()
         found: dict[str, Json] = {}
         self._take("{")
         while self._next() != "}":
-            line = self._key_line()
+            line = self.line()
             key = self._key()
             if key in found:
                 self._faults.add(line, f"the key {key!r} occurs twice in one object")
@@ -196,17 +170,10 @@ class _Scanner:
             else:
                 found[key] = next(self._value(line), None)
             if self._take(",}") == "}":
-                yield from self._closed(found, start)
-                return
-        self._take("}")
-        yield from self._closed(found, start)
-
-    def _closed(self, found: dict[str, Json], start: int) -> Iterator[Row]:
+                break
+        else:
+            self._take("}")
         yield from eval_set_rows(found, start, self._faults)
-
-    def _key_line(self) -> int:
-        self._next()
-        return self.line()
 
     def _key(self) -> str:
         if self._next() != '"':
@@ -243,39 +210,33 @@ class _Scanner:
         return found
 
 
-def eval_set_rows(found: dict[str, Json], line: int, faults: Faults) -> Iterator[Row]:
+def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
     """Check the object around the cases of an EvalSet, or yield it when it is one case."""
     if any(is_cases(key) for key in found):
-        container_keys(found, line, faults)
+        for key in found:
+            if snake_case(key) not in _SET_KEYS:
+                meant = did_you_mean(snake_case(key), list(_SET_KEYS))
+                faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
     elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
         yield Row(line, found, in_eval_set=True)
     else:
         faults.add(line, "expected a list of cases or an EvalSet, found another object")
 
 
-def yaml_rows(path: Path, faults: Faults) -> Iterator[Row]:
+def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     """Yield the cases of a YAML file: a list, an EvalSet, or one case of an EvalSet."""
     text = read_text(path, faults.add)
-    document = None if text is None else read_yaml(text, faults.add)
-    if document is not None:
-        yield from _rows(document, faults)
-
-
-def _rows(document: YamlDocument, faults: Faults) -> Iterator[Row]:
-    value = document.value
+    if text is None or (document := read_yaml(text, faults.add)) is None:
+        return
+    value, lines = document.value, document.lines
     if isinstance(value, list):
-        yield from _items(value, document, (), in_eval_set=False)
+        for at, case in enumerate(value):
+            yield Row(lines[at,], case)
     elif isinstance(value, dict):
         for key, member in value.items():
             if is_cases(key) and isinstance(member, list):
-                yield from _items(member, document, (key,), in_eval_set=True)
-        yield from eval_set_rows(value, document.lines[()], faults)
+                for at, case in enumerate(member):
+                    yield Row(lines[key, at], case, in_eval_set=True)
+        yield from eval_set_rows(value, lines[()], faults)
     elif value is not None:
-        faults.add(document.lines[()], "expected a list of cases or an EvalSet")
-
-
-def _items(
-    cases: list[Json], document: YamlDocument, path: YamlPath, *, in_eval_set: bool
-) -> Iterator[Row]:
-    for index, case in enumerate(cases):
-        yield Row(document.lines[*path, index], case, in_eval_set=in_eval_set)
+        faults.add(lines[()], "expected a list of cases or an EvalSet")

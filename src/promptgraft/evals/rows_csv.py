@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from promptgraft.evals.faults import Faults
+from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.rows import Row, read_lines
 from promptgraft.serde import Json, shown
 
@@ -15,7 +15,7 @@ DELIMITERS = ",;\t|"
 _LONG_CELL = "field larger than field limit"
 
 
-def csv_rows(path: Path, faults: Faults, *, delimiter: str | None = None) -> Iterator[Row]:
+def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; rows without any text are left out.
 
     The delimiter is the one of ``, ; | tab`` that is most frequent in the header, unless it
@@ -44,7 +44,7 @@ def csv_rows(path: Path, faults: Faults, *, delimiter: str | None = None) -> Ite
 class _Lines:
     """The lines of a file for ``csv.reader``; ``last`` is the number of the newest one."""
 
-    def __init__(self, path: Path, faults: Faults) -> None:
+    def __init__(self, path: Path, faults: CaseFaults) -> None:
         self._lines = read_lines(path, faults)
         self._ahead: list[tuple[int, str]] = []
         self.last = 0
@@ -80,7 +80,7 @@ def _detected(header: str) -> str:
 
 
 def _records(
-    reader: Iterator[list[str]], lines: _Lines, faults: Faults
+    reader: Iterator[list[str]], lines: _Lines, faults: CaseFaults
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line that it begins in."""
     while True:
@@ -107,7 +107,7 @@ def _explained(error: str) -> str:
     return f"not CSV: {error}"
 
 
-def _columns(header: list[str], line: int, faults: Faults) -> list[str]:
+def _columns(header: list[str], line: int, faults: CaseFaults) -> list[str]:
     names = [cell.strip() for cell in header]
     for name, count in Counter(names).items():
         if name and count > 1:
@@ -116,7 +116,7 @@ def _columns(header: list[str], line: int, faults: Faults) -> list[str]:
 
 
 def _rows(
-    records: Iterator[tuple[int, list[str]]], columns: list[str], faults: Faults
+    records: Iterator[tuple[int, list[str]]], columns: list[str], faults: CaseFaults
 ) -> Iterator[Row]:
     named = len([name for name in columns if name])
     for line, record in records:

@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset, SourceFile, asked_by, source_of
-from promptgraft.evals.faults import Faults
+from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, Table
@@ -35,7 +35,7 @@ _EVEN = 0.5
 class Splits(Shown):
     """What a search learns from, what it is steered by, and what it never sees.
 
-    Whoever holds a value of this class knows that no case stands in two of the sets.
+    No case stands in two of the sets.
 
     Attributes:
         train: shown to reflectors.
@@ -53,7 +53,7 @@ class Splits(Shown):
     test: Dataset | None = None
 
     def __attrs_post_init__(self) -> None:
-        faults = Faults("splits")
+        faults = CaseFaults("splits")
         _check_sources({name: part.source for name, part in self.parts().items()}, faults)
         if not faults:
             _check_cases(self.parts(), faults)
@@ -82,7 +82,7 @@ class Splits(Shown):
         """
         paths = {"train": train, "validation": validation}
         paths |= {} if test is None else {"test": test}
-        faults = Faults("splits")
+        faults = CaseFaults("splits")
         _check_sources({name: _source(Path(path)) for name, path in paths.items()}, faults)
         faults.raise_all()
         sets = {n: Dataset.load(path, fields=fields, keep=keep) for n, path in paths.items()}
@@ -106,7 +106,7 @@ class Splits(Shown):
         """
         if strange := sorted(set(names.values()) - set(NAMES)):
             raise ConfigError(f"names: expected splits among {NAMES}, found {shown(strange[0])}")
-        faults = Faults(dataset.name)
+        faults = CaseFaults(dataset.name)
         chosen = {case.id: _named_split(case, field, names, faults) for case in dataset}
         faults.raise_all()
         return _parted(dataset, chosen)
@@ -142,7 +142,7 @@ class Splits(Shown):
             DataFormatError: a set would be empty, or a case lacks the field.
         """
         borders = _borders(train, validation, test)
-        faults = Faults(dataset.name)
+        faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
         for stratum, groups in _strata(dataset, stratify, faults).items():
             offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
@@ -194,7 +194,7 @@ def _source(path: Path) -> SourceFile | None:
         return None
 
 
-def _check_sources(sources: Mapping[str, SourceFile | None], faults: Faults) -> None:
+def _check_sources(sources: Mapping[str, SourceFile | None], faults: CaseFaults) -> None:
     for one, other in _pairs(sources):
         first, second = sources[one], sources[other]
         if first is None or second is None:
@@ -203,7 +203,7 @@ def _check_sources(sources: Mapping[str, SourceFile | None], faults: Faults) -> 
             faults.add(0, f"{one} and {other} are the same file {second.path}")
 
 
-def _check_cases(parts: Mapping[str, Dataset], faults: Faults) -> None:
+def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
     by_id = {name: {case.id: case for case in part} for name, part in parts.items()}
     digests = {n: {case.id: question_digest(case) for case in part} for n, part in parts.items()}
     asked = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
@@ -227,7 +227,7 @@ def _pairs(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             yield one, other
 
 
-def _named_split(case: Case, field: str, names: Mapping[str, str], faults: Faults) -> str:
+def _named_split(case: Case, field: str, names: Mapping[str, str], faults: CaseFaults) -> str:
     value = _field(case, field, faults)
     if isinstance(value, str) and value in names:
         return names[value]
@@ -237,7 +237,7 @@ def _named_split(case: Case, field: str, names: Mapping[str, str], faults: Fault
     return ""
 
 
-def _field(case: Case, field: str, faults: Faults) -> Json:
+def _field(case: Case, field: str, faults: CaseFaults) -> Json:
     value = case.fields.get(field)
     if value is None:
         faults.add_of(case, f"lacks the field `{field}`; name it in `keep` when loading")
@@ -276,7 +276,7 @@ def _split_at(place: float, shares: Mapping[str, float]) -> str:
 
 
 def _strata(
-    dataset: Dataset, stratify: str | None, faults: Faults
+    dataset: Dataset, stratify: str | None, faults: CaseFaults
 ) -> dict[str, list[tuple[str, ...]]]:
     """Return the ids of cases that ask the same, by the stratum of the least of them."""
     alike: dict[HexDigest, list[Case]] = {}

@@ -151,7 +151,7 @@ def note_unjudgeable(metrics: Sequence[Metric], cases: Iterable[Case], faults: C
             try:
                 metric.check(case)
             except ConfigError as error:
-                faults.add_error(case, error)
+                faults.add_of(case, str(error))
 
 
 def judge_case(
