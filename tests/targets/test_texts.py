@@ -57,7 +57,7 @@ from promptgraft.errors import (
     TransientProviderError,
     UnknownPartError,
 )
-from promptgraft.evals.gate.subject import Subject as GateSubject
+from promptgraft.evals.gate.report import Subject as GateSubject
 from promptgraft.search import StopReason
 from targets.words_app import TEXTS, Known, KnownAsync, examples, known, optimized, texts_of
 

@@ -12,8 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.evalset import eval_case_id, is_eval_case, read_eval_case
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import Row, json_rows, jsonl_rows, yaml_rows
-from promptgraft.evals.rows_csv import csv_rows
+from promptgraft.evals.rows import Row, csv_rows, json_rows, jsonl_rows, yaml_rows
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, digest, shown, unstructure

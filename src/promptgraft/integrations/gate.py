@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.gate.subject import Subject
+from promptgraft.evals.gate.report import Subject
 from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
 from promptgraft.overrides import OverrideAddress

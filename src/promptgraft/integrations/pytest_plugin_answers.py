@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from promptgraft.evals.gate.report import Answered, answered_from
-from promptgraft.evals.gate.subject import Subject
+from promptgraft.evals.gate.report import Answered, Subject, answered_from
 from promptgraft.evals.types import Case
 from promptgraft.serde import HexDigest, digest, parse_json
 

@@ -12,8 +12,7 @@ from promptgraft.evals.gate.baseline import (
 )
 from promptgraft.evals.gate.decision import GateDecision, GateOutcome, GateRules, Ruling, decide
 from promptgraft.evals.gate.junit import junit_xml
-from promptgraft.evals.gate.report import Answered, GateReport, TriedCase, tried_cases
-from promptgraft.evals.gate.subject import Subject
+from promptgraft.evals.gate.report import Answered, GateReport, Subject, TriedCase, tried_cases
 
 __all__ = [
     "Answered",

@@ -1,20 +1,28 @@
-"""What a gate decides on: cases with everything that was said of them."""
+"""What a gate tries, and the report that it decides on: cases with all that was said of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
+from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.dataset import cases_digest
+from promptgraft.evals.evaluate import Evaluation, evaluate
 from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.plain import ANSWER
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.notebook import Card, Shown, first_rows
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, structure, unstructure
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted, score
@@ -284,3 +292,67 @@ def _case_json(case: TriedCase) -> Json:
             for one in case.outcomes
         ],
     }
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """One text of a prompt, and all that it takes to judge it.
+
+    Attributes:
+        prompt: with the store whose overrides are tried, or without one.
+        tried: which of its texts that is, in words.
+        split: which of the cases these are.
+        cases: what it is tried on.
+        metrics: judge.
+        adapter: answers.
+        aggregation: makes one score of the metrics; None for their mean.
+        params: makes the parameters of a case; None for its input.
+        notes: what users should know before they trust the scores, in a line each.
+    """
+
+    prompt: Prompt[object]
+    tried: str
+    split: str
+    cases: tuple[Case, ...]
+    metrics: tuple[Metric, ...]
+    adapter: ProviderAdapter
+    aggregation: Aggregation | None = None
+    params: ParamsOf | None = None
+    notes: tuple[str, ...] = ()
+
+    def evaluate(
+        self,
+        cases: Iterable[Case] | None = None,
+        *,
+        num_runs: int = 1,
+        executor: Executor | None = None,
+        session: SessionProtocol | None = None,
+    ) -> Evaluation:
+        """Try the prompt on its cases, or on some of them; see ``evaluate``."""
+        return evaluate(
+            self.prompt,
+            self.cases if cases is None else cases,
+            self.metrics,
+            adapter=self.adapter,
+            params=self.params,
+            aggregation=self.aggregation,
+            num_runs=num_runs,
+            executor=executor,
+            session=session,
+        )
+
+    def report(
+        self, answered: Iterable[Answered], *, num_runs: int = 1, stopped: str = ""
+    ) -> GateReport:
+        """Return the report on answers, ``num_runs`` for each case, run by run."""
+        return GateReport(
+            prompt=f"{self.prompt.descriptor.ns}/{self.prompt.descriptor.key}",
+            tried=self.tried,
+            split=self.split,
+            model=self.adapter.identity,
+            dataset=cases_digest(self.cases),
+            metrics=metrics_identity(self.metrics, self.aggregation),
+            num_runs=num_runs,
+            cases=tried_cases(self.cases, answered, self.metrics),
+            stopped=stopped,
+        )

@@ -8,11 +8,8 @@ from promptgraft.evals.metrics.base import (
     check_metrics,
     judge_case,
 )
-from promptgraft.evals.metrics.comparing import JsonRules
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
-from promptgraft.evals.metrics.json_values import JsonMatch, JsonSchema
-from promptgraft.evals.metrics.labels import Classification
-from promptgraft.evals.metrics.numbers import Cost, Latency, Number, Tokens
+from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, JsonSchema
 from promptgraft.evals.metrics.registry import (
     METRICS,
     MetricConfig,
@@ -23,6 +20,7 @@ from promptgraft.evals.metrics.registry import (
 )
 from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
+from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.nodes import Node
 

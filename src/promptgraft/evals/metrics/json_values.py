@@ -1,17 +1,18 @@
-"""Metrics of JSON: the expected values, and a JSON Schema."""
+"""JSON compared place by place, and the metrics of JSON: expected values, and a schema."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, hold_each
-from promptgraft.evals.metrics.comparing import Found, JsonRules, compare, compare_at
 from promptgraft.evals.metrics.reading import (
+    Folding,
+    Path,
     ReferenceMetric,
     answer_data,
     only,
@@ -21,12 +22,207 @@ from promptgraft.evals.metrics.reading import (
     wanted,
     without,
 )
+from promptgraft.evals.metrics.reasons import brief, difference
+from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
+
+
+T = TypeVar("T")
+
+Fits = Callable[[T, T], bool]
+
+
+def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
+    """Return a largest possible assignment: for an index of ``expected`` the one of ``found``."""
+    edges = [[j for j, b in enumerate(found) if fits(a, b)] for a in expected]
+    partner: dict[int, int] = {}
+    for start in range(len(edges)):
+        _give_partner(edges, partner, start)
+    return dict(sorted(partner.items()))
+
+
+def _give_partner(edges: Sequence[Sequence[int]], partner: dict[int, int], start: int) -> None:
+    """Give ``start`` a partner, if need be by giving others another one (breadth first)."""
+    owner = {b: a for a, b in partner.items()}
+    reached: dict[int, int] = {}
+    waiting = [start]
+    for a in waiting:
+        for b in edges[a]:
+            if b in reached:
+                continue
+            reached[b] = a
+            if b not in owner:
+                _pass_on(partner, reached, b)
+                return
+            waiting.append(owner[b])
+
+
+def _pass_on(partner: dict[int, int], reached: Mapping[int, int], free: int) -> None:
+    b: int | None = free
+    while b is not None:
+        a = reached[b]
+        given_up = partner.get(a)
+        partner[a] = b
+        b = given_up
+
+
+def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
+    """Return a longest assignment that keeps the order of both sides."""
+    rows, columns = len(expected), len(found)
+    fit = [[fits(a, b) for b in found] for a in expected]
+    best = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for a in reversed(range(rows)):
+        for b in reversed(range(columns)):
+            skip = max(best[a + 1][b], best[a][b + 1])
+            best[a][b] = max(skip, 1 + best[a + 1][b + 1]) if fit[a][b] else skip
+    pairs: dict[int, int] = {}
+    a = b = 0
+    while a < rows and b < columns:
+        if fit[a][b] and best[a][b] == 1 + best[a + 1][b + 1]:
+            pairs[a] = b
+            a, b = a + 1, b + 1
+        elif best[a + 1][b] >= best[a][b + 1]:
+            a += 1
+        else:
+            b += 1
+    return pairs
+
+
+# Without slots, so that metrics can inherit it beside their own base.
+@attrs.frozen(kw_only=True, slots=False)
+class JsonRules(Tolerance, Folding):
+    """When two JSON values are the same; options of the metrics that compare JSON.
+
+    Numbers are compared by value: ``5`` is ``5.0``. Truth values are not numbers.
+
+    Attributes:
+        ignore_order: the items of a list may stand in any order.
+        extra_keys: objects of the answer may have keys that were not expected.
+    """
+
+    ignore_order: bool = False
+    extra_keys: bool = False
+
+
+@attrs.frozen
+class Found:
+    """What a comparison found at one place.
+
+    Attributes:
+        weight: how many values stand there.
+        fault: how they differ; empty when they are the same.
+    """
+
+    weight: int
+    fault: str = ""
+
+
+def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> Iterator[Found]:
+    """Yield what each place of two values comes to."""
+    if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
+        yield from _objects(expected, found, rules, path)
+    elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
+        compared = _unordered if rules.ignore_order else _ordered
+        yield from compared(expected, found, rules, path)
+    else:
+        same = _same(expected, found, rules)
+        yield Found(
+            max(_size(expected), _size(found)), "" if same else _differing(expected, found, path)
+        )
+
+
+def compare_at(expected: Json, found: Json, rules: JsonRules, path: Path) -> Iterator[Found]:
+    """Yield what the places come to that a path leads to in either value."""
+    yield from _at_each(dict(places(expected, path)), dict(places(found, path)), rules)
+
+
+def equal(expected: Json, found: Json, rules: JsonRules) -> bool:
+    """Return whether two values are the same under the rules."""
+    return not any(place.fault for place in compare(expected, found, rules))
+
+
+def _objects(
+    expected: dict[str, Json], found: dict[str, Json], rules: JsonRules, path: Path
+) -> Iterator[Found]:
+    wanted: dict[Path, Json] = {(*path, key): value for key, value in expected.items()}
+    there: dict[Path, Json] = {
+        (*path, key): value
+        for key, value in found.items()
+        if key in expected or not rules.extra_keys
+    }
+    yield from _at_each(wanted, there, rules)
+
+
+def _at_each(
+    expected: Mapping[Path, Json], found: Mapping[Path, Json], rules: JsonRules
+) -> Iterator[Found]:
+    for place, value in expected.items():
+        if place in found:
+            yield from compare(value, found[place], rules, place)
+        else:
+            fault = f"`{spelled(place)}` is missing (expected {brief(value)})"
+            yield Found(_size(value), fault)
+    for place, value in found.items():
+        if place not in expected:
+            fault = f"`{spelled(place)}` was not expected (found {brief(value)})"
+            yield Found(_size(value), fault)
+
+
+def _ordered(
+    expected: list[Json], found: list[Json], rules: JsonRules, path: Path
+) -> Iterator[Found]:
+    for index, (one, other) in enumerate(zip(expected, found, strict=False)):
+        yield from compare(one, other, rules, (*path, index))
+    shared = min(len(expected), len(found))
+    yield from _unpaired(expected[shared:], found[shared:], path)
+
+
+def _unordered(
+    expected: list[Json], found: list[Json], rules: JsonRules, path: Path
+) -> Iterator[Found]:
+    pairs = pair(expected, found, lambda one, other: equal(one, other, rules))
+    for index in pairs:
+        yield Found(_size(expected[index]))
+    missing = [item for index, item in enumerate(expected) if index not in pairs]
+    taken = set(pairs.values())
+    surplus = [item for index, item in enumerate(found) if index not in taken]
+    yield from _unpaired(missing, surplus, path)
+
+
+def _unpaired(missing: Iterable[Json], surplus: Iterable[Json], path: Path) -> Iterator[Found]:
+    for item in missing:
+        yield Found(_size(item), f"`{spelled(path)}` lacks the item {brief(item)}")
+    for item in surplus:
+        yield Found(_size(item), f"`{spelled(path)}` has the item {brief(item)} too many")
+
+
+def _same(expected: Json, found: Json, rules: JsonRules) -> bool:
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return expected is found
+    if isinstance(expected, (int, float)) and isinstance(found, (int, float)):
+        return rules.close(decimal(expected), decimal(found))
+    if isinstance(expected, str) and isinstance(found, str):
+        return rules.fold(expected) == rules.fold(found)
+    return type(expected) is type(found) and expected == found
+
+
+def _differing(expected: Json, found: Json, path: Path) -> str:
+    place = f"`{spelled(path)}`: "
+    if isinstance(expected, str) and isinstance(found, str):
+        return place + difference(expected, found)
+    return f"{place}expected {brief(expected)}, found {brief(found)}"
+
+
+def _size(value: Json) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
+
 
 _SHOWN_FAULTS = 4
 

@@ -8,8 +8,14 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.metrics.comparing import JsonRules, chain, compare, pair
-from promptgraft.evals.metrics.json_values import paths_only, pruned
+from promptgraft.evals.metrics.json_values import (
+    JsonRules,
+    chain,
+    compare,
+    pair,
+    paths_only,
+    pruned,
+)
 from promptgraft.evals.metrics.reasons import brief
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.frozenmap import FrozenMap
