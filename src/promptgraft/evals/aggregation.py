@@ -60,10 +60,8 @@ class WeightedMean:
     """The mean of the scores with weights, which are normalised to a sum of 1.
 
     Attributes:
-        weights: by metric, at least 0; metrics without a weight have no part.
-
-    Raises:
-        ConfigError: a weight is negative or not finite, or none is above 0.
+        weights: by metric, finite and at least 0, one of them above; metrics without a weight have
+            no part.
     """
 
     weights: Mapping[str, float] = attrs.field(converter=FrozenMap[str, float], validator=_weights)
@@ -94,10 +92,7 @@ class Lexicographic:
     ahead by a thousandth in an earlier metric stays ahead.
 
     Attributes:
-        order: the metrics, the most important first.
-
-    Raises:
-        ConfigError: there is none, or one occurs twice.
+        order: different metrics, the most important first.
     """
 
     order: tuple[str, ...] = attrs.field(validator=_order)

@@ -69,10 +69,8 @@ class Attempt:
     """One answer to a case, and what was said of it.
 
     Attributes:
-        case_id: which case.
         run: which of the runs, from 0.
-        outcome: what it comes to.
-        answer: the answer; None when there is none.
+        answer: None when there is none.
         task_calls: what was called for the answer.
         judge_calls: what was called to judge it.
         stopped: which limit ended it; empty when none did.
@@ -92,8 +90,6 @@ class Attempting:
     """Answers and judges cases; called from several threads at once.
 
     Attributes:
-        adapter: answers.
-        metrics: judge.
         aggregation: makes one score of the metrics; None for their mean.
         session: of the evaluation; pays, and is told of every call. None for none.
         deadline: when the evaluation ends; None for never.

@@ -65,10 +65,8 @@ def rows_of(path: Path, kind: str, delimiter: str | None, faults: CaseFaults) ->
 class CaseReader:
     """Turns rows into cases, and notes what is wrong with them.
 
-    Args:
-        plain: reads what does not stand in an EvalSet.
-        finds_eval_cases: whether a row may be a case of an EvalSet by its looks.
-        source: how messages call what is read.
+    A row may be a case of an EvalSet by its looks where ``finds_eval_cases`` says so; all others
+    are read by ``plain``. Messages call what is read ``source``.
     """
 
     def __init__(self, plain: PlainReader, *, finds_eval_cases: bool, source: str) -> None:
@@ -123,12 +121,7 @@ class CaseReader:
 
 @attrs.frozen
 class SourceFile:
-    """The file that a data set is the whole of.
-
-    Attributes:
-        path: absolute, links resolved.
-        file: device and number of the file, the same for all its names.
-    """
+    """A file: its absolute path without links, and its device and number, whatever its name."""
 
     path: Path
     file: tuple[int, int]

@@ -82,11 +82,14 @@ def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
         raise ConfigError(
             f"paired scores: expected as many after as before, found {len(before)} and {len(after)}"
         )
-    return [
-        _difference(one, other)
-        for one, other in zip(before, after, strict=True)
-        if one is not None and other is not None
-    ]
+    gains: list[float] = []
+    for one, other in zip(before, after, strict=True):
+        if one is None or other is None:
+            continue
+        if not math.isfinite(other - one):
+            raise ConfigError(f"paired scores: expected finite numbers, found {one} and {other}")
+        gains.append(0.0 if math.isclose(one, other, rel_tol=1e-12) else other - one)
+    return gains
 
 
 def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None:
@@ -110,13 +113,6 @@ def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None
 def least_changed(level: float) -> int:
     """Return how many cases must change before an interval at ``level`` can exclude 0."""
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
-
-
-def _difference(before: float, after: float) -> float:
-    gain = after - before
-    if not math.isfinite(gain):
-        raise ConfigError(f"paired scores: expected finite numbers, found {before} and {after}")
-    return 0.0 if math.isclose(before, after, rel_tol=1e-12) else gain
 
 
 def _p_value(moved: Sequence[float]) -> float:
@@ -212,16 +208,13 @@ class Gain(Shown):
     """What changed between two evaluations of the same cases.
 
     Attributes:
-        mean_before: mean over the cases with a score on both sides; None without such cases.
-        mean_after: the same afterwards.
+        mean_before: mean over the cases with a score on both sides, and ``mean_after`` afterwards;
+            None without such cases.
         mean_gain: their difference.
         level: the confidence of the interval, above 0 and below 1.
-        low: the lower end of the interval of the mean gain; None when too few cases
-            changed for one (6 at 95 %).
-        high: the upper end.
-        won: ids of the cases that scored higher than before.
-        lost: those that scored lower.
-        tied: those that scored the same.
+        low: the lower end of the interval of the mean gain, and ``high`` the upper one; None when
+            too few cases changed for one (6 at 95 %).
+        won: ids of the cases that scored higher than before; ``lost`` and ``tied`` alike.
         unscored: those without a score on one side or both; they are in no mean.
         p_value: of the one-sided test that after is better; 1 without cases.
     """
@@ -311,14 +304,9 @@ def gain(
     """
     number(above=0, below=1).hold("level", level)
     ids = tuple(dict.fromkeys((*before, *after)))
-    pairs = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
-    scored = {
-        id_: (one, other)
-        for id_, (one, other) in pairs.items()
-        if one is not None and other is not None
-    }
-    first = [one for one, _ in scored.values()]
-    second = [other for _, other in scored.values()]
+    means = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
+    scored = [id_ for id_ in ids if None not in means[id_]]
+    first, second = [means[id_][0] for id_ in scored], [means[id_][1] for id_ in scored]
     gains = dict(zip(scored, differences(first, second), strict=True))
     low, high = interval(tuple(gains.values()), level) or (None, None)
     tested = paired_test(first, second)

@@ -49,7 +49,6 @@ class ToolUse:
     """A tool was called, or should be.
 
     Attributes:
-        name: the tool.
         arguments: what it is called with, by name.
         result: what it returned, or should; None when that is not known.
     """

@@ -144,12 +144,10 @@ class Comparison:
     """What changed since the baseline, over the cases with a score on both sides.
 
     Attributes:
-        before: their mean in the baseline; None without such cases.
-        after: their mean now.
+        before: their mean in the baseline, and ``after`` now; None without such cases.
         changes: the cases whose score changed, in the order of the data set.
         unscored: ids of the cases without a score on one side or both.
-        gain: with its interval; None when there is no library for it, or no such case.
-        no_gain: why there is no gain.
+        gain: with its interval; None when there is none, for the reason ``no_gain``.
     """
 
     before: float | None

@@ -33,9 +33,6 @@ class GateRules:
         min_pass_rate: the least share of passing answers, 0 to 1.
         tolerance: how much the mean may be below that of the baseline, 0 to 1.
         max_unscored: how many answers may be without a score; those of critical cases never.
-
-    Raises:
-        ConfigError: a number is out of range.
     """
 
     fail_under: float | None = attrs.field(default=None, validator=SHARE.or_none)

@@ -302,9 +302,6 @@ class Subject:
         prompt: with the store whose overrides are tried, or without one.
         tried: which of its texts that is, in words.
         split: which of the cases these are.
-        cases: what it is tried on.
-        metrics: judge.
-        adapter: answers.
         aggregation: makes one score of the metrics; None for their mean.
         params: makes the parameters of a case; None for its input.
         notes: what users should know before they trust the scores, in a line each.

@@ -17,7 +17,7 @@ from promptgraft.evals.judges.kinds import (
     Rubric,
 )
 from promptgraft.evals.judges.panel import JudgeMetric, Voting
-from promptgraft.evals.metrics.dialects import Criterion, Form, Options
+from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json
@@ -43,9 +43,8 @@ _VOTING: Mapping[str, Json] = {
     "weighted_avg": "weighted",
 }
 _MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
-_ROOT: Form = (("llm_judge",), {})
 # How those tools call their judges, one after the other or not, changes no verdict.
-_JUDGE: Form = (("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics"), {})
+_JUDGE = ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics")
 
 
 @attrs.frozen(kw_only=True)
@@ -140,7 +139,7 @@ def _translated(node: Node) -> dict[str, Node]:
     criterion = own.pop("criterion", None)
     if criterion is None:
         return own
-    judge = Criterion.of(criterion, *_ROOT).part("llm_judge", _JUDGE)
+    judge = Criterion.of(criterion, ("llm_judge",)).part("llm_judge", _JUDGE)
     if judge is None:
         criterion.fault("expected `llm_judge`")
         return own

@@ -47,9 +47,6 @@ class BaseMetric(ABC):
         name: how it is called in reports; the name of its kind unless it is given.
         threshold: the least score that passes, 0 to 1.
         required: whether a case has to pass it to pass.
-
-    Raises:
-        ConfigError: an option is out of range or contradicts another one.
     """
 
     kind: ClassVar[str]

@@ -5,7 +5,7 @@ Both spellings of every key are read, and mean one of our metrics with its optio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 import attrs
@@ -31,7 +31,6 @@ _MATCHES: Mapping[str, type[BaseMetric]] = {"exact": Exact, "contains": Contains
 
 
 Options = dict[str, Json]
-Aliases = Mapping[str, str]
 
 
 @attrs.frozen
@@ -42,9 +41,9 @@ class Criterion:
     members: Mapping[str, Node]
 
     @classmethod
-    def of(cls, node: Node, known: tuple[str, ...], aliases: Aliases) -> Criterion:
+    def of(cls, node: Node, known: Collection[str]) -> Criterion:
         """Return an object of a criterion; what does not belong in it is noted."""
-        return cls(node, known_members(node, known, aliases=aliases))
+        return cls(node, known_members(node, known, aliases=_ALIASES))
 
     def read(self, key: str, kind: Kind[T]) -> T | None:
         """Return a member; None when it is absent or of a wrong kind, which is noted."""
@@ -54,31 +53,24 @@ class Criterion:
         """Return a truth value; false when it is absent."""
         return self.read(key, FLAG) is True
 
-    def part(self, key: str, form: Form) -> Criterion | None:
+    def part(self, key: str, known: Collection[str]) -> Criterion | None:
         """Return an object below this one; None when it is absent."""
-        return Criterion.of(self.members[key], *form) if key in self.members else None
+        return Criterion.of(self.members[key], known) if key in self.members else None
 
 
-Form = tuple[tuple[str, ...], Aliases]
-"""The keys of an object, and other names of them."""
-
-_ROOT: Form = (("final_response", "tool_trajectory", "rouge", "llm_judge"), {})
-_FINAL: Form = (
-    ("text", "json", "rouge"),
-    {"text_strategy": "text", "json_strategy": "json", "rouge_strategy": "rouge"},
-)
-_TEXT: Form = (("ignore", "case_insensitive", "length", "match"), {"match_strategy": "match"})
-_LENGTH: Form = (("min", "max"), {})
-_JSON: Form = (("ignore", "ignore_tree", "number_tolerance", "match"), {"match_strategy": "match"})
-_ROUGE: Form = (
-    ("ignore", "rouge_type", "measure", "threshold", "use_stemmer", "split_summaries"),
-    {},
-)
-_TOOLS: Form = (
-    ("default", "overrides", "order_sensitive", "subset_matching"),
-    {"default_strategy": "default", "tool_strategy": "overrides"},
-)
-_TOOL: Form = (("name", "arguments", "result"), {})
+_ALIASES = {
+    **{f"{key}_strategy": key for key in ("text", "json", "rouge", "match", "default")},
+    "tool_strategy": "overrides",
+}
+# The keys of each object of a criterion.
+_ROOT = ("final_response", "tool_trajectory", "rouge", "llm_judge")
+_FINAL = ("text", "json", "rouge")
+_TEXT = ("ignore", "case_insensitive", "length", "match")
+_LENGTH = ("min", "max")
+_JSON = ("ignore", "ignore_tree", "number_tolerance", "match")
+_ROUGE = ("ignore", "rouge_type", "measure", "threshold", "use_stemmer", "split_summaries")
+_TOOLS = ("default", "overrides", "order_sensitive", "subset_matching")
+_TOOL = ("name", "arguments", "result")
 
 
 def made(kind: type[T], options: Options, node: Node) -> T | None:
@@ -86,13 +78,15 @@ def made(kind: type[T], options: Options, node: Node) -> T | None:
     return record_of(kind).read(Node(options, node.path, node.source))
 
 
-def _root(node: Node, wanted: str, form: Form) -> Criterion | None:
+def _root(node: Node, wanted: str, known: Collection[str]) -> Criterion | None:
     criterion = node.member("criterion")
-    root = None if criterion.value is None else Criterion.of(criterion, *_ROOT)
-    for key in root.members if root else ():
-        if root is not None and key != wanted:
+    if criterion.value is None:
+        return None
+    root = Criterion.of(criterion, _ROOT)
+    for key in root.members:
+        if key != wanted:
             root.members[key].fault(f"this metric has the criterion `{wanted}`, not `{key}`")
-    return root.part(wanted, form) if root else None
+    return root.part(wanted, known)
 
 
 def _common(node: Node) -> Options:
@@ -126,20 +120,16 @@ Part = tuple[type[BaseMetric], Options, Node]
 
 
 def _parts(criterion: Criterion) -> Iterator[Part]:
-    text = criterion.part("text", _TEXT)
-    if text and not text.flag("ignore"):
+    if (text := criterion.part("text", _TEXT)) and not text.flag("ignore"):
         yield from _text_parts(text)
-    json = criterion.part("json", _JSON)
-    if json and not json.flag("ignore"):
+    if (json := criterion.part("json", _JSON)) and not json.flag("ignore"):
         yield JsonMatch, _json_options(json), json.node
-    rouge = criterion.part("rouge", _ROUGE)
-    if rouge and not rouge.flag("ignore"):
+    if (rouge := criterion.part("rouge", _ROUGE)) and not rouge.flag("ignore"):
         yield from _rouge_parts(rouge)
 
 
 def _text_parts(text: Criterion) -> Iterator[Part]:
-    length = text.part("length", _LENGTH)
-    if length:
+    if length := text.part("length", _LENGTH):
         yield Length, {key: one.value for key, one in length.members.items()}, length.node
     match = _match(text, *_MATCHES, "skip")
     if match != "skip":
@@ -194,7 +184,7 @@ def _tool_trajectory(node: Node) -> Metric | None:
     if named is not None:
         OBJECT.read(named)
     tools: Options = {
-        name: _tool_rule(Criterion.of(one, *_TOOL), default)
+        name: _tool_rule(Criterion.of(one, _TOOL), default)
         for name, one in (named.members() if named else {}).items()
     }
     built: Options = {
@@ -209,11 +199,13 @@ def _tool_trajectory(node: Node) -> Metric | None:
 def _tool_rule(own: Criterion | None, default: Criterion | None) -> Options:
     """Return the options of a ToolRule; what a tool does not say, the default says."""
     name, arguments, result = (
-        next((part for c in (own, default) if c and (part := c.part(key, form))), None)
-        for key, form in (("name", _TEXT), ("arguments", _JSON), ("result", _JSON))
+        next((part for c in (own, default) if c and (part := c.part(key, known))), None)
+        for key, known in (("name", _TEXT), ("arguments", _JSON), ("result", _JSON))
     )
     if name:
-        _only_exact_names(name)
+        _match(name, "exact")
+        if name.flag("case_insensitive") or name.flag("ignore"):
+            name.node.fault("the names of tools are compared exactly; leave this criterion out")
     options: Options = {"tolerance": _NUMBER_TOLERANCE}
     ignored = False
     for part in (result, arguments):
@@ -227,12 +219,6 @@ def _tool_rule(own: Criterion | None, default: Criterion | None) -> Options:
     return options
 
 
-def _only_exact_names(name: Criterion) -> None:
-    match = _match(name, "exact")
-    if match == "exact" and (name.flag("case_insensitive") or name.flag("ignore")):
-        name.node.fault("the names of tools are compared exactly; leave this criterion out")
-
-
 def _response_match(node: Node) -> Metric | None:
     common = _common(node)
     part = _root(node, "rouge", _ROUGE)
@@ -241,12 +227,11 @@ def _response_match(node: Node) -> Metric | None:
     return made(Rouge, {"variant": "rouge1", **measure, **common}, node)
 
 
-FINAL_RESPONSE = MetricKind(
-    name="final_response_avg_score", build=_final_response, takes_criterion=True
-)
-TOOL_TRAJECTORY = MetricKind(
-    name="tool_trajectory_avg_score", build=_tool_trajectory, takes_criterion=True
-)
-RESPONSE_MATCH = MetricKind(
-    name="response_match_score", build=_response_match, takes_criterion=True
+FINAL_RESPONSE, TOOL_TRAJECTORY, RESPONSE_MATCH = (
+    MetricKind(name=name, build=build, takes_criterion=True)
+    for name, build in (
+        ("final_response_avg_score", _final_response),
+        ("tool_trajectory_avg_score", _tool_trajectory),
+        ("response_match_score", _response_match),
+    )
 )

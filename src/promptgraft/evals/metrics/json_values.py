@@ -111,12 +111,7 @@ class JsonRules(Tolerance, Folding):
 
 @attrs.frozen
 class Found:
-    """What a comparison found at one place.
-
-    Attributes:
-        weight: how many values stand there.
-        fault: how they differ; empty when they are the same.
-    """
+    """How many values stand at one place, and how they differ; empty when they are the same."""
 
     weight: int
     fault: str = ""

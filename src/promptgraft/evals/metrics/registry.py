@@ -78,11 +78,7 @@ class MetricKind:
 
 @attrs.frozen
 class Registry:
-    """Finds kinds of metrics by name.
-
-    Attributes:
-        added: kinds that go before ours and before those of other packages.
-    """
+    """Finds kinds of metrics by name; ``added`` ones go before ours and those of other packages."""
 
     added: Mapping[str, MetricKind] = attrs.field(
         factory=dict, converter=FrozenMap[str, MetricKind]
