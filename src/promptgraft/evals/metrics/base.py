@@ -15,7 +15,7 @@ from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean, shown
+from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, TEXT
 
 
@@ -35,10 +35,6 @@ def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
         raise ConfigError("; ".join(faults))
 
 
-def _kind_of(metric: BaseMetric) -> str:
-    return metric.kind
-
-
 @attrs.frozen(kw_only=True)
 class BaseMetric(ABC):
     """A metric with the options that all of ours have.
@@ -52,16 +48,16 @@ class BaseMetric(ABC):
     kind: ClassVar[str]
     ends_case: ClassVar[bool] = False
 
-    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
+    name: str = attrs.field(validator=TEXT)
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
 
-    def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
-        """Refuse a case that cannot be judged, before anything is paid for it.
+    @name.default
+    def _kind_as_name(self) -> str:
+        return self.kind
 
-        Raises:
-            ConfigError: what is missing, naming the case.
-        """
+    def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
+        """Refuse a case that cannot be judged with a ``ConfigError``, before the first call."""
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
@@ -76,7 +72,6 @@ class BaseMetric(ABC):
         """Judge one answer; may be ``async``.
 
         Raises:
-            ConfigError: as ``check``.
             UnusableAnswerError: the answer has not the form that this metric judges.
         """
 
@@ -163,13 +158,15 @@ def judge_case(
         ConfigError: a metric cannot judge this case.
     """
     verdicts: dict[str, Verdict] = {}
+    ended = ""
     for metric in sorted(metrics, key=lambda metric: not ends_case(metric)):
-        verdict = verdict_of(metric, case, answer, session=session)
+        if ended:
+            verdict = Verdict(metric=metric.name, score=0.0, passed=False, reason=ended)
+        else:
+            verdict = verdict_of(metric, case, answer, session=session)
+            if ends_case(metric) and verdict.passed is False:
+                ended = reason(f"not judged: `{metric.name}` ended the case; {verdict.reason}")
         verdicts[metric.name] = verdict
-        if ends_case(metric) and verdict.passed is False:
-            ended = f"not judged: `{metric.name}` ended the case; {verdict.reason}"
-            verdicts = {**{other.name: _ended(other, ended) for other in metrics}, **verdicts}
-            break
     return tuple(verdicts[metric.name] for metric in metrics)
 
 
@@ -180,7 +177,6 @@ def verdict_of(
 
     Raises:
         FeedbackError: it returned something else than a verdict; names metric and case.
-        PromptgraftError: as :meth:`Metric.judge`.
     """
     said = metric.judge(case, answer, session=session)
     verdict: object = awaited(said, deadline=deadline_of(session))
@@ -194,17 +190,6 @@ def verdict_of(
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:
     """Return when an evaluation ends; None for never, and without an evaluation."""
     return None if session is None else session.deadline
-
-
-def _ended(metric: Metric, why: str) -> Verdict:
-    return Verdict(metric=metric.name, score=0.0, passed=False, reason=reason(why))
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return that ``name`` is not known, with the nearest known one."""
-    names = sorted(known)
-    near = did_you_mean(name, names)
-    return f"unknown {what} `{name}`{near or ': there are ' + ', '.join(f'`{n}`' for n in names)}"
 
 
 def _parts(
@@ -241,17 +226,13 @@ class AllOf(BaseMetric):
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
-        return self._all(
-            [verdict_of(metric, case, answer, session=session) for metric in self.metrics]
-        )
-
-    def assess(self, case: Case, answer: Answer) -> Verdict:
-        return self.judge(case, answer)
-
-    def _all(self, verdicts: list[Verdict]) -> Verdict:
-        unscored = [verdict for verdict in verdicts if verdict.score is None]
+        verdicts = [verdict_of(one, case, answer, session=session) for one in self.metrics]
+        unscored = [verdict.reason for verdict in verdicts if verdict.score is None]
         if unscored:
-            return self.unscored("; ".join(verdict.reason for verdict in unscored))
+            return self.unscored("; ".join(unscored))
         failed = [verdict for verdict in verdicts if not verdict.passed]
         said = "; ".join(verdict.reason for verdict in failed or verdicts)
         return self.verdict(min(verdict.score or 0.0 for verdict in verdicts), said)
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        return self.judge(case, answer)

@@ -12,14 +12,14 @@ from typing import TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import unknown
 from promptgraft.evals.types import Metric
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, shown
+from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, TEXT
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import known_members
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
+from promptgraft.text import listed
 
 ENTRY_POINTS = "promptgraft.metrics"
 """The group in which other packages offer metrics."""
@@ -111,7 +111,8 @@ class Registry:
                 f"metric `{name}` asks a judge; load it with "
                 "`registry=METRICS.plus(*judge_kinds(...))`"
             )
-        raise ConfigError(unknown("metric", name, self.names))
+        near = did_you_mean(name, list(self.names))
+        raise ConfigError(f"unknown metric `{name}`{near or f': there are {listed(self.names)}'}")
 
 
 METRICS = Registry()
@@ -212,23 +213,30 @@ def _config(node: Node, registry: Registry) -> MetricConfig:
     else:
         node.expected("a list of metrics, or an object with `metrics`")
         entries = []
-    metrics = [(_metric(entry, registry), entry) for entry in entries]
-    _note_twins(metrics)
+    metrics: dict[str, Metric] = {}
+    places: dict[str, Node] = {}
+    for entry in entries:
+        metric = _metric(entry, registry)
+        if metric is not None and metric.name in places:
+            entry.fault(
+                f"the name `{metric.name}` is taken by {spelled(places[metric.name].path)}; give "
+                "one of them another `name`, and its kind as `kind`"
+            )
+        elif metric is not None:
+            metrics[metric.name], places[metric.name] = metric, entry
     if not entries and node.is_right():
         node.fault("expected at least one metric, found none")
-    return MetricConfig(
-        metrics=tuple(metric for metric, _ in metrics if metric is not None), num_runs=runs
-    )
+    return MetricConfig(metrics=tuple(metrics.values()), num_runs=runs)
 
 
 def _entries(node: Node, members: dict[str, Node]) -> Iterator[Node]:
     """Yield an object for each metric, with its options and its name as ``name``."""
-    listed, shorthand = members.get("metrics"), members.get("criteria")
-    if listed and listed.value and shorthand and shorthand.value:
+    metrics, shorthand = members.get("metrics"), members.get("criteria")
+    if metrics and metrics.value and shorthand and shorthand.value:
         node.fault("both `metrics` and `criteria` are given; keep `metrics`")
-    if listed and not isinstance(listed.value, list):
-        listed.expected("a list of metrics")
-    for item in listed.items() if listed else ():
+    if metrics and not isinstance(metrics.value, list):
+        metrics.expected("a list of metrics")
+    for item in metrics.items() if metrics else ():
         yield from _entry(item)
     if shorthand and OBJECT.read(shorthand):
         for name, one in shorthand.members().items():
@@ -268,15 +276,3 @@ def _metric(node: Node, registry: Registry) -> Metric | None:
         return None
     options = {key: member.value for key, member in members.items() if key != "kind"}
     return found.build(Node(options, node.path, node.source))
-
-
-def _note_twins(metrics: list[tuple[Metric | None, Node]]) -> None:
-    seen: dict[str, Node] = {}
-    for metric, node in metrics:
-        if metric is not None and metric.name in seen:
-            node.fault(
-                f"the name `{metric.name}` is taken by {spelled(seen[metric.name].path)}; give "
-                "one of them another `name`, and its kind as `kind`"
-            )
-        if metric is not None:
-            seen.setdefault(metric.name, node)
