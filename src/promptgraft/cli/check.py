@@ -41,7 +41,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 
         print_json(project_schema())
         return ExitCode.OK
-    from promptgraft.project.checking import check_project
+    from promptgraft.project.project import check_project
     from promptgraft.strict.nodes import count_faults
 
     path = project_path(project)

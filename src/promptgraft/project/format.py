@@ -37,6 +37,7 @@ from promptgraft.strict.nodes import Source
 
 VERSION = 1
 DEFAULT_WORKERS = 4
+DEFAULT_RATIO: Mapping[str, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 _TAG = "^[a-z0-9][a-z0-9._-]{0,63}$"
 
 
@@ -60,15 +61,6 @@ class DatasetConfig:
 
 
 @attrs.frozen(kw_only=True)
-class RatioConfig:
-    """Shares of the cases, which sum to 1."""
-
-    train: float = 0.6
-    validation: float = 0.2
-    test: float = 0.2
-
-
-@attrs.frozen(kw_only=True)
 class SplitsConfig:
     """How the cases are parted; one of ratio, files and field.
 
@@ -80,7 +72,7 @@ class SplitsConfig:
         field: The field of a case that says train, validation or test.
     """
 
-    ratio: RatioConfig | None = None
+    ratio: Mapping[str, float] | None = None
     seed: int = 0
     stratify: str | None = None
     files: Mapping[str, str] | None = None
@@ -119,7 +111,7 @@ class ProjectConfig:
     version: int
     prompts: Mapping[str, str]
     dataset: DatasetConfig = attrs.field(factory=DatasetConfig)
-    splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=RatioConfig()))
+    splits: SplitsConfig = attrs.field(factory=lambda: SplitsConfig(ratio=DEFAULT_RATIO))
     metrics: str | list[Json]
     aggregation: Aggregation | None = None
     models: ModelsConfig
@@ -180,7 +172,7 @@ def _splits(**given: object) -> SplitsConfig:
         if name in given and ways and ways != ["ratio"]:
             raise ConfigError(f"`{name}` is for `ratio` only, found `{ways[0]}`; leave it out")
     make: Callable[..., SplitsConfig] = SplitsConfig  # the kinds have made sure of the types
-    return make(**({} if ways else {"ratio": RatioConfig()}), **given)
+    return make(**({} if ways else {"ratio": DEFAULT_RATIO}), **given)
 
 
 def _aggregation(
@@ -227,7 +219,7 @@ _SPLITS: Kind[SplitsConfig] = record_of(
     make=_splits,
     special={
         "ratio": record(
-            functools.partial(RatioConfig, test=0.0),
+            functools.partial(dict, test=0.0),
             {name: Key(NUMBER, required=name != "test") for name in NAMES},
         ),
         "seed": integer(0),

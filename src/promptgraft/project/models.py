@@ -65,21 +65,12 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
     return _built(config, lambda secret: secret.reveal())
 
 
-@attrs.frozen
-class CheckedModel:
-    """A model as far as it can be made without secrets.
+def checked_model(
+    config: ModelConfig, *, what: str, python: PythonSource
+) -> tuple[ProviderAdapter, Mapping[YamlPath, str]]:
+    """Return a model that is right but for its secrets, to plan with and not to call.
 
-    Attributes:
-        adapter: to plan with, not to call; the offline one where there is none.
-        warnings: what a run still needs, by what asks for it.
-    """
-
-    adapter: ProviderAdapter
-    warnings: tuple[tuple[YamlPath, str], ...] = ()
-
-
-def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> CheckedModel:
-    """Return a model that is right but for its secrets, which need not be set.
+    Secrets need not be set: what a run still needs is returned too, by what asks for it.
 
     Raises:
         ConfigError: an option is unusable, or the Python code cannot be loaded.
@@ -90,17 +81,17 @@ def checked_model(config: ModelConfig, *, what: str, python: PythonSource) -> Ch
             made = _called(found, config.python, python)
         except CallerError as error:
             # It may be nothing but a secret that is missing here.
-            return CheckedModel(OfflineAdapter(), (((), f"cannot be made here: {error}"),))
-        return CheckedModel(_as_adapter(made, config.python))
+            return OfflineAdapter(), {(): f"cannot be made here: {error}"}
+        return _as_adapter(made, config.python), {}
     missing = missing_secrets(config)
     if not missing:
-        return CheckedModel(make_adapter(config, what=what, python=python))
+        return make_adapter(config, what=what, python=python), {}
     keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
-    told = (
-        (path, f"the environment variable {name} is not set; a run needs it")
+    needed = {
+        path: f"the environment variable {name} is not set; a run needs it"
         for name, path in missing.items()
-    )
-    return CheckedModel(_built(keyed, lambda _: _STAND_IN), tuple(told))
+    }
+    return _built(keyed, lambda _: _STAND_IN), needed
 
 
 def missing_secrets(config: ModelConfig) -> dict[str, YamlPath]:

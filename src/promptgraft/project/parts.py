@@ -164,7 +164,7 @@ def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundin
     with _placed_at(("splits",), around):
         if splits.field is not None:
             return Splits.by_field(whole, splits.field)
-        shares = attrs.asdict(splits.ratio) if splits.ratio is not None else {}
+        shares = splits.ratio or {}
         return Splits.by_ratio(whole, seed=splits.seed, stratify=splits.stratify, **shares)
 
 

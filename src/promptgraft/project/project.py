@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
+
+import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
@@ -16,7 +18,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_models import ModelConfig
-from promptgraft.project.models import LateAdapter, make_adapter
+from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,
     Surroundings,
@@ -30,9 +32,12 @@ from promptgraft.project.settings import Judging, described, run_config, target_
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.plan import RunPlan
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
+
+_NO_TEST = "there is no test set, so a run cannot say what its gain on unseen cases is"
 
 
 class Project:
@@ -297,3 +302,56 @@ def _lines(part: Callable[[], object]) -> tuple[str, ...]:
     except CallerError as error:
         return (str(error),)
     return ()
+
+
+@attrs.frozen(kw_only=True)
+class Checked:
+    """A project without faults, or its faults; warnings, one line each; plans by prompt."""
+
+    project: Project | None = None
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    plans: Mapping[str, RunPlan] = attrs.field(factory=dict)
+
+
+def check_project(path: Path) -> Checked:
+    """Look at everything that a project names. No call is made; secrets need not be set."""
+    try:
+        project = load_project(path)
+    except DataFormatError as error:
+        return Checked(faults=error.faults)
+    faults: list[str] = []
+    warnings: list[str] = []
+    adapters: dict[YamlPath, ProviderAdapter] = {}
+    around = project.surroundings
+    for place, config in project.models().items():
+        try:
+            adapters[place], needed = checked_model(config, what="model", python=around.python)
+        except ConfigError as error:
+            faults.extend(around.refusal(place, error).faults)
+        else:
+            warnings.extend(around.file.line((*place, *at), text) for at, text in needed.items())
+    if project.splits.test is None:
+        warnings.append(around.file.line(("splits",), _NO_TEST))
+    plans = {}
+    for name in () if faults else project.names:
+        try:
+            plans[name] = _plan(project, name, adapters)
+        except ConfigError as error:
+            faults.extend(around.refusal(("optimizer",), error).faults)
+        else:
+            warnings.extend(around.file.line(("prompts", name), w) for w in plans[name].warnings)
+    if faults:
+        return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
+    return Checked(project=project, warnings=tuple(warnings), plans=plans)
+
+
+def _plan(project: Project, name: str, adapters: Mapping[YamlPath, ProviderAdapter]) -> RunPlan:
+    task = adapters["models", "task"]
+    context = OptimizationContext(
+        adapter=task,
+        reflection_adapter=adapters.get(("models", "reflection"), task),
+        overrides_store=project.store(),
+        overrides_tag=project.tag,
+    )
+    return OptimizationJob(project.prompt(name).prompt, context, project.run_config(name)).plan()

@@ -18,7 +18,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.files import DEFAULT_RUNS
-from promptgraft.project.format import DEFAULT_WORKERS, RatioConfig
+from promptgraft.project.format import DEFAULT_RATIO, DEFAULT_WORKERS
 from promptgraft.project.format_optimizer import (
     ELSEWHERE,
     FORMATTERS,
@@ -254,7 +254,7 @@ def _defaults(name: str) -> dict[str, Json]:
 def _splits(given: dict[str, Json]) -> dict[str, Json]:
     if "files" in given or "field" in given:
         return given
-    return {"ratio": _object(attrs.asdict(RatioConfig())), "seed": 0, **given}
+    return {"ratio": {**DEFAULT_RATIO}, "seed": 0, **given}
 
 
 def _object(value: Json) -> dict[str, Json]:
