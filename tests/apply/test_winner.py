@@ -46,8 +46,6 @@ EDITED = Source(role="Read $language code.", search_says="Look up.", example_lin
 
 def winner(base: PromptOverride, *changes: Entry) -> Winner:
     return Winner(
-        run="run",
-        candidate=1,
         base=base,
         changes=base.holding(changes),
         provenance=Provenance(run_id="run"),

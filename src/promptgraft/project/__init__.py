@@ -35,10 +35,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Project": "project",
+    **dict.fromkeys(("Project", "load_project", "open_project"), "project"),
     "ProjectPrompt": "parts",
-    "load_project": "project",
-    "open_project": "project",
     "project_schema": "format",
 }
 

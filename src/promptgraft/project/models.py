@@ -67,10 +67,10 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
 
 def checked_model(
     config: ModelConfig, *, what: str, python: PythonSource
-) -> tuple[ProviderAdapter, Mapping[YamlPath, str]]:
+) -> tuple[ProviderAdapter, list[tuple[YamlPath, str]]]:
     """Return a model that is right but for its secrets, to plan with and not to call.
 
-    Secrets need not be set: what a run still needs is returned too, by what asks for it.
+    Secrets need not be set: what a run still needs is returned too, with what asks for it.
 
     Raises:
         ConfigError: an option is unusable, or the Python code cannot be loaded.
@@ -81,16 +81,16 @@ def checked_model(
             made = _called(found, config.python, python)
         except CallerError as error:
             # It may be nothing but a secret that is missing here.
-            return OfflineAdapter(), {(): f"cannot be made here: {error}"}
-        return _as_adapter(made, config.python), {}
+            return OfflineAdapter(), [((), f"cannot be made here: {error}")]
+        return _as_adapter(made, config.python), []
     missing = missing_secrets(config)
     if not missing:
-        return make_adapter(config, what=what, python=python), {}
+        return make_adapter(config, what=what, python=python), []
     keyed = attrs.evolve(config, api_key=config.api_key or Secret(NO_KEY))
-    needed = {
-        path: f"the environment variable {name} is not set; a run needs it"
+    needed = [
+        (path, f"the environment variable {name} is not set; a run needs it")
         for name, path in missing.items()
-    }
+    ]
     return _built(keyed, lambda _: _STAND_IN), needed
 
 
@@ -167,9 +167,7 @@ def _lacking(value: object) -> str:
 class LateAdapter:
     """An adapter that is made when it is first needed, so that files can be read without secrets.
 
-    Args:
-        config: what it is made of; tells two of them apart in a run's fingerprint.
-        make: makes it, or returns what it has made before.
+    ``config`` tells two of them apart in a run's fingerprint; ``make`` may be called repeatedly.
     """
 
     def __init__(self, config: ModelConfig, make: Callable[[], ProviderAdapter]) -> None:

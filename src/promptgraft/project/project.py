@@ -330,7 +330,7 @@ def check_project(path: Path) -> Checked:
         except ConfigError as error:
             faults.extend(around.refusal(place, error).faults)
         else:
-            warnings.extend(around.file.line((*place, *at), text) for at, text in needed.items())
+            warnings.extend(around.file.line((*place, *at), text) for at, text in needed)
     if project.splits.test is None:
         warnings.append(around.file.line(("splits",), _NO_TEST))
     plans = {}

@@ -44,15 +44,11 @@ class Winner:
     """A candidate of a run, to be handed over.
 
     Attributes:
-        run: id of the run's folder.
-        candidate: its number in the run.
         base: what the tag of the run held when the run began.
         changes: the entries in which the candidate differs from ``base``.
         provenance: what a store is told of it.
     """
 
-    run: str
-    candidate: int
     base: PromptOverride
     changes: PromptOverride
     provenance: Provenance
@@ -140,8 +136,6 @@ def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winne
     where = f"{run.folder.events}: candidate {candidate}: entries"
     note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
     return Winner(
-        run=run.id,
-        candidate=candidate,
         base=_base(run.folder, empty),
         changes=read_entries(chosen.entries, empty, where=where),
         provenance=Provenance(run_id=run.id, note=note, scores=_scores(run, chosen)),

@@ -104,13 +104,7 @@ _ANSWER: Wanted[object] = Wanted(
 
 
 def answer_of(output: Value | None, node: Node, python: PythonSource) -> Answer | None:
-    """Return the type of answers; faults are noted at ``node``, and None returned.
-
-    Args:
-        output: what an object says of them.
-        node: all that is said of them.
-        python: what loads types.
-    """
+    """Return the type of answers; faults are noted at ``node``, and None returned."""
     if output is None:
         is_text = node.value in (None, _TEXT)
         return Answer() if is_text else _python_answer(node, python)

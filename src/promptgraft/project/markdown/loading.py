@@ -63,15 +63,7 @@ class Beside:
 
 @attrs.frozen
 class Loaded:
-    """A prompt and the files that it was read from.
-
-    Attributes:
-        template: the prompt.
-        path: the Markdown file.
-        outline: what it is made of.
-        front: its front matter with places.
-        beside: the files of tools and examples, by ``tools`` and ``examples``.
-    """
+    """A prompt and the files that it was read from: Markdown, and ``tools`` and ``examples``."""
 
     template: PromptTemplate[object]
     path: Path
@@ -105,10 +97,7 @@ def _text_of(path: Path) -> str:
 def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> Loaded:
     """Return the prompt that a Markdown file holds.
 
-    Args:
-        path: the file.
-        texts: what files hold instead of what is on the disk.
-        python: what loads handlers and types.
+    Where ``texts`` has a file, its text is read instead of what is on the disk.
 
     Raises:
         DataFormatError: with every fault of all its files, one line each.

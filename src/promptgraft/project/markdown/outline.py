@@ -47,7 +47,6 @@ class Block:
 
     Attributes:
         path: the keys of the headings above it, and its own.
-        title: the heading's text; empty for the text before the first heading.
         level: 1 for ``#``, and so on; 0 for the text before the first heading.
         frozen: whether its text may not be overridden.
         line: line of the heading; ``body_line`` without one.
@@ -75,11 +74,7 @@ class Block:
 class Outline:
     """The pieces of a Markdown file, in their order.
 
-    Attributes:
-        opening: what stands before the front matter.
-        front: the YAML between the two ``---``; None without front matter.
-        closing: what stands between it and the first section.
-        blocks: the sections.
+    ``front`` is the YAML between the two ``---``; None without front matter.
     """
 
     opening: str

@@ -39,12 +39,8 @@ class Value:
     Attributes:
         type: ``string``, ``integer``, ``number``, ``boolean`` or ``object``, with ``list of``
             before it as often as needed; empty where choices or fields say it.
-        description: what it means.
-        choices: what may be chosen.
         fields: the fields of an object, by name.
         optional: whether it may be left out, and is None then.
-        default: what it is when it is left out.
-        aliases: its other names.
         name: the name of an object's class.
     """
 
@@ -119,13 +115,7 @@ OUTPUT: Kind[Value] = record_of(
 
 
 def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
-    """Return an attrs class with these fields; faults are noted, and None returned.
-
-    Args:
-        fields: the fields.
-        name: the name of the class.
-        node: where the fields stand.
-    """
+    """Return an attrs class with these fields; faults are noted at ``node``, and None returned."""
     made: dict[str, Any] = {}
     for field, value in fields.items():
         here = node.member(field)

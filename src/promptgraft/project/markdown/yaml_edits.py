@@ -85,13 +85,7 @@ def with_items(
 
 @attrs.frozen
 class _Place:
-    """A value in the text.
-
-    Attributes:
-        node: the value.
-        in_flow: whether it stands inside ``{}`` or ``[]``.
-        key: its key; None for an item of a list.
-    """
+    """A value in the text, with its key; ``in_flow`` if it stands inside ``{}`` or ``[]``."""
 
     node: yaml.Node
     in_flow: bool = False
