@@ -7,7 +7,6 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import TypeVar
 
 import attrs
@@ -23,7 +22,7 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
-from promptgraft.project.python_source import PythonSource, Wanted, as_callable, place_of
+from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
@@ -91,12 +90,7 @@ class Surroundings:
 
     def function(self, path: YamlPath, spec: str) -> Callable[..., object]:
         """Return the function that ``spec`` at ``path`` stands for; see :meth:`loaded`."""
-        wanted = Wanted(what=spelled(path), expected="a function", plural="functions", read=_called)
-        return self.loaded(path, spec, wanted)
-
-
-def _called(value: object) -> Callable[..., object] | None:
-    return value if isinstance(value, (FunctionType, MethodType, functools.partial)) else None
+        return self.loaded(path, spec, a_function(spelled(path)))
 
 
 def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
@@ -253,11 +247,6 @@ def _judge_of(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provide
     return judge
 
 
-_JUDGE: Wanted[Judge] = Wanted(
-    what="function", expected="a function", plural="functions", read=as_callable
-)
-
-
 def _python_kind(source: PythonSource) -> MetricKind:
     """Return the kind ``python`` of metrics, which are functions of the project."""
 
@@ -265,7 +254,7 @@ def _python_kind(source: PythonSource) -> MetricKind:
         if not isinstance(node.value, str):
             node.expected("`file.py:NAME` or `module:NAME`")
             return None
-        return source.read(node, _JUDGE)
+        return source.read(node, a_function("function"))
 
     return MetricKind(
         name="python", build=record_of(Python, special={"function": Kind(function)}).read

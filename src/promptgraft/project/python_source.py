@@ -165,9 +165,14 @@ def beside(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def as_callable(value: object) -> Callable[..., Any] | None:
-    """Return what can be called and is no class, or None."""
-    return value if callable(value) and not isinstance(value, type) else None
+def a_function(what: str) -> Wanted[Callable[..., Any]]:
+    """Return what is taken from Python code as a function: anything to call but a class."""
+    return Wanted(
+        what=what,
+        expected="a function",
+        plural="functions",
+        read=lambda value: value if callable(value) and not isinstance(value, type) else None,
+    )
 
 
 def as_maker(value: object) -> FunctionType | None:

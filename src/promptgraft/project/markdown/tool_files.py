@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from promptgraft.project.markdown.values import (
     fitting,
     kind_of,
 )
-from promptgraft.project.python_source import PythonSource, Wanted, as_callable
+from promptgraft.project.python_source import PythonSource, a_function
 from promptgraft.prompt.task_examples import TaskExample, TaskStep
 from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
@@ -30,13 +30,6 @@ from promptgraft.strict.kinds import checked, either, listed
 from promptgraft.strict.nodes import Node
 
 AnyTool = Tool[Any, Any]
-
-_HANDLER: Wanted[Callable[..., object]] = Wanted(
-    what="handler",
-    expected="a function",
-    plural="functions",
-    read=as_callable,
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +141,7 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
     result = kind_of(entry.result, f"{name}Result", node.member("result"))
     handler = None
     if entry.handler is not None:
-        handler = python.read(node.member("handler"), _HANDLER)
+        handler = python.read(node.member("handler"), a_function("handler"))
     if params is None or not node.is_right():
         return None
     calls = node.member("examples").items()
