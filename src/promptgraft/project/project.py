@@ -109,7 +109,10 @@ class Project:
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
         """What is asked of an answer; judges are made when they are first asked."""
-        judges = {name: self._judge(name) for name in self.config.models.judges}
+        judges = {
+            name: LateAdapter(config, partial(self._made, ("models", "judges", name), config))
+            for name, config in self.config.models.judges.items()
+        }
         return load_project_metrics(self.config.metrics, judges, self.surroundings)
 
     @cached_property
@@ -258,10 +261,6 @@ class Project:
             near = did_you_mean(name, list(self.names))
             raise ConfigError(f"{self.path} has no prompt `{name}`{near}; there: {known}")
         return name
-
-    def _judge(self, name: str) -> LateAdapter:
-        path, config = ("models", "judges", name), self.config.models.judges[name]
-        return LateAdapter(config, lambda: self._made(path, config))
 
     def _made(self, path: YamlPath, config: ModelConfig) -> ProviderAdapter:
         with self._making:

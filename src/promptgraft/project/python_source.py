@@ -24,6 +24,9 @@ from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
+HERE = Path()
+"""The current folder."""
+
 REFERENCE = check(
     "`file.py:NAME` or `module:NAME`",
     lambda value: value if isinstance(value, str) and all(value.rpartition(":")[::2]) else None,
@@ -54,29 +57,25 @@ class Wanted(Generic[T]):
 
 @attrs.frozen
 class Place:
-    """A name in a module or a file, which is looked up from ``base`` or the current folder."""
+    """A name in a module or a file, which is looked up from the folder ``base``."""
 
     where: str
     attribute: str
-    base: Path | None = None
+    base: Path
 
     @property
-    def is_file(self) -> bool:
-        """Whether a file is named, and not a module."""
-        return self.where.endswith(".py") or os.sep in self.where
-
-    @property
-    def file(self) -> Path:
-        """The file, if one is named."""
-        return Path(self.where) if self.base is None else self.base / self.where
+    def file(self) -> Path | None:
+        """The file that is named; None for a module."""
+        is_file = self.where.endswith(".py") or os.sep in self.where
+        return self.base / self.where if is_file else None
 
     @property
     def folder(self) -> Path:
         """The folder that its code imports its neighbours from."""
-        return self.file.resolve().parent if self.is_file else self.base or Path.cwd()
+        return self.base.absolute() if self.file is None else self.file.resolve().parent
 
 
-def place_of(spec: str, what: str, *, base: Path | None = None) -> Place:
+def place_of(spec: str, what: str, *, base: Path = HERE) -> Place:
     """Return the place that ``module:NAME`` or ``file.py:NAME`` names.
 
     Raises:
@@ -93,7 +92,7 @@ def place_of(spec: str, what: str, *, base: Path | None = None) -> Place:
 class PythonSource:
     """Loads things from Python code; each file is run once, however much is taken from it."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path = HERE) -> None:
         self.folder = folder
         self._modules: dict[Path, ModuleType] = {}
 
@@ -114,7 +113,7 @@ class PythonSource:
             return None
 
     def _module_at(self, place: Place, what: str) -> ModuleType:
-        if not place.is_file:
+        if place.file is None:
             with _imported_from(place.folder, f"{what}: module `{place.where}`"):
                 return importlib.import_module(place.where)
         path = place.file.resolve()

@@ -93,13 +93,11 @@ FRONT_MATTER: Kind[FrontMatter] = record_of(
 )
 
 
-def _as_type(value: object) -> object | None:
-    is_choice = get_origin(value) is Literal
-    return value if isinstance(value, type) or is_choice else None
-
-
 _ANSWER: Wanted[object] = Wanted(
-    what="output", expected="a class or a Literal of strings", plural="classes", read=_as_type
+    what="output",
+    expected="a class or a Literal of strings",
+    plural="classes",
+    read=lambda value: value if isinstance(value, type) or get_origin(value) is Literal else None,
 )
 
 
