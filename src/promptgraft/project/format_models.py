@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.anthropic.adapter import AnthropicAdapter
-from promptgraft.adapters.openai.adapter import OpenAIAdapter
+from promptgraft.adapters.anthropic import AnthropicAdapter
+from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of

@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 
 import attrs
 
-from promptgraft.adapters.anthropic.adapter import AnthropicAdapter
+from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
     MeteredAdapter,
     PromptResponse,
@@ -19,7 +19,7 @@ from promptgraft.adapters.base import (
     lacking_in_adapter,
 )
 from promptgraft.adapters.offline import OfflineAdapter
-from promptgraft.adapters.openai.adapter import OpenAIAdapter
+from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.project.format_models import NO_KEY, ModelConfig, Secret
 from promptgraft.project.python_source import (

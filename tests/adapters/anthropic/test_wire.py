@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_prompts import SOURCE, in_memory, write_all
-from promptgraft.adapters.anthropic.profile import AnthropicProfile, profile_of
-from promptgraft.adapters.anthropic.wire import AnthropicWire
+from promptgraft.adapters.anthropic import (
+    AnthropicAdapter,
+    AnthropicProfile,
+    AnthropicWire,
+    profile_of,
+)
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
@@ -24,7 +28,8 @@ NATIVE = AnthropicProfile(structured_output="native", prompt_caching=True)
 
 
 def wire(profile: AnthropicProfile = NATIVE, **options: Any) -> AnthropicWire:
-    return AnthropicWire(**{"model": "m", "profile": profile, "max_output_tokens": 9, **options})
+    options = {"max_output_tokens": 9, **options}
+    return AnthropicAdapter("m", api_key="unused", profile=profile, **options).wire
 
 
 def sent(body: JsonObject) -> Any:

@@ -17,7 +17,7 @@ import pytest
 from promptgraft import AnthropicAdapter, ModelPrice, OpenAIAdapter, Prices, RetryPolicy
 from promptgraft.adapters.anthropic import AnthropicProfile
 from promptgraft.adapters.base import ModelCalled, PromptExecuted, ToolInvoked
-from promptgraft.adapters.calling.access import Access
+from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.openai import OpenAIProfile
 from promptgraft.errors import (
     BudgetExhaustedError,
@@ -355,14 +355,14 @@ def test_user_and_password_of_an_address_go_into_a_header_and_nowhere_else(
 
 def access(**options: Any) -> Access:
     given: dict[str, Any] = {"api_key": KEY, "base_url": None, "headers": {}, **options}
-    return Access(
+    some = Api(
         adapter="Some",
         provider="some",
         packages=(),
         variables=("SOME_KEY",),
         address_variable="SOME_URL",
-        **given,
     )
+    return Access(api=some, **given)
 
 
 def test_an_account_is_provider_host_and_a_digest_of_the_secrets() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from promptgraft.adapters.calling.delays import rate_limit_reset, retry_after
+from promptgraft.adapters.calling.faults import rate_limit_reset, retry_after
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -11,15 +11,15 @@ import jsonschema
 import pytest
 
 from agent_prompts import SOURCE
-from promptgraft.adapters.anthropic.profile import RULES as ANTHROPIC
-from promptgraft.adapters.calling.content import content_of
+from promptgraft.adapters.anthropic import RULES as ANTHROPIC
 from promptgraft.adapters.calling.schemas import (
     SchemaRules,
     answer_in,
     strict_schema,
     with_object_root,
 )
-from promptgraft.adapters.openai.profile import RULES as OPENAI
+from promptgraft.adapters.calling.turns import content_of
+from promptgraft.adapters.openai import RULES as OPENAI
 from promptgraft.prompt import Described, MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.prompt.schema import JsonObject, schema_of
 from promptgraft.serde import canonical_json, unstructure

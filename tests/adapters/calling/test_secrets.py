@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.adapters.calling.secrets import HIDDEN, LONGEST_MESSAGE, one_line, redact
+from promptgraft.adapters.calling.access import HIDDEN, LONGEST_MESSAGE, one_line, redact
 
 SECRET = 'p/ss+w"örd =%7x'
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.adapters.base import ToolInvoked
-from promptgraft.adapters.calling.tools import answer_request
+from promptgraft.adapters.calling.conversation import answer_request
 from promptgraft.adapters.calling.turns import ToolAnswer, ToolRequest
 from promptgraft.errors import DeadlineExceededError, TransientProviderError
 from promptgraft.prompt import Described, Tool

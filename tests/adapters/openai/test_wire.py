@@ -14,8 +14,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from agent_prompts import SOURCE, in_memory, write_all
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, UnreadableTurnError
-from promptgraft.adapters.openai.profile import OpenAIProfile, profile_of
-from promptgraft.adapters.openai.wire import OpenAIWire
+from promptgraft.adapters.openai import OpenAIAdapter, OpenAIProfile, OpenAIWire, profile_of
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
@@ -25,7 +24,7 @@ NATIVE = OpenAIProfile(structured_output="native", output_limit="max_completion_
 
 
 def wire(profile: OpenAIProfile = NATIVE, **options: Any) -> OpenAIWire:
-    return OpenAIWire(model="m", profile=profile, **options)
+    return OpenAIAdapter("m", api_key="unused", profile=profile, **options).wire
 
 
 def sent(body: JsonObject) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
+import unicodedata
 from base64 import b64encode
-from collections.abc import Mapping
-from urllib.parse import unquote, urlsplit, urlunsplit
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 import attrs
 
@@ -32,20 +35,16 @@ def is_address(text: str) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class Access:
-    """How to reach a provider with one account.
-
-    What is not given is read from the environment, in each process again.
+class Api:
+    """The HTTP interface of a provider, and how its users are known to it.
 
     Attributes:
-        adapter: who asks, for messages.
+        adapter: the class of its adapter, for messages.
         provider: the provider, or whose format is spoken.
         packages: what must be installed; the first is the SDK, and the extra that installs all.
         variables: environment variables of the key; the first that is set counts.
         address_variable: environment variable of the address.
-        api_key: the key; None for the environment's.
-        base_url: the address of the interface; None for the environment's or the SDK's own.
-        headers: further headers of each request.
+        taken: by field of a request, what sets it where that is not ``extra_body``.
     """
 
     adapter: str
@@ -53,25 +52,33 @@ class Access:
     packages: tuple[str, ...]
     variables: tuple[str, ...]
     address_variable: str
+    taken: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """How to reach a provider with one account.
+
+    A key or an address that is None is read from the environment, in each process again. An
+    address that is nowhere is the SDK's own.
+    """
+
+    api: Api
     api_key: str | None = attrs.field(repr=False)
     base_url: str | None = attrs.field(repr=False)
     headers: Mapping[str, str] = attrs.field(repr=False)
 
     @property
     def key(self) -> str:
-        """The key.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        found = self.api_key or next(filter(None, map(os.environ.get, self.variables)), None)
+        """The key; raises ConfigError when there is none."""
+        found = self.api_key or next(filter(None, map(os.environ.get, self.api.variables)), None)
         if found is not None:
             return found
         if any(name.lower() == "authorization" for name in self.sent_headers):
             return "unused"
         raise ConfigError(
-            f"{self.adapter}: there is no API key; set {self.variables[0]}, or give api_key= (any "
-            "text for a server that needs none)"
+            f"{self.api.adapter}: there is no API key; set {self.api.variables[0]}, or give "
+            "api_key= (any text for a server that needs none)"
         )
 
     def check(self) -> None:
@@ -81,22 +88,22 @@ class Access:
             ConfigError: one of them is missing, or the environment holds a key that cannot be
                 sent, or an address that is none.
         """
-        missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
+        missing = [name for name in self.api.packages if importlib.util.find_spec(name) is None]
         if missing:
             raise ConfigError(
-                f"{self.adapter} needs the package `{missing[0]}`; run: "
-                f"pip install 'promptgraft[{self.packages[0]}]'"
+                f"{self.api.adapter} needs the package `{missing[0]}`; run: "
+                f"pip install 'promptgraft[{self.api.packages[0]}]'"
             )
         key = self.key
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
-                f"{self.adapter}: the API key holds characters that cannot be sent; set "
-                f"{self.variables[0]} again, without line breaks and quotes"
+                f"{self.api.adapter}: the API key holds characters that cannot be sent; set "
+                f"{self.api.variables[0]} again, without line breaks and quotes"
             )
         if self._address is not None and not is_address(self._address):
             raise ConfigError(
-                f"{self.adapter}: {self.address_variable}: expected {ADDRESS}, found something "
-                "else (not shown)"
+                f"{self.api.adapter}: {self.api.address_variable}: expected {ADDRESS}, found "
+                "something else (not shown)"
             )
 
     @property
@@ -126,7 +133,7 @@ class Access:
     def account(self) -> str:
         """Provider, host, and a digest of everything secret."""
         what = digest([self.key, sorted(self.sent_headers.items())])
-        return f"{self.provider} {self.host or 'default'} {what[:16]}"
+        return f"{self.api.provider} {self.host or 'default'} {what[:16]}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -137,9 +144,85 @@ class Access:
 
     @property
     def _address(self) -> str | None:
-        return self.base_url or os.environ.get(self.address_variable) or None
+        return self.base_url or os.environ.get(self.api.address_variable) or None
 
     @property
     def _user(self) -> tuple[str, str]:
         parts = urlsplit(self._address or "")
         return unquote(parts.username or ""), unquote(parts.password or "")
+
+
+HIDDEN = "[secret]"
+LONGEST_MESSAGE = 500
+
+# What looks like a key although nobody told us of it: another account's key that a gateway
+# repeats, or ours in the shortened form in which a provider quotes it.
+_SHAPES = (
+    re.compile(r"\b(?:sk|pk|rk)-[\w*.…-]{6,}"),
+    re.compile(r"\b(?:Bearer|Basic)\s+[\w*.…~+/=-]{6,}", re.IGNORECASE),
+    re.compile(
+        r"\b(?:proxy-)?(?:authorization|(?:x-)?api-key)\b[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(?<=://)[^\s/@\"']+(?=@)"),
+)
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """Return ``text`` with :data:`HIDDEN` in place of ``secrets`` and of what looks like a key.
+
+    Secrets are also found where they are percent-encoded, escaped as in JSON, or part of
+    something in base64.
+    """
+    forms = {form for secret in secrets if secret for form in _forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    for shape in _SHAPES:
+        text = shape.sub(HIDDEN, text)
+    return text
+
+
+def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
+    """Return ``text`` redacted, in one line without control characters, shortened in the middle.
+
+    Args:
+        text: anything that came from outside.
+        secrets: what must not be in it.
+        longest: characters, at least 3.
+    """
+    hidden = _shortened(redact(text, secrets), 20 * longest)  # much more than will remain
+    printable = "".join(
+        " " if unicodedata.category(character).startswith("C") else character
+        for character in hidden
+    )
+    return _shortened(" ".join(printable.split()), longest)
+
+
+def _shortened(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    tail = (longest - 1) // 3
+    return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield encoded
+        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield from _base64_forms(secret.encode())
+
+
+def _base64_forms(secret: bytes) -> Iterator[str]:
+    """Yield what base64 makes of ``secret``, wherever in a longer text it stands."""
+    if len(secret) < 6:
+        return
+    for before in range(3):
+        encoded = b64encode(b"\0" * before + secret).decode().rstrip("=")
+        first = -(-before * 8 // 6)
+        last = (before + len(secret)) * 8 // 6
+        inner = encoded[first:last]
+        yield inner
+        yield inner.replace("+", "-").replace("/", "_")

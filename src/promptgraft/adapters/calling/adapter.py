@@ -8,26 +8,74 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import PromptResponse, Usage
-from promptgraft.adapters.calling import options
-from promptgraft.adapters.calling.access import Access
+from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.conversation import concluded, converse
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
-from promptgraft.adapters.calling.schemas import SchemaRules, answer_in
+from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
 from promptgraft.adapters.calling.turns import Endpoint, Turn, Wire
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import NOTHING, ZERO, Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import digest
-from promptgraft.strict.checks import COUNT, SECONDS, TEXT, instance
+from promptgraft.serde import digest, unstructure
+from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance
+
+
+def _as_tuple(value: object) -> object:
+    """Return a list as a tuple, and anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    items = tuple(value) if isinstance(value, (list, tuple)) else ("",)
+    return items if all(isinstance(one, str) and one for one in items) else None
+
+
+def _plain_fields(value: object) -> Mapping[str, object] | None:
+    try:
+        return value if isinstance(value, Mapping) and unstructure(value) is not None else None
+    except DataFormatError:
+        return None
+
+
+def _secret(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() and _is_header(value) else None
+
+
+def _headers(value: object) -> Mapping[str, str] | None:
+    if isinstance(value, dict) and all(map(_is_header, (*value, *value.values()))):
+        return value
+    return None
+
+
+def _address(value: object) -> str | None:
+    return value if isinstance(value, str) and is_address(value) else None
+
+
+def _is_header(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value.isascii() and value.isprintable()
+
+
+_TEXTS = check(
+    "a list of texts", _texts, {"type": "array", "items": {"type": "string", "minLength": 1}}
+)
+_FIELDS = check("a mapping that JSON can hold", _plain_fields, {"type": "object"}, hidden=True)
+_SECRET = check("printable ASCII characters", _secret, {"type": "string"}, hidden=True)
+_HEADERS = check(
+    "a mapping of header names to printable ASCII texts", _headers, {"type": "object"}, hidden=True
+)
+# An address may hold a password.
+_ADDRESS_OF_SERVER = check(ADDRESS, _address, {"type": "string"}, hidden=True)
+
 
 OutputT = TypeVar("OutputT")
 
@@ -37,23 +85,10 @@ _TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort
 _MAX_TOOL_ROUNDS = 8
 
 
-class _Lock:
-    """Guards the opening of callers. A forked process may get a copy that is taken."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def forget(self) -> None:
-        self.lock = threading.Lock()
-
-
-_opening = _Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_opening.forget)
-
-
 class _Line:
     """The caller of an adapter in this process; pickles and forks leave it behind."""
+
+    opening = threading.Lock()
 
     def __init__(self) -> None:
         self._opened: tuple[int, Caller] | None = None
@@ -61,20 +96,20 @@ class _Line:
     def __reduce__(self) -> tuple[type[_Line], tuple[()]]:
         return type(self), ()
 
+    @classmethod
+    def forget(cls) -> None:
+        """Replace the lock, of which a forked process may get a copy that is taken."""
+        cls.opening = threading.Lock()
+
     def caller(self, new: Callable[[], Caller]) -> Caller:
-        with _opening.lock:
+        with self.opening:
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = os.getpid(), new()
             return self._opened[1]
 
 
-class ModelWire(Wire, Protocol):
-    """A wire of one model."""
-
-    @property
-    def rules(self) -> SchemaRules | None:
-        """What the model takes as the schema of its answer; None for nothing."""
-        ...
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Line.forget)
 
 
 @attrs.frozen(eq=False)
@@ -85,23 +120,25 @@ class ModelAdapter(ABC):
     the first call.
     """
 
+    api: ClassVar[Api]
+
     model: str = attrs.field(validator=TEXT)
     max_output_tokens: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
     stop: tuple[str, ...] = attrs.field(
-        default=(), kw_only=True, converter=options.as_tuple, validator=options.TEXTS
+        default=(), kw_only=True, converter=_as_tuple, validator=_TEXTS
     )
     effort: str | None = attrs.field(default=None, kw_only=True, validator=TEXT.or_none)
     extra_body: Mapping[str, object] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=options.FIELDS
+        factory=dict, kw_only=True, repr=False, validator=_FIELDS
     )
     api_key: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=options.SECRET.or_none
+        default=None, kw_only=True, repr=False, validator=_SECRET.or_none
     )
     base_url: str | None = attrs.field(
-        default=None, kw_only=True, repr=False, validator=options.ADDRESS_OF_SERVER.or_none
+        default=None, kw_only=True, repr=False, validator=_ADDRESS_OF_SERVER.or_none
     )
     headers: Mapping[str, str] = attrs.field(
-        factory=dict, kw_only=True, repr=False, validator=options.HEADERS
+        factory=dict, kw_only=True, repr=False, validator=_HEADERS
     )
     timeout: float = attrs.field(default=600.0, kw_only=True, validator=SECONDS)
     policy: RetryPolicy = attrs.field(
@@ -113,13 +150,15 @@ class ModelAdapter(ABC):
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        options.refuse_fields(self, self.extra_body, self._taken)
+        for field in self.extra_body:
+            if setter := self.api.taken.get(field):
+                raise ConfigError(f"{self.api.adapter}: extra_body: `{field}` is set by {setter}")
         self._access.check()
 
     @property
     def identity(self) -> str:
         """Provider, model, host of an address of one's own, and the options that count."""
-        said = [f"{self._access.provider}/1", self.model]
+        said = [f"{self.api.provider}/1", self.model]
         if self._access.host is not None:
             said.append(f"host={self._access.host}")
         given = {name: getattr(self, name, None) for name in _TELLING}
@@ -159,7 +198,7 @@ class ModelAdapter(ABC):
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        wire, caller = self._wire, self._line.caller(self._new_caller)
+        wire, caller = self.wire, self._line.caller(self._new_caller)
 
         def ask(body: JsonObject) -> Turn:
             return caller.call(
@@ -183,33 +222,42 @@ class ModelAdapter(ABC):
         return concluded(
             rendered,
             conversation,
-            read=lambda text: answer_in(rendered, wire.rules, text),
+            read=lambda text: answer_in(rendered, self._known.rules, text),
             session=session,
         )
 
     @property
     @abstractmethod
-    def _access(self) -> Access:
-        """Where the provider is reached."""
+    def _known(self) -> ModelProfile:
+        """What the model can do."""
 
     @property
     @abstractmethod
-    def _wire(self) -> ModelWire:
+    def wire(self) -> Wire:
         """The provider's format, with the options of this adapter."""
-
-    @property
-    @abstractmethod
-    def _seller(self) -> str | None:
-        """Whose prices the model has: a provider, or the address of one."""
-
-    @property
-    @abstractmethod
-    def _taken(self) -> dict[str, str]:
-        """What sets a field of a request, where that is not ``extra_body``."""
 
     @abstractmethod
     def _endpoint(self) -> Endpoint:
         """Return a new endpoint."""
+
+    @property
+    def _access(self) -> Access:
+        return Access(
+            api=self.api,
+            api_key=self.api_key,
+            base_url=self.base_url,
+            headers=self.headers,
+        )
+
+    @property
+    def _further_fields(self) -> JsonObject:
+        extra = unstructure(self.extra_body)
+        return extra if isinstance(extra, dict) else {}
+
+    @property
+    def _seller(self) -> str | None:
+        """Whose prices the model has: a provider, or the address of one."""
+        return self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
         return Caller(
@@ -225,6 +273,5 @@ class ModelAdapter(ABC):
     def _expected(self, body: JsonObject) -> Charge:
         """Return about what the provider charges for reading a request."""
         tokens = len(json.dumps(body, ensure_ascii=False)) // _CHARS_PER_TOKEN
-        usage = Usage(input_tokens=tokens)
-        cost = self.prices.of(usage, provider=self._seller, model=self.model)
+        cost = self.price_of(Usage(input_tokens=tokens))
         return Charge(cost=ZERO if cost is None else cost, tokens=tokens)

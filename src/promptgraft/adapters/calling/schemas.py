@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -29,6 +30,27 @@ class SchemaRules:
     keywords: frozenset[str]
     all_required: bool
     recursive: bool
+
+
+@attrs.frozen(kw_only=True)
+class ModelProfile:
+    """What a model can do, as far as that is alike for all providers.
+
+    Attributes:
+        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
+            has to be said in the prompt.
+        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
+    """
+
+    schema_rules: ClassVar[SchemaRules]
+
+    structured_output: Literal["native", "text"] = "text"
+    seller: str | None = None
+
+    @property
+    def rules(self) -> SchemaRules | None:
+        """What the model takes as the schema of its answer; None for nothing."""
+        return self.schema_rules if self.structured_output == "native" else None
 
 
 class InexpressibleError(ValueError):

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import TransientProviderError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json
 
 
 class Finish(StrEnum):
@@ -164,3 +165,104 @@ class Endpoint(Protocol):
             NothingReceivedError: nothing, or not all of it, came back.
         """
         ...
+
+
+@attrs.frozen(kw_only=True)
+class Content:
+    """The two texts that a model is sent.
+
+    Attributes:
+        system: what is the same for all values that are bound; empty when nothing is.
+        user: everything else, in reading order.
+    """
+
+    system: str
+    user: str
+
+
+def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
+    """Split a prompt before the first section that shows a value.
+
+    A prompt whose first section shows one, or that shows none, is all the user's.
+
+    Args:
+        rendered: the prompt.
+        say_format: whether to say which answers are wanted, for models that cannot be told in
+            another way.
+    """
+    first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
+    system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
+    user = attrs.evolve(rendered, sections=rendered.sections[first:]).text
+    schema = rendered.output_schema if say_format else None
+    if schema is None:
+        return Content(system=system, user=user)
+    wanted = _wanted(schema)
+    if system:
+        return Content(system=f"{system}\n\n{wanted}", user=user)
+    return Content(system="", user=f"{user}\n\n{wanted}")
+
+
+def _is_bound(section: RenderedSection) -> bool:
+    return any(segment.placeholder is not None for segment in section.segments)
+
+
+def _wanted(schema: JsonObject) -> str:
+    options = schema.get("enum")
+    if isinstance(options, list):
+        said = schema.get("description")
+        named = ", ".join(str(option) for option in options)
+        text = f"Answer with exactly one of these and nothing else: {named}."
+        return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
+    return (
+        "## Answer\n\nAnswer with one JSON object that fits this JSON Schema and nothing else:\n\n"
+        f"```json\n{_json(schema)}\n```"
+    )
+
+
+def _json(value: Json) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+T = TypeVar("T")
+
+
+def sendable(body: JsonObject) -> JsonObject:
+    """Return a body in which every text can be written as UTF-8.
+
+    Halves of a character that have lost their other half become U+FFFD; two halves in a row
+    become the character.
+    """
+    return {_text(key): _sendable(value) for key, value in body.items()}
+
+
+def _sendable(value: Json) -> Json:
+    match value:
+        case str():
+            return _text(value)
+        case list():
+            return [_sendable(item) for item in value]
+        case dict():
+            return sendable(value)
+    return value
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def read_as(kind: type[T], body: JsonObject) -> T:
+    """Return a body as an instance of ``kind``; fields that ``kind`` lacks are passed over.
+
+    Raises:
+        UnreadableTurnError: it has another shape.
+    """
+    import msgspec
+
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        raise UnreadableTurnError(f"the answer does not have the shape of one: {error}") from None

@@ -1,0 +1,320 @@
+"""Anthropic's Messages: what its models can do, the format, and the adapter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.access import Api
+from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.schemas import (
+    ModelProfile,
+    SchemaRules,
+    native_schema,
+    with_object_root,
+)
+from promptgraft.adapters.calling.sdk import SdkEndpoint, broken, timed_out
+from promptgraft.adapters.calling.turns import (
+    Finish,
+    ToolAnswer,
+    ToolRequest,
+    Turn,
+    UnreadableTurnError,
+    content_of,
+    read_as,
+    sendable,
+)
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json
+from promptgraft.strict.checks import instance
+
+if TYPE_CHECKING:
+    import httpx2
+
+_API = Api(
+    adapter="AnthropicAdapter",
+    provider="anthropic",
+    packages=("anthropic", "genai_prices", "stamina"),
+    variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    address_variable="ANTHROPIC_BASE_URL",
+    taken={
+        "model": "model",
+        "max_tokens": "max_output_tokens",
+        "stop_sequences": "stop",
+        "output_config": "effort and the prompt's output type",
+        "system": "the prompt",
+        "messages": "the prompt",
+        "tools": "the prompt",
+        "stream": "the adapter",
+    },
+)
+
+RULES = SchemaRules(keywords=frozenset({"format"}), all_required=False, recursive=False)
+"""What Anthropic takes in the schema of an answer."""
+
+# Claude models that cannot be held to a schema; all later ones can.
+_OLDER = (
+    "claude-1",
+    "claude-2",
+    "claude-3",
+    "claude-instant",
+    "claude-opus-4-0",
+    "claude-opus-4-2",  # with its date: claude-opus-4-20250514
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2",
+)
+_SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-sonnet")
+
+
+@attrs.frozen(kw_only=True)
+class AnthropicProfile(ModelProfile):
+    """What a model can do.
+
+    Attributes:
+        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
+            has to be said in the prompt.
+        prompt_caching: whether the system text is marked to be cached.
+        max_output_tokens: the longest answer when the user sets none; the format needs one.
+        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
+    """
+
+    schema_rules: ClassVar[SchemaRules] = RULES
+
+    prompt_caching: bool = False
+    max_output_tokens: int = 4096
+
+
+def profile_of(model: str) -> AnthropicProfile:
+    """Return what is known of a model by its name; little of one that is no Claude."""
+    name = model.rpartition("/")[2]
+    if not name.startswith("claude-"):
+        return AnthropicProfile()
+    return AnthropicProfile(
+        structured_output="text" if name.startswith(_OLDER) else "native",
+        prompt_caching=True,
+        max_output_tokens=4096 if name.startswith(_SHORT) else 8192,
+        seller="anthropic",
+    )
+
+
+_FINISHES = {
+    "tool_use": Finish.TOOLS,
+    "pause_turn": Finish.PAUSED,
+    "max_tokens": Finish.LENGTH,
+    "model_context_window_exceeded": Finish.LENGTH,
+    "refusal": Finish.REFUSED,
+}
+_CACHED: Json = {"type": "ephemeral"}
+
+
+@attrs.frozen(kw_only=True)
+class AnthropicWire:
+    """Requests and answers of one model; ``options`` are further fields of each request.
+
+    ``effort`` shares a field with the schema of the answer; None for the model's own choice.
+    """
+
+    model: str
+    profile: AnthropicProfile
+    effort: str | None
+    options: JsonObject
+
+    def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
+        native = native_schema(rendered, self.profile.rules)
+        content = content_of(rendered, say_format=native is None)
+        body: JsonObject = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": content.user}],
+            **self.options,
+        }
+        tools: list[JsonObject] = [_tool(tool) for tool in rendered.tools]
+        system: list[JsonObject] = [{"type": "text", "text": content.system}]
+        stable = system if content.system else tools
+        if self.profile.prompt_caching and stable:
+            stable[-1]["cache_control"] = _CACHED
+        if tools:
+            body["tools"] = [*tools]
+        if content.system:
+            body["system"] = [*system]
+        config: JsonObject = {} if self.effort is None else {"effort": self.effort}
+        if native is not None:
+            config["format"] = {"type": "json_schema", "schema": native}
+        if config:
+            body["output_config"] = config
+        return sendable(body)
+
+    def read(self, body: JsonObject) -> Turn:
+        answer = read_as(_Answer, body)
+        if answer.type != "message" or answer.stop_reason is None:
+            raise UnreadableTurnError(
+                "the answer does not have the shape of one: expected a whole message, found "
+                f"type `{answer.type}` and stop_reason `{answer.stop_reason}`"
+            )
+        blocks = [read_as(_Block, block) for block in answer.content]
+        requests = tuple(
+            ToolRequest(id=block.id, name=block.name, arguments=_json(block.input))
+            for block in blocks
+            if block.type == "tool_use"
+        )
+        finish = _FINISHES.get(answer.stop_reason, Finish.DONE)
+        usage = answer.usage
+        read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+        return Turn(
+            text="".join(block.text or "" for block in blocks if block.type == "text"),
+            requests=requests,
+            finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
+            finish_reason=answer.stop_reason,
+            usage=Usage(
+                input_tokens=usage.input_tokens + read + written,
+                output_tokens=usage.output_tokens,
+                cached_tokens=read,
+            ),
+            cache_write_tokens=written,
+            model=answer.model,
+            message={"role": "assistant", "content": _said(answer.content)},
+        )
+
+    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
+        results: list[Json] = [_result(answer) for answer in answers]
+        told: list[Json] = [{"role": "user", "content": results}] if results else []
+        messages = request["messages"]
+        before = messages if isinstance(messages, list) else []
+        return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+
+
+@attrs.frozen(kw_only=True)
+class _Tokens:
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    type: str
+    model: str
+    content: list[dict[str, Any]]
+    stop_reason: str | None = None
+    usage: _Tokens = _Tokens()
+
+
+@attrs.frozen(kw_only=True)
+class _Block:
+    type: str
+    text: str | None = None
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = attrs.field(factory=dict)
+
+
+def _tool(tool: RenderedTool) -> JsonObject:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": with_object_root(tool.params_schema),
+    }
+
+
+def _said(content: Sequence[JsonObject]) -> list[Json]:
+    """Return the blocks of an answer as a request may repeat them: not the empty texts."""
+    return [block for block in content if block["type"] != "text" or str(block["text"]).strip()]
+
+
+def _result(answer: ToolAnswer) -> JsonObject:
+    result: JsonObject = {
+        "type": "tool_result",
+        "tool_use_id": answer.request.id,
+        "content": answer.content,
+    }
+    return {**result, "is_error": True} if answer.failed else result
+
+
+def _json(value: Mapping[str, Json]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@attrs.frozen(eq=False)
+class AnthropicAdapter(ModelAdapter):
+    """Answers prompts with a model behind Anthropic's Messages: Claude, or a compatible server.
+
+    Args:
+        model: the model, such as ``claude-sonnet-4-5``.
+        max_output_tokens: the longest answer, with what the model thinks; the profile's when it
+            is None.
+        stop: texts that end an answer.
+        effort: how much the model thinks: ``low``, ``medium``, ``high``, ...
+        extra_body: further fields of each request.
+        api_key: the key; ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN`` when it is None.
+        base_url: the address of a compatible server, without ``/v1/messages``;
+            ``ANTHROPIC_BASE_URL`` or Anthropic's own when it is None.
+        headers: further headers of each request.
+        timeout: seconds of wall time for one request.
+        policy: how often and how long a call is tried.
+        max_concurrency: requests in flight; None to let only the provider's limits decide.
+        max_tool_rounds: how often a model may ask for tools before it must answer.
+        prices: what tokens cost.
+        profile: what the model can do; known by its name when it is None.
+
+    Raises:
+        ConfigError: an option is out of range, or there is no key.
+    """
+
+    profile: AnthropicProfile | None = attrs.field(
+        default=None,
+        kw_only=True,
+        validator=instance(AnthropicProfile).or_none,
+    )
+
+    api: ClassVar[Api] = _API
+
+    @property
+    def longest_answer(self) -> int:
+        return self.max_output_tokens or self._known.max_output_tokens
+
+    @property
+    def _known(self) -> AnthropicProfile:
+        return self.profile or profile_of(self.model)
+
+    @property
+    def wire(self) -> AnthropicWire:
+        options: JsonObject = {"max_tokens": self.longest_answer}
+        if self.stop:
+            options["stop_sequences"] = [*self.stop]
+        return AnthropicWire(
+            model=self.model,
+            profile=self._known,
+            effort=self.effort,
+            options={**options, **self._further_fields},
+        )
+
+    def _endpoint(self) -> SdkEndpoint:
+        import anthropic
+        import httpx2
+
+        access = self._access
+        client = anthropic.AsyncAnthropic(
+            api_key=access.key,
+            base_url=access.address,
+            default_headers=access.sent_headers,
+            max_retries=0,
+        )
+
+        async def post(body: JsonObject, seconds: float) -> httpx2.Response:
+            try:
+                return await client.post(
+                    "/v1/messages", cast_to=httpx2.Response, body=body, options={"timeout": seconds}
+                )
+            except anthropic.APIStatusError as error:
+                return error.response
+            except anthropic.APITimeoutError:
+                raise timed_out(seconds) from None
+            except anthropic.APIConnectionError as error:
+                raise broken(error) from None
+
+        return SdkEndpoint(access, post=post, close=client.close)

@@ -1,0 +1,341 @@
+"""OpenAI's Chat Completions: what its models can do, the format, and the adapter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import attrs
+
+from promptgraft.adapters.base import Usage
+from promptgraft.adapters.calling.access import Api
+from promptgraft.adapters.calling.adapter import ModelAdapter
+from promptgraft.adapters.calling.schemas import (
+    ModelProfile,
+    SchemaRules,
+    native_schema,
+    with_object_root,
+)
+from promptgraft.adapters.calling.sdk import SdkEndpoint, broken, timed_out
+from promptgraft.adapters.calling.turns import (
+    Finish,
+    ToolAnswer,
+    ToolRequest,
+    Turn,
+    UnreadableTurnError,
+    content_of,
+    read_as,
+    sendable,
+)
+from promptgraft.errors import ConfigError
+from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json
+from promptgraft.strict.checks import INTEGER, SHARE, instance, number
+
+if TYPE_CHECKING:
+    import httpx2
+
+_API = Api(
+    adapter="OpenAIAdapter",
+    provider="openai",
+    packages=("openai", "genai_prices", "stamina"),
+    variables=("OPENAI_API_KEY",),
+    address_variable="OPENAI_BASE_URL",
+    taken={
+        "model": "model",
+        "max_tokens": "max_output_tokens",
+        "max_completion_tokens": "max_output_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "stop": "stop",
+        "seed": "seed",
+        "reasoning_effort": "effort",
+        "response_format": "the prompt's output type",
+        "messages": "the prompt",
+        "tools": "the prompt",
+        "stream": "the adapter",
+        "n": "the adapter",
+    },
+)
+
+RULES = SchemaRules(
+    keywords=frozenset(
+        {
+            "exclusiveMaximum",
+            "exclusiveMinimum",
+            "format",
+            "maxItems",
+            "maximum",
+            "minItems",
+            "minimum",
+            "multipleOf",
+            "pattern",
+        }
+    ),
+    all_required=True,
+    recursive=True,
+)
+"""What OpenAI takes in the schema of an answer."""
+
+_OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
+# Models of OpenAI that cannot be held to a schema; all later ones can.
+_OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini|o1-preview)")
+# Models that always think, and take no sampling options.
+_THINKING = re.compile(r"(?:ft:)?(?:o\d|gpt-5(?:-(?!chat)|$))")
+
+
+@attrs.frozen(kw_only=True)
+class OpenAIProfile(ModelProfile):
+    """What a model can do.
+
+    Attributes:
+        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
+            has to be said in the prompt.
+        output_limit: the field that limits the length of an answer.
+        sampling: whether it takes `temperature` and `top_p`.
+        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
+    """
+
+    schema_rules: ClassVar[SchemaRules] = RULES
+
+    output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    sampling: bool = True
+
+
+def profile_of(model: str) -> OpenAIProfile:
+    """Return what is known of a model by its name; little of one that is not OpenAI's own."""
+    if not _OURS.match(model):
+        return OpenAIProfile()
+    return OpenAIProfile(
+        structured_output="text" if _OLDER.match(model) else "native",
+        output_limit="max_completion_tokens",
+        sampling=not _THINKING.match(model),
+        seller="openai",
+    )
+
+
+_FINISHES = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
+
+
+@attrs.frozen(kw_only=True)
+class OpenAIWire:
+    """Requests and answers of one model; ``options`` are further fields of each request."""
+
+    model: str
+    profile: OpenAIProfile
+    options: JsonObject
+
+    def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
+        native = native_schema(rendered, self.profile.rules)
+        content = content_of(rendered, say_format=native is None)
+        messages: list[Json] = [{"role": "user", "content": content.user}]
+        if content.system:
+            messages.insert(0, {"role": "system", "content": content.system})
+        body: JsonObject = {"model": self.model, "messages": messages, **self.options}
+        if rendered.tools:
+            body["tools"] = [_tool(tool) for tool in rendered.tools]
+        if native is not None:
+            answer: JsonObject = {"name": "answer", "schema": native, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        return sendable(body)
+
+    def read(self, body: JsonObject) -> Turn:
+        answer = read_as(_Answer, body)
+        if not answer.choices or answer.choices[0].finish_reason is None:
+            raise UnreadableTurnError(
+                "the answer does not have the shape of one: expected a choice with a "
+                f"finish_reason, found {len(answer.choices)} choices"
+            )
+        choice = answer.choices[0]
+        message, reason = choice.message, choice.finish_reason or ""
+        calls = [read_as(_ToolCall, call) for call in message.tool_calls or ()]
+        requests = tuple(
+            ToolRequest(id=call.id, name=call.function.name, arguments=call.function.arguments)
+            for call in calls
+        )
+        finish = _FINISHES.get(reason, Finish.TOOLS if requests else Finish.DONE)
+        usage = answer.usage or _Tokens()
+        details = usage.prompt_tokens_details or _Details()
+        return Turn(
+            text=message.content or message.refusal or "",
+            requests=requests,
+            finish=Finish.REFUSED if message.refusal else finish,
+            finish_reason="refusal" if message.refusal else reason,
+            usage=Usage(
+                input_tokens=usage.prompt_tokens,
+                output_tokens=usage.completion_tokens,
+                cached_tokens=details.cached_tokens or 0,
+            ),
+            cache_write_tokens=details.cache_write_tokens or 0,
+            model=answer.model or self.model,
+            message={
+                "role": "assistant",
+                "content": message.content,
+                "tool_calls": [*(message.tool_calls or ())],
+            },
+        )
+
+    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
+        told: list[Json] = [_told(answer) for answer in answers]
+        messages = request["messages"]
+        before = messages if isinstance(messages, list) else []
+        return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+
+
+@attrs.frozen(kw_only=True)
+class _Function:
+    name: str
+    arguments: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class _ToolCall:
+    id: str
+    function: _Function
+
+
+@attrs.frozen(kw_only=True)
+class _Message:
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Choice:
+    message: _Message
+    finish_reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Details:
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Tokens:
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    choices: list[_Choice]
+    model: str | None = None
+    usage: _Tokens | None = None
+
+
+def _tool(tool: RenderedTool) -> JsonObject:
+    function: JsonObject = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": with_object_root(tool.params_schema),
+    }
+    return {"type": "function", "function": function}
+
+
+def _told(answer: ToolAnswer) -> JsonObject:
+    content = f"Error: {answer.content}" if answer.failed else answer.content
+    return {"role": "tool", "tool_call_id": answer.request.id, "content": content}
+
+
+@attrs.frozen(eq=False)
+class OpenAIAdapter(ModelAdapter):
+    """Answers prompts with a model behind OpenAI's Chat Completions, or a compatible server.
+
+    Args:
+        model: the model, such as ``gpt-4.1-mini``.
+        max_output_tokens: the longest answer, with what the model thinks; the provider's own
+            limit when it is None.
+        temperature: from 0 to 2: how much answers vary.
+        top_p: from 0 to 1: the share of likely tokens that the model takes from.
+        stop: texts that end an answer.
+        seed: asks for the same answer again, as far as the provider can.
+        effort: how much the model thinks: ``minimal``, ``low``, ``medium``, ``high``, ...
+        extra_body: further fields of each request.
+        api_key: the key; ``OPENAI_API_KEY`` when it is None.
+        base_url: the address of a compatible server, without ``/chat/completions``;
+            ``OPENAI_BASE_URL`` or OpenAI's own when it is None.
+        headers: further headers of each request.
+        timeout: seconds of wall time for one request.
+        policy: how often and how long a call is tried.
+        max_concurrency: requests in flight; None to let only the provider's limits decide.
+        max_tool_rounds: how often a model may ask for tools before it must answer.
+        prices: what tokens cost.
+        profile: what the model can do; known by its name when it is None.
+
+    Raises:
+        ConfigError: an option is out of range, the model does not take it, or there is no key.
+    """
+
+    temperature: float | None = attrs.field(
+        default=None, kw_only=True, validator=number(0, 2).or_none
+    )
+    top_p: float | None = attrs.field(default=None, kw_only=True, validator=SHARE.or_none)
+    seed: int | None = attrs.field(default=None, kw_only=True, validator=INTEGER.or_none)
+    profile: OpenAIProfile | None = attrs.field(
+        default=None, kw_only=True, validator=instance(OpenAIProfile).or_none
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for name, value in (("temperature", self.temperature), ("top_p", self.top_p)):
+            if value is not None and not self._known.sampling:
+                raise ConfigError(
+                    f"OpenAIAdapter: {name}: `{self.model}` does not take it; leave it out, or "
+                    "give profile=OpenAIProfile(sampling=True, ...)"
+                )
+
+    api: ClassVar[Api] = _API
+
+    @property
+    def _known(self) -> OpenAIProfile:
+        return self.profile or profile_of(self.model)
+
+    @property
+    def wire(self) -> OpenAIWire:
+        options: JsonObject = {
+            self._known.output_limit: self.max_output_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "stop": [*self.stop] or None,
+            "seed": self.seed,
+            "reasoning_effort": self.effort,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return OpenAIWire(
+            model=self.model, profile=self._known, options={**given, **self._further_fields}
+        )
+
+    def _endpoint(self) -> SdkEndpoint:
+        import httpx2
+        import openai
+
+        access = self._access
+        client = openai.AsyncOpenAI(
+            api_key=access.key,
+            base_url=access.address,
+            default_headers=access.sent_headers,
+            max_retries=0,
+        )
+
+        async def post(body: JsonObject, seconds: float) -> httpx2.Response:
+            try:
+                return await client.post(
+                    "/chat/completions",
+                    cast_to=httpx2.Response,
+                    body=body,
+                    options={"timeout": seconds},
+                )
+            except openai.APIStatusError as error:
+                return error.response
+            except openai.APITimeoutError:
+                raise timed_out(seconds) from None
+            except openai.APIConnectionError as error:
+                raise broken(error) from None
+
+        return SdkEndpoint(access, post=post, close=client.close)
