@@ -34,7 +34,7 @@ from promptgraft.search.batches import Sources
 from promptgraft.search.engine import assemble
 from promptgraft.search.ledger import Ledger
 from promptgraft.serde import digest_text
-from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord

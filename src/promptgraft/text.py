@@ -13,6 +13,7 @@ _UNSAFE = re.compile(
 )
 _FIGURE = re.compile(r"[-+$~]*[\d.,:]+( %|%| s)?|none|unknown( price)?|")
 _UNSAFE_OR_BREAK = re.compile(f"[\t\n]|{_UNSAFE.pattern}")
+_SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
 def visible(text: str) -> str:
@@ -120,3 +121,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def joined(text: str) -> str:
+    """Return ``text`` with the two halves of a character joined.
+
+    Streams cut characters in halves. JSON joins them, and a replay must see what was seen.
+    """
+    return text if text.isascii() else _SPLIT_PAIR.sub(_join, text)
+
+
+def _join(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

@@ -11,7 +11,7 @@ from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search.pool import Seen
-from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.types import Candidate
 
 LINES = ["alpha", "beta", "gamma", "delta"]

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from promptgraft.search.leak_guard import AnswerGuard, Copied
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.generation import GenerationModule
-from promptgraft.targets.parts.output_field import OutputFieldModule
-from promptgraft.targets.parts.section import SectionModule
-from promptgraft.targets.parts.task_example import TaskExampleModule
-from promptgraft.targets.parts.tool import ToolModule
-from promptgraft.targets.parts.tool_example import ToolExampleModule
+from promptgraft.targets.parts.examples import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
+)
+from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
 from promptgraft.targets.types import GepaExample, MetaPrompt, ModuleDescription
 
 ANSWER = "Send the lamp back within thirty days and we will refund the whole price"

@@ -15,12 +15,12 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.generation import GenerationModule
-from promptgraft.targets.parts.output_field import OutputFieldModule
-from promptgraft.targets.parts.section import SectionModule
-from promptgraft.targets.parts.task_example import TaskExampleModule
-from promptgraft.targets.parts.tool import ToolModule
-from promptgraft.targets.parts.tool_example import ToolExampleModule
+from promptgraft.targets.parts.examples import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
+)
+from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, ModuleDescription
 

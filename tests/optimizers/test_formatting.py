@@ -26,7 +26,7 @@ from promptgraft.targets.formatting import (
     default_trace_formatter,
     show_value,
 )
-from promptgraft.targets.text import joined
+from promptgraft.text import joined
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
 

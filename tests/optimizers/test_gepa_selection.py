@@ -21,7 +21,7 @@ from promptgraft.search.scores import Score, mean_score
 from promptgraft.search.splitting import split_examples
 from promptgraft.serde import digest_text
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.types import Candidate
 
 Row = tuple[Score, ...]

@@ -14,7 +14,7 @@ from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_se
 from promptgraft.prompt.fences import fenced
 from promptgraft.search import RejectionReason
 from promptgraft.search.reply import parse_reply
-from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate
 

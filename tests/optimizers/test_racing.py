@@ -56,10 +56,8 @@ from promptgraft.search.racing import is_behind
 from promptgraft.search.stoppers import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.output_field import OutputFieldModule
-from promptgraft.targets.parts.section import SectionModule
-from promptgraft.targets.parts.task_example import TaskExampleModule
-from promptgraft.targets.parts.tool import ToolModule
+from promptgraft.targets.parts.examples import TaskExampleModule
+from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
 from promptgraft.targets.types import RolloutRecord
 
 

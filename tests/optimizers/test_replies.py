@@ -18,11 +18,12 @@ from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_s
 from promptgraft.parts.validation import check_key
 from promptgraft.serde import parse_json, structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.parts.generation import GenerationModule
-from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.parts.task_example import TaskExampleModule
-from promptgraft.targets.parts.tool_example import ToolExampleModule
-from promptgraft.targets.parts.view import View
+from promptgraft.targets.parts.examples import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
+)
+from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.replies import (
     StepText,
     TaskExampleText,

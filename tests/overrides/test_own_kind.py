@@ -30,8 +30,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.merging import merged_entries
-from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.parts.view import View
+from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, MetaPrompt, ModuleDescription
 

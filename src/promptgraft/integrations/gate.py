@@ -8,7 +8,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.gate.report import Subject
 from promptgraft.evals.splits import NAMES, Splits
 from promptgraft.evals.types import Case
-from promptgraft.overrides import OverrideAddress
+from promptgraft.overrides import InMemoryPromptOverridesStore, OverrideAddress
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project import Project
@@ -16,7 +16,6 @@ from promptgraft.project.applying.winner import check_source, choose, winner_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs import RunRecord, find_run, read_run
 from promptgraft.serde import did_you_mean, shown
-from promptgraft.targets.snapshot import store_of
 
 ALL = "all"
 SPLITS = ("test", "validation", "train", ALL)
@@ -127,7 +126,9 @@ def _tagged(
         return prompt, f"the source (tag `{tag}` holds nothing)", ()
     revision = store.current(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
     number = "" if revision is None else f", revision {shown_hash(revision.id)}"
-    held = attrs.evolve(prompt, overrides_store=store_of(override), overrides_tag=tag)
+    held = attrs.evolve(
+        prompt, overrides_store=InMemoryPromptOverridesStore([override]), overrides_tag=tag
+    )
     skipped = [found.part for found in resolve_override(descriptor, override).skipped]
     notes = (_not_applied(tag, skipped),) if skipped else ()
     return held, f"tag `{tag}`{number}", notes
@@ -154,7 +155,9 @@ def _of_run(
     whole = winner_of(record, number, address).whole
     if stale := check_source(prompt, whole).stale:
         raise ConfigError(f"run {record.id}: the source has changed since: {'; '.join(stale)}")
-    held = attrs.evolve(prompt, overrides_store=store_of(whole), overrides_tag=whole.tag)
+    held = attrs.evolve(
+        prompt, overrides_store=InMemoryPromptOverridesStore([whole]), overrides_tag=whole.tag
+    )
     return held, f"run {record.id}, candidate {number}"
 
 

@@ -33,8 +33,8 @@ from promptgraft.targets.spending import (
     spent_on,
     spent_to_json,
 )
-from promptgraft.targets.text import joined
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.text import joined
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 

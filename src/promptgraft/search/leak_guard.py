@@ -19,7 +19,7 @@ from promptgraft.evals.types import Case
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, is_example
-from promptgraft.targets.parts.section import SectionModule
+from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
 from promptgraft.words import folded_spans, folded_words, is_spaced

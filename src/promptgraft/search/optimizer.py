@@ -17,6 +17,7 @@ from promptgraft.errors import (
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.records import Record
 from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.template import Prompt
@@ -46,7 +47,6 @@ from promptgraft.serde import digest
 from promptgraft.targets.base import Subject, prompt_of
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
-from promptgraft.targets.snapshot import store_of
 
 _logger = logging.getLogger("promptgraft")
 
@@ -244,7 +244,9 @@ class _Run:
         prompts = {}
         for key, template in self._config.questions.items():
             found = store.resolve(template.descriptor) if store is not None else None
-            prompts[key] = Prompt(template, overrides_store=store_of(found) if found else None)
+            prompts[key] = Prompt(
+                template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None
+            )
         return prompts
 
     def _present_overrides(self) -> PromptOverride:

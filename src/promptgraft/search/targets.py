@@ -8,13 +8,13 @@ from promptgraft.errors import ConfigError
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig
-from promptgraft.targets.parts.generation import GenerationModule
-from promptgraft.targets.parts.output_field import OutputFieldModule
+from promptgraft.targets.parts.examples import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
+)
+from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
 from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.parts.section import SectionModule
-from promptgraft.targets.parts.task_example import TaskExampleModule
-from promptgraft.targets.parts.tool import ToolModule
-from promptgraft.targets.parts.tool_example import ToolExampleModule
 
 
 def targeted(config: RunConfig, prompt: Prompt[object]) -> RunConfig:

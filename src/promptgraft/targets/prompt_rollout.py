@@ -16,6 +16,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part
@@ -30,7 +31,6 @@ from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
 )
-from promptgraft.targets.snapshot import store_of
 from promptgraft.targets.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.targets.types import (
     Candidate,
@@ -161,7 +161,9 @@ class PromptRollout:
             # Laid over each other once: nobody writes to either while the candidate is tried.
             visible = overlaid(self.prompt.descriptor, self.base, candidate.override)
             found = attrs.evolve(
-                self.prompt, overrides_store=store_of(visible), overrides_tag=self.base.tag
+                self.prompt,
+                overrides_store=InMemoryPromptOverridesStore([visible]),
+                overrides_tag=self.base.tag,
             )
             self._prompts.put(candidate.digest, found)
         return found

@@ -17,9 +17,8 @@ from promptgraft.serde import digest_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.merging import merged_entries, without_clashes
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.generation import taken_keys
-from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.parts.view import View
+from promptgraft.targets.parts.examples import taken_keys
+from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription
 

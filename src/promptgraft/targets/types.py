@@ -18,7 +18,7 @@ from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, shown
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
-from promptgraft.targets.text import joined
+from promptgraft.text import joined
 
 
 def _as_params(params: Iterable[object]) -> tuple[object, ...]:

@@ -1,0 +1,212 @@
+"""Examples: of tools, task examples of the source, and new ones."""
+
+from __future__ import annotations
+
+import attrs
+
+from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.descriptors import SectionPath, show_path
+from promptgraft.parts.entry import UNBOUND, Entry
+from promptgraft.parts.examples import one_line
+from promptgraft.parts.task_example import TaskExampleOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.serde import Json, parse_json
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.parts.part import PromptModule, View
+from promptgraft.targets.replies import (
+    TaskExampleText,
+    fresh_key,
+    read_task_example,
+    read_tool_example,
+    write_task_example,
+    write_tool_example,
+)
+from promptgraft.targets.types import MetaPrompt, ModuleDescription
+
+
+@attrs.frozen
+class ToolExampleModule(PromptModule):
+    """One example of a tool."""
+
+    tool_name: str
+    example_index: int
+
+    is_example = True
+
+    @property
+    def blank(self) -> ToolExampleOverride:
+        return ToolExampleOverride(
+            tool_name=self.tool_name, example_index=self.example_index, expected_hash=UNBOUND
+        )
+
+    def describe(self, view: View) -> ModuleDescription:
+        examples = [write_tool_example(call) for call in view.tool(self.tool_name).examples]
+        own = examples.pop(self.example_index)
+        return self.described(
+            view,
+            meta_prompt=MetaPrompt.TOOL_EXAMPLE,
+            title=self.tool_name,
+            text=own,
+            schema=view.tool_schema(self.tool_name),
+            siblings=examples,
+        )
+
+    def read(self, view: View, text: str) -> ToolExampleOverride:
+        del view
+        read = read_tool_example(text)
+        return attrs.evolve(
+            self.blank,
+            description=read.description,
+            input_json=read.input_json,
+            output_json=read.output_json,
+        )
+
+
+@attrs.frozen
+class TaskExampleModule(PromptModule):
+    """One task example, of the source or added."""
+
+    path: SectionPath
+
+    is_example = True
+
+    @property
+    def blank(self) -> TaskExampleOverride:
+        return TaskExampleOverride(path=self.path, expected_hash=UNBOUND)
+
+    def describe(self, view: View) -> ModuleDescription:
+        section, key = self.path[:-1], self.path[-1]
+        examples = view.shown_examples(section)
+        own = examples.pop(key)
+        return self.described(
+            view,
+            meta_prompt=MetaPrompt.TASK_EXAMPLE,
+            title=key,
+            text=write_task_example(own),
+            schema=view.tool_schemas(),
+            siblings=[write_task_example(example, key=name) for name, example in examples.items()],
+            without=section,
+        )
+
+    def read(self, view: View, text: str) -> TaskExampleOverride | AddedTaskExample:
+        read = proposed_example(view, text)
+        if view.descriptor.task_example(self.path) is None:
+            return added_example(view, self.path[:-1], self.path[-1], read)
+        return attrs.evolve(
+            self.blank,
+            objective=read.objective,
+            outcome_json=view.own_outcome(read.outcome_json),
+            steps_json=_steps_json(read),
+        )
+
+
+def proposed_example(view: View, text: str) -> TaskExampleText:
+    """Return the task example that was proposed.
+
+    Raises:
+        InvalidProposalError: it cannot be read.
+    """
+    outcome_is_text = view.template.output_type in (None, str)
+    return read_task_example(text, outcome_is_text=outcome_is_text)
+
+
+def added_example(
+    view: View, container: SectionPath, key: str, read: TaskExampleText
+) -> AddedTaskExample:
+    """Return the override that adds what was proposed to a section.
+
+    Raises:
+        InvalidProposalError: two names in the outcome are those of one field.
+    """
+    return AddedTaskExample(
+        container_path=container,
+        example_key=key,
+        expected_hash=UNBOUND,
+        objective=read.objective,
+        outcome_json=view.own_outcome(read.outcome_json),
+        steps_json=_steps_json(read),
+    )
+
+
+def _steps_json(read: TaskExampleText) -> str:
+    steps: list[Json] = [
+        {
+            "tool_name": step.tool_name,
+            "description": step.description,
+            "input": parse_json(step.input_json, where="input"),
+            "output": parse_json(step.output_json, where="output"),
+        }
+        for step in read.steps
+    ]
+    return one_line(steps)
+
+
+@attrs.frozen
+class GenerationModule(PromptModule):
+    """A section of task examples, as something that one more example may be written for."""
+
+    container_path: SectionPath
+
+    is_example = True
+    is_new = True
+
+    @property
+    def kind(self) -> str:
+        return "generated example"
+
+    @property
+    def name(self) -> str:
+        return f"new task example in {show_path(self.container_path)}"
+
+    @property
+    def blank(self) -> AddedTaskExample:
+        return AddedTaskExample(
+            container_path=self.container_path,
+            example_key="new",
+            expected_hash=UNBOUND,
+            objective="",
+            outcome_json="",
+            steps_json="",
+        )
+
+    def has_room(self, view: View) -> bool:
+        return len(view.task_examples(self.container_path)) < view.max_task_examples
+
+    def describe(self, view: View) -> ModuleDescription:
+        section = view.template.section(self.container_path)
+        examples = view.shown_examples(self.container_path)
+        return self.described(
+            view,
+            meta_prompt=MetaPrompt.GENERATION,
+            title=section.title,
+            text=section.summary or "",
+            schema=view.tool_schemas(),
+            siblings=[write_task_example(example, key=key) for key, example in examples.items()],
+            without=self.container_path,
+        )
+
+    def read(self, view: View, text: str) -> AddedTaskExample:
+        read = proposed_example(view, text)
+        key = fresh_key(read.key, taken_keys(view, self.container_path))
+        return added_example(view, self.container_path, key, read)
+
+    def check_entry(self, view: View, entry: Entry) -> None:
+        """Refuse a task example that is there already, under whatever key."""
+        if not isinstance(entry, AddedTaskExample):
+            return
+        content = entry.example.content_hash
+        for container in view.descriptor.containers:
+            for key, example in view.task_examples(container.path).items():
+                if example.content_hash == content:
+                    raise InvalidProposalError(
+                        RejectionReason.DUPLICATE,
+                        f"the same example is there already, as "
+                        f"`{show_path((*container.path, key))}`; write one that shows something "
+                        "else",
+                    )
+
+
+def taken_keys(view: View, container: SectionPath) -> set[str]:
+    """Return the keys that a new task example of a section cannot have."""
+    source = view.descriptor.container(container)
+    return {*view.task_examples(container), *(source.taken if source else ())}
