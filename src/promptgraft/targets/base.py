@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+import attrs
+
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import PromptgraftError
 from promptgraft.overrides.types import Provenance
-from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.serde import HexDigest, Json, digest_json
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import (
     Candidate,
+    Change,
     GepaExample,
     ModuleDescription,
     RolloutRecord,
@@ -71,40 +75,96 @@ class Subject(Protocol):
         ...
 
 
-def prompt_of(subject: Prompt[object] | Subject) -> Prompt[object]:
-    """Return the prompt whose parts may change."""
-    return subject if isinstance(subject, Prompt) else subject.prompt
+@attrs.frozen(kw_only=True)
+class Identity:
+    """What a target is: its name, and what decides how it answers.
+
+    Attributes:
+        name: how events, run directories and reports name it; ``namespace/key`` of a prompt.
+        model: what answers, as plans and reports name it.
+        details: what decides its answers besides the settings of a run, by names that a user
+            understands, in plain data. A journal belongs to equal ones, and a run that is resumed
+            with others is refused with the names of what differs.
+    """
+
+    name: str
+    model: str = "unknown"
+    details: Mapping[str, Json] = attrs.field(factory=dict)
+
+    @property
+    def digest(self) -> HexDigest:
+        """SHA-256 over all of it."""
+        return digest_json([self.name, self.model, dict(self.details)])
 
 
+@attrs.frozen(kw_only=True)
+class Estimate:
+    """How much a rollout sends, as far as that is known before the first one.
+
+    Attributes:
+        chars: characters of the longest input of a rollout now; None when that is not known.
+        leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
+    """
+
+    chars: int | None = None
+    leaves_traces: bool = False
+
+
+@runtime_checkable
 class Target(Protocol):
     """Something whose parts can be improved.
 
-    ``rollout`` is called from several threads at the same time, everything else from one at a
-    time.
+    A class derived from it writes what is abstract, and what else it has; :class:`TextTarget`
+    leaves least to write. ``rollout`` is called from several threads at the same time, everything
+    else from one at a time.
     """
 
     @property
-    def modules(self) -> tuple[Module, ...]:
-        """What may be mutated, in the order in which it takes its turn."""
-        ...
+    @abstractmethod
+    def identity(self) -> Identity:
+        """What it is; equal as long as its answers may be."""
 
     @property
-    def leaves_traces(self) -> bool:
-        """Whether rollouts show what happened on the way, such as calls of tools."""
-        ...
+    @abstractmethod
+    def modules(self) -> tuple[Module, ...]:
+        """The parts that may be mutated, in the order in which they take their turn."""
 
+    @abstractmethod
     def baseline(self) -> Candidate:
         """Return the candidate that changes nothing."""
-        ...
 
+    @abstractmethod
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
         """Return what a reflector may know of ``module`` as ``candidate`` has it."""
-        ...
 
     def text(self, module: Module, candidate: Candidate) -> str:
         """Return the text that :meth:`describe` gives, without the rest of what it says."""
-        ...
+        return self.describe(module, candidate).text
 
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        """Tell whether ``module`` may be tried: a list of examples can be full."""
+        del module, candidate
+        return True
+
+    @abstractmethod
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        """Return ``candidate`` with the text of ``module`` replaced by ``proposal``.
+
+        ``examples`` are those that the child is tried on first.
+
+        Raises:
+            InvalidProposalError: the text cannot be used.
+        """
+
+    @abstractmethod
     def merge(
         self,
         base: Candidate,
@@ -125,40 +185,49 @@ class Target(Protocol):
             first: one side.
             second: the other one.
             parents: positions of the parents of what comes of it.
-            examples: what it must render with.
+            examples: what it is tried on first.
             keep_both: whether new examples of both sides that have one key are both kept.
 
         Raises:
             InvalidProposalError: the changes cannot stand together.
         """
-        ...
 
-    def additions(self, candidate: Candidate) -> Mapping[SectionPath, str]:
-        """Return what the candidate has added to the source: objectives of examples, by path."""
-        ...
+    def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
+        """Return the parts that the candidate has added: their texts, by path."""
+        del candidate
+        return {}
 
-    def has_room(self, module: Module, candidate: Candidate) -> bool:
-        """Tell whether ``module`` may be tried: a section of examples can be full."""
-        ...
+    def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
+        """Return how much the rollouts of the baseline send."""
+        del examples
+        return Estimate()
 
-    def graft(
-        self,
-        candidate: Candidate,
-        module: Module,
-        proposal: str,
-        *,
-        parents: tuple[int, ...],
-        examples: Sequence[GepaExample],
-    ) -> Candidate:
-        """Return ``candidate`` with the text of ``module`` replaced by ``proposal``.
-
-        ``examples`` are those that the child must render with.
+    def check(self, examples: Sequence[GepaExample]) -> None:
+        """Find out whether the baseline can be tried on ``examples``, without a call.
 
         Raises:
-            InvalidProposalError: the text cannot be used.
+            PromptgraftError: naming the example.
         """
-        ...
+        del examples
 
+    @property
+    def kept(self) -> Json:
+        """What is in force now, and may change while a run goes on; None for nothing.
+
+        A run records it at its beginning, because a winner changes it.
+        """
+        return None
+
+    def over(self, kept: Json) -> Target:
+        """Return the target as it was when ``kept`` was in force.
+
+        Raises:
+            DataFormatError: it is something else.
+        """
+        del kept
+        return self
+
+    @abstractmethod
     def rollout(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
@@ -171,7 +240,6 @@ class Target(Protocol):
             PermanentProviderError, DeadlineExceededError: the run cannot go on.
             FeedbackError: the user's function failed.
         """
-        ...
 
     def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
         """Keep ``candidate`` in one atomic write; False when there is nowhere to keep it.
@@ -179,4 +247,78 @@ class Target(Protocol):
         Raises:
             StoreError: the store refuses.
         """
-        ...
+        del candidate, provenance
+        return False
+
+
+class TextTarget(Target):
+    """A target whose parts are texts in no prompt; each candidate has the text of each, by name.
+
+    A class derived from it writes ``identity``, ``modules``, ``source`` and ``rollout``, and
+    ``persist`` where a winner can be kept. To refuse texts, it extends ``graft``.
+
+    Attributes:
+        max_part_chars: how long a new text may be.
+    """
+
+    max_part_chars = 6_000
+
+    @abstractmethod
+    def source(self, module: Module) -> str:
+        """Return the text of a part as it is without any change."""
+
+    def baseline(self) -> Candidate:
+        return Candidate(changes={one.name: self.source(one) for one in self.modules})
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        others = [one for one in self.modules if one != module]
+        return ModuleDescription(
+            name=module.name,
+            title=module.name,
+            text=self.text(module, candidate),
+            max_chars=self.max_part_chars,
+            neighbours=[(one.name, self.text(one, candidate)) for one in others],
+        )
+
+    def text(self, module: Module, candidate: Candidate) -> str:
+        return str(candidate.changes[module.name])
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        del examples
+        length, longest = len(proposal), self.max_part_chars
+        if length > longest:
+            raise InvalidProposalError(
+                RejectionReason.TOO_LONG,
+                f"the text has {length} characters; at most {longest} are allowed",
+            )
+        if proposal == self.text(module, candidate):
+            raise InvalidProposalError(
+                RejectionReason.UNCHANGED, "the text is the same as the current one"
+            )
+        changes = {**candidate.changes, module.name: proposal}
+        return Candidate(changes=changes, parents=parents, modules=(module,))
+
+    def merge(
+        self,
+        base: Candidate,
+        first: Candidate,
+        second: Candidate,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+        keep_both: bool = False,
+    ) -> Candidate:
+        del examples, keep_both
+        merged: dict[str, Change] = {}
+        for name, before in base.changes.items():
+            one, other = first.changes[name], second.changes[name]
+            merged[name] = other if one == before else one
+        return Candidate(changes=merged, parents=parents)

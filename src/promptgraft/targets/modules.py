@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar
+
+from promptgraft.prompt.template import PromptTemplate
 
 
 class Module(ABC):
-    """A part that may be mutated: hashable, and opaque but for what stands here.
+    """A part that may be mutated: hashable, with a name and a kind.
 
-    Attributes:
-        is_example: whether it is an example; a rate of its own is kept for these.
-        is_new: whether mutating it adds a part rather than changing one.
+    A module of one's own is an attrs class (``@attrs.frozen``) or a frozen dataclass.
     """
 
     __slots__ = ()
-
-    is_example: ClassVar[bool] = False
-    is_new: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -28,12 +24,30 @@ class Module(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """How messages and meta-prompts name it."""
+        """How messages and meta-prompts name it; unique in its target."""
 
     @property
-    @abstractmethod
     def owner(self) -> str | None:
-        """The section or tool that shows it to a model; None for the answer's fields."""
+        """What shows it to a model, as ``RolloutRecord.hidden`` names it; None for all of it."""
+        return None
+
+    @property
+    def is_example(self) -> bool:
+        """Whether it is an example; a rate of its own is kept for these."""
+        return False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether mutating it adds a part rather than changing one."""
+        return False
+
+    @property
+    def question(self) -> PromptTemplate[object] | None:
+        """The meta-prompt of its kind; None for one that the algorithm has.
+
+        Its description names it by its key.
+        """
+        return None
 
 
 def names_of(modules: Iterable[Module]) -> str:

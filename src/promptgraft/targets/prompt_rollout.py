@@ -1,9 +1,10 @@
-"""One prompt tried on one example, in a session of its own."""
+"""Prompts tried on one example, in a session of its own."""
 
 from __future__ import annotations
 
 import threading
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, Protocol
 
 import attrs
 
@@ -20,7 +21,7 @@ from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part
-from promptgraft.prompt.rendered import PromptRendered
+from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
@@ -31,6 +32,7 @@ from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
 )
+from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.targets.types import (
     Candidate,
@@ -73,44 +75,74 @@ class FeedbackStarted:
     """The answer of a rollout is complete and is now judged."""
 
 
+class Flow(Protocol):
+    """Answers an example with several prompts; plain or ``async``, and picklable for processes."""
+
+    def __call__(
+        self,
+        prompts: Mapping[str, Prompt[object]],
+        example: GepaExample,
+        *,
+        session: Session,
+        deadline: Deadline | None,
+    ) -> PromptResponse[object]:
+        """Return the answer.
+
+        Args:
+            prompts: those of one candidate, by ``namespace/key``.
+            example: what is asked.
+            session: where prompts are evaluated, so that what they take is counted.
+            deadline: until when.
+
+        Raises:
+            CandidateError: the answer cannot be used: it scores 0.
+            ProviderError, LimitReachedError: as adapters do.
+        """
+        ...
+
+
 class _PromptCache:
     """Prompts of recent candidates; never pickled, because stores hold locks."""
 
     def __init__(self) -> None:
-        self._prompts: dict[str, Prompt[object]] = {}
+        self._prompts: dict[str, Mapping[str, Prompt[object]]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_PromptCache], tuple[()]]:
         return type(self), ()
 
-    def get(self, key: str) -> Prompt[object] | None:
+    def get(self, key: str) -> Mapping[str, Prompt[object]] | None:
         return self._prompts.get(key)
 
-    def put(self, key: str, prompt: Prompt[object]) -> None:
+    def put(self, key: str, prompts: Mapping[str, Prompt[object]]) -> None:
         with self._lock:
             while len(self._prompts) >= _CACHED_PROMPTS:
                 self._prompts.pop(next(iter(self._prompts)))
-            self._prompts[key] = prompt
+            self._prompts[key] = prompts
 
 
 @attrs.frozen(kw_only=True)
 class PromptRollout:
-    """Evaluates candidates of one prompt. Pickles when adapter and functions do.
+    """Evaluates candidates of prompts. Pickles when adapter and functions do.
 
     Attributes:
-        prompt: the source with what is bound for every example; its own store is not used.
-        base: the overrides in force when the run began; candidates lie over them.
+        prompts: the sources by ``namespace/key``, with what is bound for every example; their
+            own stores are not used.
+        base: the overrides in force when the run began, by the same; candidates lie over them.
         adapter: answers.
+        flow: answers with several prompts; None for one prompt, which is bound to the parameters
+            of the example.
         scoring: how rollouts are judged and shown.
         watch: budget and notices of the run.
     """
 
-    prompt: Prompt[object]
-    base: PromptOverride
+    prompts: Mapping[str, Prompt[object]]
+    base: Mapping[str, PromptOverride]
     adapter: ProviderAdapter
+    flow: Flow | None = None
     scoring: Scoring
     watch: Watch = attrs.field(factory=Watch)
-    _prompts: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
+    _recent: _PromptCache = attrs.field(factory=_PromptCache, init=False, repr=False, eq=False)
 
     def __call__(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
@@ -118,9 +150,8 @@ class PromptRollout:
         """Make one rollout; see :meth:`promptgraft.targets.base.Target.rollout`."""
         tags = {"scope": "rollout", "example": example.id}
         session = self.watch.session(tags=tags, deadline=deadline)
-        prompt = self.prompt_of(candidate).bind(*example.params)
         try:
-            return self._try(prompt, example, session, deadline)
+            return self._try(self.prompts_of(candidate), example, session, deadline)
         except PromptgraftError as error:
             if spent := self._spent(session):
                 raise AbandonedRolloutError(error, spent) from error
@@ -128,13 +159,18 @@ class PromptRollout:
 
     def _try(
         self,
-        prompt: Prompt[object],
+        prompts: Mapping[str, Prompt[object]],
         example: GepaExample,
         session: Session,
         deadline: Deadline | None,
     ) -> RolloutRecord:
         try:
-            response = evaluated(self.adapter, prompt, session=session, deadline=deadline)
+            if self.flow is None:
+                [prompt] = prompts.values()
+                asked = prompt.bind(*example.params)
+                response = evaluated(self.adapter, asked, session=session, deadline=deadline)
+            else:
+                response = self.flow(prompts, example, session=session, deadline=deadline)
             session.dispatch(FeedbackStarted())
             feedback = self._feedback(example, response, session)
         except CandidateError as error:
@@ -154,19 +190,25 @@ class PromptRollout:
             )
         return self._record(example, response, session, feedback=feedback)
 
-    def prompt_of(self, candidate: Candidate) -> Prompt[object]:
-        """Return the prompt as ``candidate`` has it."""
-        found = self._prompts.get(candidate.digest)
+    def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
+        """Return the prompts as ``candidate`` has them, by ``namespace/key``."""
+        found = self._recent.get(candidate.digest)
         if found is None:
-            # Laid over each other once: nobody writes to either while the candidate is tried.
-            visible = overlaid(self.prompt.descriptor, self.base, candidate.override)
-            found = attrs.evolve(
-                self.prompt,
-                overrides_store=InMemoryPromptOverridesStore([visible]),
-                overrides_tag=self.base.tag,
-            )
-            self._prompts.put(candidate.digest, found)
+            changes = candidate.overrides
+            found = {
+                address: self._with(prompt, self.base[address], changes[address])
+                for address, prompt in self.prompts.items()
+            }
+            self._recent.put(candidate.digest, found)
         return found
+
+    def _with(
+        self, prompt: Prompt[object], base: PromptOverride, change: PromptOverride
+    ) -> Prompt[object]:
+        # Laid over each other once: nobody writes to either while the candidate is tried.
+        visible = overlaid(prompt.descriptor, base, change)
+        store = InMemoryPromptOverridesStore([visible])
+        return attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
 
     def _feedback(
         self, example: GepaExample, response: PromptResponse[object], session: Session
@@ -206,9 +248,25 @@ class PromptRollout:
             tool_trace_repr=clip(trace, scoring.max_trace_chars),
             feedback=feedback,
             fault=fault,
-            hidden=_hidden(self.prompt.descriptor, session),
+            hidden=self._hidden(session),
             spent=self._spent(session),
         )
+
+    def _hidden(self, session: Session) -> tuple[str, ...]:
+        """Return the sections and tools that the model was not shown, of prompts not asked all."""
+        rendered = {
+            f"{event.prompt.ns}/{event.prompt.key}": event.prompt
+            for event in session.select_all(PromptRendered)
+        }
+        if rendered.keys().isdisjoint(self.prompts):
+            return ()
+        unseen = (
+            (address, part)
+            for address, prompt in self.prompts.items()
+            for part in _unseen(prompt.descriptor, rendered.get(address))
+        )
+        alone = len(self.prompts) == 1
+        return tuple(part if alone else named_in(address, part) for address, part in unseen)
 
     def _spent(self, session: Session) -> tuple[Spending, ...]:
         """Return what the rollout took: the task's calls, then those of the feedback function."""
@@ -243,21 +301,19 @@ class PromptRollout:
         )
 
 
-def _hidden(descriptor: PromptDescriptor, session: Session) -> tuple[str, ...]:
-    """Return the sections and tools that the model was not shown."""
-    rendered = session.latest(PromptRendered)
-    if rendered is None:
-        return ()
-    prompt = rendered.prompt
-    shown = {section.path for section in prompt.sections if not section.summarized}
-    offered = {tool.name for tool in prompt.tools}
-    sections = [
-        section_part(section.path) for section in descriptor.sections if section.path not in shown
-    ]
-    return (
-        *sections,
-        *(f"tool {tool.name}" for tool in descriptor.tools if tool.name not in offered),
+def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:
+    shown = (
+        {section.path for section in rendered.sections if not section.summarized}
+        if rendered
+        else ()
     )
+    offered = {tool.name for tool in rendered.tools} if rendered else ()
+    for section in descriptor.sections:
+        if section.path not in shown:
+            yield section_part(section.path)
+    for tool in descriptor.tools:
+        if tool.name not in offered:
+            yield f"tool {tool.name}"
 
 
 def _last_response(session: Session) -> PromptResponse[object] | None:

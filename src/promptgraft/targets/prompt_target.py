@@ -1,111 +1,114 @@
-"""A prompt as a target: its parts are modules, candidates are overlays, rollouts evaluate it."""
+"""Prompts as a target: their parts are modules, candidates are overlays, rollouts evaluate them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import json
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.errors import BindingError, ConfigError, PromptgraftError, PromptRenderError
-from promptgraft.overrides.documents import plain_entries
+from promptgraft.errors import BindingError, DataFormatError, PromptgraftError, PromptRenderError
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
-from promptgraft.serde import digest_json, shown
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.merging import merged_entries, without_clashes
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.serde import Json, digest_json, shown
+from promptgraft.targets.base import Estimate, Identity, InvalidProposalError, RejectionReason
+from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import taken_keys
-from promptgraft.targets.parts.part import PromptModule, View
+from promptgraft.targets.parts.part import PartOf, PromptModule
 from promptgraft.targets.prompt_rollout import PromptRollout
-from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription
-
-_KEPT_VIEWS = 256
-
-
-@attrs.frozen
-class _Recent:
-    override: PromptOverride
-    view: View
-    described: dict[Module, ModuleDescription] = attrs.field(factory=dict)
-
-
-class _RecentViews:
-    """Views of the latest overrides: steps look at parents and children again and again."""
-
-    def __init__(self) -> None:
-        self._recent: OrderedDict[int, _Recent] = OrderedDict()
-
-    def of(self, override: PromptOverride, make: Callable[[PromptOverride], View]) -> View:
-        # By identity, which is quick to compare; an override that is kept here keeps its own.
-        recent = self._recent
-        found = recent.get(id(override))
-        if found is not None:
-            recent.move_to_end(id(override))
-            return found.view
-        view = make(override)
-        recent[id(override)] = _Recent(override, view)
-        if len(recent) > _KEPT_VIEWS:
-            recent.popitem(last=False)
-        return view
-
-    def described(self, override: PromptOverride) -> dict[Module, ModuleDescription]:
-        """Return what was said of the modules of an override whose view was just looked at."""
-        return self._recent[id(override)].described
+from promptgraft.targets.types import (
+    Candidate,
+    GepaExample,
+    ModuleDescription,
+    plain_changes,
+    read_changes,
+)
 
 
 @attrs.frozen(kw_only=True)
 class PromptTarget:
-    """Improves parts of one prompt.
+    """Improves parts of one prompt, or of several that are answered together.
 
     Attributes:
-        rollout: tries candidates; holds the prompt and the overrides that lie under them.
-        modules: what may be mutated.
+        rollout: tries candidates; holds the prompts and the overrides that lie under them.
+        modules: what may be mutated: parts of the one prompt, or :class:`PartOf` one of several.
         max_part_chars: how long a new text may be.
         max_prompt_chars: how long the rendered prompt of a candidate may be; None for no limit.
         max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
+        identity: what it is; by default only the names of the prompts.
 
     Raises:
-        UnknownPartError: a module is no overridable part of the prompt.
+        UnknownPartError: a module is no overridable part of its prompt.
         ConfigError: a part is longer now than a new text may be.
     """
 
     rollout: PromptRollout
-    modules: tuple[PromptModule, ...]
+    modules: tuple[Module, ...]
     max_part_chars: int
     max_task_examples: int
     max_prompt_chars: int | None = None
     store: PromptOverridesStore | None
-    _base_view: View = attrs.field(init=False, repr=False, eq=False)
-    _views: _RecentViews = attrs.field(factory=_RecentViews, init=False, repr=False, eq=False)
+    identity: Identity = attrs.field()
+    _prompts: Mapping[str, Grafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
 
+    @identity.default
+    def _names(self) -> Identity:
+        return Identity(name=", ".join(self.rollout.prompts))
+
+    @_prompts.default
+    def _graftings(self) -> Mapping[str, Grafting]:
+        return {
+            address: Grafting(
+                prompt=prompt,
+                base=self.rollout.base[address],
+                max_part_chars=self.max_part_chars,
+                max_shown_chars=self.rollout.scoring.max_example_chars,
+                max_task_examples=self.max_task_examples,
+            )
+            for address, prompt in self.rollout.prompts.items()
+        }
+
     def __attrs_post_init__(self) -> None:
-        view = self._view(self.rollout.base)
-        object.__setattr__(self, "_base_view", view)
         for module in self.modules:
-            module.require(self.descriptor)
-            length = len(module.text(view))
-            if length > self.max_part_chars:
-                raise ConfigError(
-                    f"max_part_chars: {module.name} is {length} characters long now, more than "
-                    f"the {self.max_part_chars} that a new text may have; raise the limit"
-                )
-
-    @property
-    def descriptor(self) -> PromptDescriptor:
-        """Identity and hashes of the prompt."""
-        return self.rollout.prompt.descriptor
-
-    @property
-    def leaves_traces(self) -> bool:
-        return bool(self.descriptor.tools)
+            address, part = self._find(module)
+            self._prompts[address].require(part)
 
     def baseline(self) -> Candidate:
-        return self._candidate(self.rollout.base.holding(()), parents=())
+        return self._candidate(
+            {address: prompt.base.holding(()) for address, prompt in self._prompts.items()}
+        )
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        address, part = self._find(module)
+        return self._prompts[address].describe(module, part, _change(candidate, address))
+
+    def text(self, module: Module, candidate: Candidate) -> str:
+        address, part = self._find(module)
+        return part.text(self._prompts[address].view(_change(candidate, address)))
+
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        address, part = self._find(module)
+        return part.has_room(self._prompts[address].view(_change(candidate, address)))
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        address, part = self._find(module)
+        change = self._prompts[address].graft(_change(candidate, address), part, proposal)
+        child = self._candidate(
+            {**candidate.overrides, address: change}, parents=parents, modules=(module,)
+        )
+        self._check_renders(child, examples)
+        return child
 
     def merge(
         self,
@@ -117,120 +120,98 @@ class PromptTarget:
         examples: Sequence[GepaExample],
         keep_both: bool = False,
     ) -> Candidate:
-        changed = second.override
-        if keep_both:
-            view = self._view(first.override)
-            changed = without_clashes(
-                base.override, first.override, changed, partial(taken_keys, view)
+        changes = {
+            address: prompt.merge(
+                *(_change(side, address) for side in (base, first, second)), keep_both=keep_both
             )
-        entries = merged_entries(base.override, first.override, changed)
-        merged = self._candidate(self.rollout.base.holding(entries), parents=parents)
-        view = self._view(merged.override)
-        for container in self.descriptor.containers:
-            held = len(view.task_examples(container.path))
-            before = len(self._base_view.task_examples(container.path))
-            if held > max(before, self.max_task_examples):
-                raise InvalidProposalError(
-                    RejectionReason.DOES_NOT_FIT,
-                    f"section {show_path(container.path)} would hold {held} task examples; "
-                    f"at most {self.max_task_examples} are allowed",
-                )
+            for address, prompt in self._prompts.items()
+        }
+        merged = self._candidate(changes, parents=parents)
         self._check_renders(merged, examples)
         return merged
 
-    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        view = self._view(candidate.override)
-        described = self._views.described(candidate.override)
-        found = described.get(module)
-        if found is None:
-            found = described[module] = _own(module).describe(view)
-        return found
+    def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
+        return {
+            path if len(self._prompts) == 1 else (address, *path): example.objective
+            for address, override in candidate.overrides.items()
+            for path, example in override.added_task_examples.items()
+        }
 
-    def text(self, module: Module, candidate: Candidate) -> str:
-        return _own(module).text(self._view(candidate.override))
+    def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
+        traces = any(prompt.prompt.descriptor.tools for prompt in self._prompts.values())
+        if self.rollout.flow is not None:
+            return Estimate(leaves_traces=traces)
+        [prompt] = self.rollout.prompts_of(self.baseline()).values()
+        rendered = [prompt.bind(*example.params).render() for example in examples]
+        longest = max(rendered, key=lambda found: len(found.text))
+        return Estimate(chars=len(longest.text) + _beside(longest), leaves_traces=traces)
 
-    def additions(self, candidate: Candidate) -> Mapping[SectionPath, str]:
-        added = candidate.override.added_task_examples
-        return {path: example.objective for path, example in added.items()}
-
-    def has_room(self, module: Module, candidate: Candidate) -> bool:
-        return _own(module).has_room(self._view(candidate.override))
-
-    def graft(
-        self,
-        candidate: Candidate,
-        module: Module,
-        proposal: str,
-        *,
-        parents: tuple[int, ...],
-        examples: Sequence[GepaExample],
-    ) -> Candidate:
-        view = self._view(candidate.override)
-        part = _own(module)
-        entry = part.edit(view, proposal)
-        override = candidate.override.with_entries([entry])
-        if not part.is_new:
-            text = _text(self._view(override), part)
-            if text == _text(view, part):
-                raise InvalidProposalError(
-                    RejectionReason.UNCHANGED, "the text is the same as the current one"
-                )
-            if text == _text(self._base_view, part):
-                override = override.without(entry)  # back where the run began
-        child = self._candidate(override, parents=parents, modules=(module,))
-        self._check_renders(child, examples)
-        return child
-
-    def check_examples(self, examples: Sequence[GepaExample]) -> None:
-        """Render the baseline for every example, so that nothing fails after the first call.
+    def check(self, examples: Sequence[GepaExample]) -> None:
+        """Render the baseline of the one prompt for every example.
 
         Raises:
             BindingError: naming the example.
         """
+        if self.rollout.flow is not None:
+            return
         for example in examples:
             try:
-                self.rollout.prompt_of(self.baseline()).bind(*example.params).render()
+                self._render(self.baseline(), example)
             except (BindingError, PromptRenderError) as error:
                 raise BindingError(f"example `{example.id}`: {error}") from None
+
+    @property
+    def kept(self) -> Json:
+        return plain_changes(self.rollout.base)
+
+    def over(self, kept: Json) -> PromptTarget:
+        base = self.rollout.base
+        [tag] = {override.tag for override in base.values()}
+        found = Candidate(changes=read_changes(kept, tag, where="base")).overrides
+        if found.keys() != base.keys():
+            raise DataFormatError(f"expected overrides of {', '.join(base)}, found {shown(kept)}")
+        return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=found))
 
     def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
         if self.store is None:
             return False
-        self.store.upsert(self.descriptor, candidate.override, provenance=provenance)
+        written = [
+            (self._prompts[address].prompt.descriptor, override)
+            for address, override in candidate.overrides.items()
+            if override
+        ]
+        self.store.upsert_all(written, provenance=provenance)
         return True
+
+    def _find(self, module: Module) -> tuple[str, PromptModule]:
+        """Return the prompt that a module is of, and its part there."""
+        match module:
+            case PartOf() if module.address in self._prompts:
+                return module.address, module.part
+            case PromptModule() if len(self._prompts) == 1:
+                return next(iter(self._prompts)), module
+        raise TypeError(f"module: expected a part of {self.identity.name}, found {shown(module)}")
 
     def _candidate(
         self,
-        override: PromptOverride,
+        changes: Mapping[str, PromptOverride],
         *,
-        parents: tuple[int, ...],
+        parents: tuple[int, ...] = (),
         modules: tuple[Module, ...] = (),
     ) -> Candidate:
+        in_force: dict[str, Json] = {
+            address: prompt.in_force(changes[address]) for address, prompt in self._prompts.items()
+        }
         return Candidate(
-            override=override,
-            parents=parents,
-            modules=modules,
-            digest=digest_json(plain_entries(self.rollout.base.merged_with(override))),
-        )
-
-    def _view(self, override: PromptOverride) -> View:
-        return self._views.of(override, self._new_view)
-
-    def _new_view(self, override: PromptOverride) -> View:
-        template = self.rollout.prompt.template
-        merged = self.rollout.base.merged_with(override)
-        return View(
-            template=template,
-            parts=template.settled(merged).parts,
-            max_part_chars=self.max_part_chars,
-            max_shown_chars=self.rollout.scoring.max_example_chars,
-            max_task_examples=self.max_task_examples,
+            changes=changes, parents=parents, modules=modules, digest=digest_json(in_force)
         )
 
     def _check_renders(self, candidate: Candidate, examples: Sequence[GepaExample]) -> None:
+        if self.rollout.flow is not None:
+            return  # what prompts are bound to is known only when they are asked
         for example in self._telling(examples):
             try:
-                rendered = self.rollout.prompt_of(candidate).bind(*example.params).render()
+                rendered = self._render(candidate, example)
             except PromptgraftError as error:
                 raise InvalidProposalError(
                     RejectionReason.DOES_NOT_RENDER, f"with example `{example.id}`: {error}"
@@ -244,6 +225,10 @@ class PromptTarget:
                 )
             self._rendered.add(example.id)
 
+    def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
+        [prompt] = self.rollout.prompts_of(candidate).values()
+        return prompt.bind(*example.params).render()
+
     def _telling(self, examples: Sequence[GepaExample]) -> Sequence[GepaExample]:
         """Return the examples that say something new when a candidate is rendered with them.
 
@@ -256,12 +241,14 @@ class PromptTarget:
         return [example for example in examples if example.id not in self._rendered]
 
 
-def _own(module: Module) -> PromptModule:
-    if not isinstance(module, PromptModule):
-        raise TypeError(f"module: expected a part of a prompt, found {shown(module)}")
-    return module
+def _change(candidate: Candidate, address: str) -> PromptOverride:
+    change = candidate.changes.get(address)
+    if not isinstance(change, PromptOverride):
+        raise TypeError(f"candidate: expected one of `{address}`, found {shown(candidate)}")
+    return change
 
 
-def _text(view: View, module: PromptModule) -> str:
-    """Return the text of a module, without the blank lines around it that nobody is shown."""
-    return module.text(view).strip("\n")
+def _beside(rendered: RenderedPrompt[object]) -> int:
+    """Return the characters of what is sent beside the text: tools and output type."""
+    schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
+    return len(json.dumps([schemas, rendered.output_schema]))

@@ -117,7 +117,7 @@ class Texts:
 
     @key.default
     def _key_of_function(self) -> str:
-        name = _name_of(self.run).rpartition(".")[2]
+        name = name_of_function(self.run).rpartition(".")[2]
         return check_key(name.lower().strip("_"), "key, the name of the function unless given")
 
     def __attrs_post_init__(self) -> None:
@@ -216,7 +216,7 @@ class TextsAdapter:
     def identity(self) -> str:
         """Module and name of the function, or what its own attribute ``identity`` says."""
         own = getattr(self.run, "identity", None)
-        return own if isinstance(own, str) else f"function {_name_of(self.run)}"
+        return own if isinstance(own, str) else f"function {name_of_function(self.run)}"
 
     def evaluate(
         self,
@@ -253,12 +253,17 @@ class TextsAdapter:
                 # The reflector reads this, to whom names of modules and examples mean nothing.
                 raise CandidateError(f"the program {raised}") from error
             raise CallerError(f"{where} {raised}") from error
-        response = _response(value, where)
+        response = response_of(value, where)
         session.dispatch(PromptExecuted(response=response))
         return response
 
 
-def _response(value: Any, where: str) -> PromptResponse[Any]:
+def response_of(value: Any, where: str) -> PromptResponse[Any]:
+    """Return what a function has returned as a response.
+
+    Raises:
+        CallerError: it cannot be one.
+    """
     if isinstance(value, PromptResponse):
         return value
     if isinstance(value, str):
@@ -285,7 +290,8 @@ def _on_example(session: SessionProtocol) -> str:
     return f" on example `{example}`" if example else ""
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Return module and name of a function."""
     while isinstance(function, partial):
         function = function.func
     name = getattr(function, "__qualname__", type(function).__qualname__)

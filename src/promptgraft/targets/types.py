@@ -10,12 +10,19 @@ from typing import Protocol
 import attrs
 
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.errors import (
+    ConfigError,
+    DataFormatError,
+    FeedbackError,
+    InvalidIdentifierError,
+)
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, shown
+from promptgraft.serde import HexDigest, Json, digest_json, shown, structure
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
 from promptgraft.text import joined
@@ -192,21 +199,67 @@ class RolloutRecord:
         return None if self.feedback is None else self.feedback.score
 
 
+Change = PromptOverride | str
+"""What replaces what: the override of a prompt, or the text of a part that is in no prompt."""
+
+
+def plain_changes(changes: Mapping[str, Change]) -> dict[str, Json]:
+    """Return changes as plain data, by address."""
+    return {
+        address: change if isinstance(change, str) else plain_entries(change)
+        for address, change in changes.items()
+    }
+
+
+def read_changes(data: object, tag: str, *, where: str) -> dict[str, Change]:
+    """Return the changes that :func:`plain_changes` has made plain; overrides are for ``tag``.
+
+    Raises:
+        DataFormatError: with the place of each fault.
+    """
+    plain = structure(data, dict[str, object], where=where)
+    return {
+        address: change
+        if isinstance(change, str)
+        else read_entries(change, _empty(address, tag, where), where=f"{where}: {address}")
+        for address, change in plain.items()
+    }
+
+
+def _empty(address: str, tag: str, where: str) -> PromptOverride:
+    ns, _, key = address.rpartition("/")
+    try:
+        return OverrideAddress(ns, key, tag).empty()
+    except InvalidIdentifierError as error:
+        raise DataFormatError(f"{where}: {error}") from None
+
+
+def _in_order(changes: Mapping[str, Change]) -> Mapping[str, Change]:
+    return FrozenMap(sorted(changes.items()))
+
+
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """Overrides that are not stored yet, with their origin.
+    """Changes that are not stored yet, with their origin.
 
     Attributes:
-        override: what replaces the source (and what the base store holds).
+        changes: what a target says, by address and in the order of addresses: of each prompt,
+            under ``namespace/key``, the override of what the source (and the base store) says;
+            of each part that is in no prompt, under its name, its text.
         parents: positions of the parents in the pool; empty for the baseline.
         modules: what was mutated; none for the baseline and for merges.
-        digest: SHA-256 of the overrides; equal for equal overrides.
+        digest: SHA-256 of what is in force with the changes, by default of the changes; equal
+            for equal ones.
     """
 
-    override: PromptOverride
+    changes: Mapping[str, Change] = attrs.field(converter=_in_order)
     parents: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
-    digest: HexDigest
+    digest: HexDigest = attrs.field()
+
+    @digest.default
+    def _digest_of_changes(self) -> HexDigest:
+        return digest_json(plain_changes(self.changes))
 
     @property
     def changed(self) -> str:
@@ -216,13 +269,34 @@ class Candidate:
         return "merge" if self.parents else "baseline"
 
     @property
+    def overrides(self) -> Mapping[str, PromptOverride]:
+        """The changes of prompts, by ``namespace/key``."""
+        return {at: one for at, one in self.changes.items() if isinstance(one, PromptOverride)}
+
+    @property
+    def override(self) -> PromptOverride:
+        """The change of the one prompt.
+
+        Raises:
+            ConfigError: it is of several prompts, or of none.
+        """
+        match list(self.overrides.values()):
+            case [override]:
+                return override
+        raise ConfigError(
+            "expected a candidate of one prompt, found one of "
+            f"{', '.join(self.changes) or 'nothing'}; take `overrides` or `changes`, which are by "
+            "address"
+        )
+
+    @property
     def section_bodies(self) -> Mapping[SectionPath, str]:
-        """The bodies that the candidate replaces, by section path."""
+        """The bodies that a candidate of one prompt replaces, by section path."""
         return FrozenMap((path, section.body) for path, section in self.override.sections.items())
 
 
 class MetaPrompt(StrEnum):
-    """The question that a reflector is asked; the key of its meta-prompt."""
+    """The meta-prompts of the kinds of parts that prompts have, by their keys."""
 
     SECTION = "reflect-section"
     TOOL = "reflect-tool"
@@ -238,7 +312,8 @@ class ModuleDescription:
 
     Attributes:
         name: the module, such as ``section policies/refunds``.
-        meta_prompt: the question that is asked about it.
+        meta_prompt: the key of the question that is asked about it: one of :class:`MetaPrompt`,
+            or that of the module's own :attr:`~promptgraft.targets.modules.Module.question`.
         title: its heading.
         text: its present text, in the language that the reply must use.
         placeholders: markers that the text must keep.
@@ -248,16 +323,20 @@ class ModuleDescription:
         neighbours: name and present text of the other parts of the prompt.
         schema: types that the reply must fit; empty for free text.
         siblings: other examples of the same kind, as texts.
+        as_json: whether text and reply are one JSON object, rather than free text.
+        is_new: whether there is no text yet, because a new part is to be written.
     """
 
     name: str
-    meta_prompt: MetaPrompt
+    meta_prompt: str = MetaPrompt.SECTION
     title: str
     text: str
     placeholders: tuple[str, ...] = ()
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     max_chars: int
-    output: str
-    neighbours: Sequence[tuple[str, str]]
+    output: str = ""
+    neighbours: Sequence[tuple[str, str]] = ()
     schema: str = ""
     siblings: Sequence[str] = ()
+    as_json: bool = False
+    is_new: bool = False

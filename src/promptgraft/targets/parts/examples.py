@@ -45,6 +45,7 @@ class ToolExampleModule(PromptModule):
         return self.described(
             view,
             meta_prompt=MetaPrompt.TOOL_EXAMPLE,
+            as_json=True,
             title=self.tool_name,
             text=own,
             schema=view.tool_schema(self.tool_name),
@@ -81,6 +82,7 @@ class TaskExampleModule(PromptModule):
         return self.described(
             view,
             meta_prompt=MetaPrompt.TASK_EXAMPLE,
+            as_json=True,
             title=key,
             text=write_task_example(own),
             schema=view.tool_schemas(),
@@ -178,6 +180,7 @@ class GenerationModule(PromptModule):
         return self.described(
             view,
             meta_prompt=MetaPrompt.GENERATION,
+            as_json=True,
             title=section.title,
             text=section.summary or "",
             schema=view.tool_schemas(),

@@ -81,6 +81,7 @@ class ToolModule(PromptModule):
         return self.described(
             view,
             meta_prompt=MetaPrompt.TOOL,
+            as_json=True,
             title=self.tool_name,
             text=write_said(self._said(view)),
             schema=f"Parameters: {view.params_schema(self.tool_name)}",
@@ -123,7 +124,11 @@ class OutputFieldModule(PromptModule):
             said[_ALIASES] = write_names(now.aliases)
         said.update((_value(option), now.values.get(option, "")) for option in field.options)
         return self.described(
-            view, meta_prompt=MetaPrompt.OUTPUT_FIELD, title=self.field, text=write_said(said)
+            view,
+            meta_prompt=MetaPrompt.OUTPUT_FIELD,
+            as_json=True,
+            title=self.field,
+            text=write_said(said),
         )
 
     def read(self, view: View, text: str) -> OutputFieldOverride:

@@ -34,7 +34,7 @@ from promptgraft.serde import canonical_json, parse_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.modules import Module
-from promptgraft.targets.types import MetaPrompt, ModuleDescription
+from promptgraft.targets.types import ModuleDescription
 
 
 @attrs.frozen(kw_only=True)
@@ -256,7 +256,7 @@ class PromptModule(Module):
         self,
         view: View,
         *,
-        meta_prompt: MetaPrompt,
+        meta_prompt: str,
         title: str,
         text: str,
         placeholders: tuple[str, ...] = (),
@@ -264,6 +264,7 @@ class PromptModule(Module):
         schema: str = "",
         siblings: Sequence[str] = (),
         without: SectionPath | None = None,
+        as_json: bool = False,
     ) -> ModuleDescription:
         """Return a description with what is the same for all kinds.
 
@@ -281,4 +282,49 @@ class PromptModule(Module):
             neighbours=view.neighbours(self.name, without=without),
             schema=schema,
             siblings=siblings,
+            as_json=as_json,
+            is_new=self.is_new,
         )
+
+
+@attrs.frozen
+class PartOf(Module):
+    """A part of one of several prompts: its names say of which.
+
+    Attributes:
+        address: the prompt, ``namespace/key``.
+        part: the part.
+    """
+
+    address: str
+    part: PromptModule
+
+    @property
+    def kind(self) -> str:
+        return self.part.kind
+
+    @property
+    def name(self) -> str:
+        return named_in(self.address, self.part.name)
+
+    @property
+    def owner(self) -> str | None:
+        owner = self.part.owner
+        return None if owner is None else named_in(self.address, owner)
+
+    @property
+    def is_example(self) -> bool:
+        return self.part.is_example
+
+    @property
+    def is_new(self) -> bool:
+        return self.part.is_new
+
+    @property
+    def question(self) -> PromptTemplate[object] | None:
+        return self.part.question
+
+
+def named_in(address: str, part: str) -> str:
+    """Return the name of a part of one of several prompts: ``support/router#section rules``."""
+    return f"{address}#{part}"

@@ -1,0 +1,215 @@
+"""One prompt as something that is changed: overrides are made of proposals, and merged."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts.descriptors import SectionPath, show_path
+from promptgraft.parts.entry import Entry
+from promptgraft.prompt.template import Prompt
+from promptgraft.serde import Json
+from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.modules import Module
+from promptgraft.targets.parts.examples import taken_keys
+from promptgraft.targets.parts.part import PromptModule, View
+from promptgraft.targets.replies import fresh_key
+from promptgraft.targets.types import ModuleDescription
+
+_KEPT_VIEWS = 256
+
+
+@attrs.frozen
+class _Recent:
+    override: PromptOverride
+    view: View
+    described: dict[Module, ModuleDescription] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Grafting:
+    """One prompt with what is in force for it; the changes of candidates lie over that.
+
+    Attributes:
+        prompt: the source.
+        base: what is in force.
+        max_part_chars: how long a new text may be.
+        max_shown_chars: how much of a neighbour is shown.
+        max_task_examples: how many task examples a section may hold.
+    """
+
+    prompt: Prompt[object]
+    base: PromptOverride
+    max_part_chars: int
+    max_shown_chars: int
+    max_task_examples: int
+    _recent: OrderedDict[int, _Recent] = attrs.field(
+        factory=OrderedDict, init=False, repr=False, eq=False
+    )
+
+    def require(self, part: PromptModule) -> None:
+        """Refuse a part that cannot be changed.
+
+        Raises:
+            UnknownPartError: it is no overridable part of the prompt.
+            ConfigError: it is longer now than a new text may be.
+        """
+        part.require(self.prompt.descriptor)
+        length = len(part.text(self.view(self.base)))
+        if length > self.max_part_chars:
+            raise ConfigError(
+                f"max_part_chars: {part.name} is {length} characters long now, more than "
+                f"the {self.max_part_chars} that a new text may have; raise the limit"
+            )
+
+    def view(self, override: PromptOverride) -> View:
+        """Return the prompt with changes; views of the latest ones are kept."""
+        return self._look(override).view
+
+    def describe(
+        self, module: Module, part: PromptModule, override: PromptOverride
+    ) -> ModuleDescription:
+        """Return what a reflector may know of a part, under the name of ``module``."""
+        recent = self._look(override)
+        found = recent.described.get(module)
+        if found is None:
+            found = part.describe(recent.view)
+            if found.name != module.name:
+                found = attrs.evolve(found, name=module.name)
+            recent.described[module] = found
+        return found
+
+    def in_force(self, override: PromptOverride) -> Json:
+        """Return what is in force with changes, as plain data."""
+        return plain_entries(self.base.merged_with(override))
+
+    def graft(self, override: PromptOverride, part: PromptModule, text: str) -> PromptOverride:
+        """Return changes with a proposed text of a part.
+
+        Raises:
+            InvalidProposalError: the text cannot be used, or is the present one.
+        """
+        view = self.view(override)
+        entry = part.edit(view, text)
+        changed = override.with_entries([entry])
+        if part.is_new:
+            return changed
+        after = _text(self.view(changed), part)
+        if after == _text(view, part):
+            raise InvalidProposalError(
+                RejectionReason.UNCHANGED, "the text is the same as the current one"
+            )
+        # Back where the run began.
+        return changed.without(entry) if after == _text(self.view(self.base), part) else changed
+
+    def merge(
+        self,
+        ancestor: PromptOverride,
+        better: PromptOverride,
+        other: PromptOverride,
+        *,
+        keep_both: bool,
+    ) -> PromptOverride:
+        """Return the three-way merge of changes; see ``Target.merge``.
+
+        Raises:
+            InvalidProposalError: a section would hold too many task examples.
+        """
+        if keep_both:
+            taken = partial(taken_keys, self.view(better))
+            other = without_clashes(ancestor, better, other, taken)
+        merged = self.base.holding(merged_entries(ancestor, better, other))
+        view, base = self.view(merged), self.view(self.base)
+        for container in self.prompt.descriptor.containers:
+            held = len(view.task_examples(container.path))
+            if held > max(len(base.task_examples(container.path)), self.max_task_examples):
+                raise InvalidProposalError(
+                    RejectionReason.DOES_NOT_FIT,
+                    f"section {show_path(container.path)} would hold {held} task examples; "
+                    f"at most {self.max_task_examples} are allowed",
+                )
+        return merged
+
+    def _look(self, override: PromptOverride) -> _Recent:
+        # By identity, which is quick to compare; an override that is kept here keeps its own.
+        # Steps look at parents and children again and again.
+        found = self._recent.get(id(override))
+        if found is not None:
+            self._recent.move_to_end(id(override))
+            return found
+        template = self.prompt.template
+        view = View(
+            template=template,
+            parts=template.settled(self.base.merged_with(override)).parts,
+            max_part_chars=self.max_part_chars,
+            max_shown_chars=self.max_shown_chars,
+            max_task_examples=self.max_task_examples,
+        )
+        found = self._recent[id(override)] = _Recent(override, view)
+        if len(self._recent) > _KEPT_VIEWS:
+            self._recent.popitem(last=False)
+        return found
+
+
+def _text(view: View, part: PromptModule) -> str:
+    """Return the text of a part, without the blank lines around it that nobody is shown."""
+    return part.text(view).strip("\n")
+
+
+def merged_entries(
+    ancestor: PromptOverride, better: PromptOverride, other: PromptOverride
+) -> tuple[Entry, ...]:
+    """Return the entries of a merge: each part as the side has it that changed it.
+
+    A part that both changed is taken from ``better``, one that neither changed from the
+    ancestor; a part that a side went back on is changed too.
+    """
+    before, best, rest = (_by_key(override) for override in (ancestor, better, other))
+    merged: list[Entry] = []
+    for key in dict.fromkeys([*before, *best, *rest]):
+        chosen = rest.get(key) if best.get(key) == before.get(key) else best.get(key)
+        if chosen is not None:
+            merged.append(chosen)
+    return tuple(merged)
+
+
+def without_clashes(
+    base: PromptOverride,
+    onto: PromptOverride,
+    child: PromptOverride,
+    taken: Callable[[SectionPath], Collection[str]],
+) -> PromptOverride:
+    """Return a child with each of its new examples under a key that no other one has.
+
+    A new example that ``onto`` has already, under whatever key, is left out.
+
+    Args:
+        base: what both were made from.
+        onto: what the child is merged with.
+        child: the child.
+        taken: returns the keys that a new example of a section of ``onto`` cannot have.
+    """
+    known, held = base.added_task_examples, onto.added_task_examples
+    contents = {attrs.evolve(one, example_key="") for one in held.values()}
+    changed = child
+    for path, added in child.added_task_examples.items():
+        if path in known or held.get(path) == added:
+            continue
+        if attrs.evolve(added, example_key="") in contents:
+            changed = changed.without(added)
+        elif path in held:
+            keys = {*taken(path[:-1])}
+            keys.update(one[-1] for one in changed.added_task_examples if one[:-1] == path[:-1])
+            renamed = attrs.evolve(added, example_key=fresh_key(added.example_key, keys))
+            changed = changed.without(added).with_entries([renamed])
+    return changed
+
+
+def _by_key(override: PromptOverride) -> dict[tuple[type, Hashable], Entry]:
+    return {(type(entry), entry.key): entry for entry in override.entries()}
