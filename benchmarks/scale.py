@@ -92,7 +92,11 @@ def take(world: str, candidates: int) -> Taken:
 def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | None]) -> None:
     parents = (choices.parent(pool.frontier()),) if number else ()
     digest = HexDigest(f"{number:064x}")
-    pool.add(Candidate(override=_EMPTY, parents=parents, digest=digest), scores, [{}] * len(scores))
+    pool.add(
+        Candidate(changes={"bench/scale": _EMPTY}, parents=parents, digest=digest),
+        scores,
+        [{}] * len(scores),
+    )
     if pool.mean(pool.best) is None:
         raise SystemExit("the best candidate has no scores")
     if number % MERGE_EVERY == 0:

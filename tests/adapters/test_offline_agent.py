@@ -27,14 +27,14 @@ from adapters.agent_world import (
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
-from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params, reply_tag
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, TaskExample
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
-from promptgraft.search.reply import parse_reply
+from promptgraft.search.reply import JSON_TAG, TEXT_TAG, parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import (
     MetaPrompt,
@@ -242,6 +242,7 @@ def asked(
     description = ModuleDescription(
         name=part,
         meta_prompt=meta,
+        is_new=meta is MetaPrompt.GENERATION,
         title=part,
         text=text if current is None else current,
         max_chars=6_000,
@@ -260,7 +261,7 @@ def reply(prompt: Prompt[object]) -> str:
 
 
 def proposal(meta: MetaPrompt, prompt: Prompt[object]) -> str:
-    return parse_reply(reply(prompt), tag=reply_tag(meta))
+    return parse_reply(reply(prompt), tag=TEXT_TAG if meta is MetaPrompt.SECTION else JSON_TAG)
 
 
 def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> None:

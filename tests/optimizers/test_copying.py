@@ -54,6 +54,10 @@ def describe(text: str) -> ModuleDescription:
     )
 
 
+def tool(text: str) -> ModuleDescription:
+    return attrs.evolve(describe(text), meta_prompt=MetaPrompt.TOOL, as_json=True)
+
+
 DISGUISES: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "upper case": str.upper,
@@ -278,8 +282,8 @@ def test_an_answer_is_found_however_json_spells_it() -> None:
     assert "\\n" in said
     for reply in (said, f"```json\n{said}\n```", said.replace('"', "'")):
         with pytest.raises(InvalidProposalError):
-            guard(lines).check(ToolModule("search"), describe("{}"), reply)
-    guard(lines).check(ToolModule("search"), describe(json.dumps({"description": lines})), said)
+            guard(lines).check(ToolModule("search"), tool("{}"), reply)
+    guard(lines).check(ToolModule("search"), tool(json.dumps({"description": lines})), said)
 
 
 def test_the_guard_can_be_turned_off_and_does_without_examples() -> None:

@@ -31,7 +31,7 @@ EMPTY = PromptOverride(ns="toy", prompt_key="words", tag="latest", sections={})
 
 
 def join(pool: Pool, row: Row) -> Pool:
-    pool.add(Candidate(override=EMPTY, digest=digest_text(str(len(pool)))), row)
+    pool.add(Candidate(changes={"a/b": EMPTY}, digest=digest_text(str(len(pool)))), row)
     return pool
 
 

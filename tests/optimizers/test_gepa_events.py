@@ -30,12 +30,12 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.journal import MemoryJournal
-from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.runtime.session import teller
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.notices import RunPlanned
+from promptgraft.targets.types import plain_changes
 
 
 def test_a_run_is_told_from_its_start_to_its_end() -> None:
@@ -105,7 +105,7 @@ def test_every_candidate_is_told_with_its_texts_its_scores_and_what_was_used_by_
     story = session.select_all(object)
     added = session.select_all(GepaCandidateAdded)
     assert [event.entries for event in added] == [
-        plain_entries(one.override) for one in result.candidates
+        plain_changes(one.changes) for one in result.candidates
     ]
     assert [event.parents for event in added] == [one.parents for one in result.candidates]
     assert [event.candidate for event in added] == list(range(len(added)))

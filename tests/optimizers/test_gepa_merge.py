@@ -40,7 +40,7 @@ from promptgraft.overrides import (
 from promptgraft.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
 from promptgraft.serde import HexDigest, digest
-from promptgraft.targets.merging import merged_entries
+from promptgraft.targets.grafting import merged_entries
 from promptgraft.targets.types import Candidate
 
 EMPTY = PromptOverride(ns="n", prompt_key="k", tag="t")
@@ -72,7 +72,7 @@ def holding(*entries: Entry) -> PromptOverride:
 
 
 def candidate(*parents: int, **texts: str) -> Candidate:
-    return Candidate(override=bodies(**texts), parents=parents, digest=digest(texts))
+    return Candidate(changes={"a/b": bodies(**texts)}, parents=parents, digest=digest(texts))
 
 
 def texts(override: PromptOverride) -> dict[str, str]:

@@ -322,6 +322,8 @@ def test_a_run_uses_no_more_calls_tokens_and_money_than_its_plan_says() -> None:
     spent = {entry.role: entry for entry in result.ledger}
     for role in plan.roles:
         used = spent[role.role]
+        assert role.calls is not None
+        assert role.input_tokens is not None
         assert used.calls <= role.calls
         assert used.usage.input_tokens <= used.calls * role.input_tokens
         assert role.cost is not None
@@ -345,6 +347,7 @@ def test_the_longest_question_shows_a_refused_reply_and_long_feedback() -> None:
     runner = optimizer(settings, task, reflection)
     longest = runner.plan(PROMPT).roles[1].input_tokens
     runner.optimize(PROMPT)
+    assert longest is not None
     assert longest / 5 < max(len(asked) for asked in reflection.calls) / 4 <= longest
 
 

@@ -31,7 +31,7 @@ MODULES = tuple(SectionModule(path) for path in (RULES, QUESTION, NOTES))
 
 def candidate(number: int) -> Candidate:
     override = PromptOverride(ns="toy", prompt_key="words", tag="latest", sections={})
-    return Candidate(override=override, digest=digest_text(str(number)))
+    return Candidate(changes={"a/b": override}, digest=digest_text(str(number)))
 
 
 def pool_of(rows: Sequence[Row]) -> Pool:

@@ -18,11 +18,10 @@ from promptgraft.algorithms.gepa.prompts import (
     REFLECT_ON_SECTION,
     ReflectionParams,
     reflection_params,
-    reply_tag,
 )
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.prompt.fences import fenced
-from promptgraft.search.reply import parse_reply
+from promptgraft.search.reply import JSON_TAG, parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
@@ -181,7 +180,7 @@ def test_a_reply_of_the_form_that_is_asked_for_can_be_read(
     task = section(asked, ("task",)).text
     form = task.partition("````\n")[2].partition("\n````")[0]
     filled = re.sub("<[^>]*>", "x", re.sub(r": <[^>]*>", ": {}", form))
-    assert read(parse_reply(filled, tag=reply_tag(meta)))
+    assert read(parse_reply(filled, tag=JSON_TAG))
 
 
 def test_what_there_is_none_of_leaves_no_heading_behind() -> None:
@@ -233,7 +232,7 @@ def test_a_refused_reply_comes_back_within_a_limit() -> None:
 
 @pytest.mark.parametrize("kind", [MetaPrompt.SECTION, MetaPrompt.GENERATION])
 def test_a_part_without_a_text_shows_no_empty_block(kind: MetaPrompt) -> None:
-    module = attrs.evolve(MODULE, text="", meta_prompt=kind)
+    module = attrs.evolve(MODULE, text="", meta_prompt=kind, is_new=kind is MetaPrompt.GENERATION)
     params = reflection_params(module, [RECORD])
     rendered: RenderedPrompt[object] = Prompt(META_PROMPTS[kind]).bind(params).render()
     assert "" not in blocks(rendered.text)

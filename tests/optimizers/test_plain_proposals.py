@@ -31,7 +31,8 @@ def target_for(text: str, *placeholders: str, max_part_chars: int = 6_000) -> Pr
 def proposed(target: PromptTarget, text: str, parent: Candidate | None = None) -> str:
     """Return what an agent is handed when a reflector has replied with ``text`` in a block."""
     candidate = grafted(target, parent or target.baseline(), PATH, parse_reply(fenced(text)))
-    return text_of_section(target.rollout.prompt_of(candidate).render(), "router")
+    [prompt] = target.rollout.prompts_of(candidate).values()
+    return text_of_section(prompt.render(), "router")
 
 
 def described(target: PromptTarget) -> str:

@@ -286,12 +286,15 @@ def target_of(
 ) -> PromptTarget:
     """Return ``prompt`` as the algorithms see it, over what ``store`` holds for it."""
     descriptor = prompt.descriptor
+    address = f"{descriptor.ns}/{descriptor.key}"
     held = store.resolve(descriptor) if store is not None else None
     scoring = Scoring(feedback_fn=judge, max_example_chars=max_example_chars, max_trace_chars=6_000)
     return PromptTarget(
         rollout=PromptRollout(
-            prompt=prompt,
-            base=held or OverrideAddress(descriptor.ns, descriptor.key, "latest").empty(),
+            prompts={address: prompt},
+            base={
+                address: held or OverrideAddress(descriptor.ns, descriptor.key, "latest").empty()
+            },
             adapter=PlainAdapter(),
             scoring=scoring,
         ),

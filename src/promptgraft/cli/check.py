@@ -138,8 +138,8 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
 def _role_row(role: RolePlan) -> tuple[str, ...]:
     return (
         role.role,
-        f"{role.calls:,}",
-        f"{role.input_tokens:,}",
+        _number(role.calls),
+        _number(role.input_tokens),
         _number(role.output_tokens),
         _number(role.tokens),
         _dollars(role.cost),

@@ -347,8 +347,8 @@ def _measure(
     if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
         return HeldOut()
     rollout = PromptRollout(
-        prompt=Prompt(example.template),
-        base=result.best_override.holding(()),
+        prompts={result.name: Prompt(example.template)},
+        base={result.name: result.best_override.holding(())},
         adapter=adapter,
         scoring=config.scoring,
     )

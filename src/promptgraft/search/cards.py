@@ -55,7 +55,7 @@ def _used(result: RunResult) -> str:
 
 
 def _name(result: RunResult) -> str:
-    return f"{result.best_override.ns}/{result.best_override.prompt_key}"
+    return result.name
 
 
 def _on_examples(result: RunResult) -> str:
@@ -140,7 +140,7 @@ def plan_card(plan: RunPlan) -> Card:
                 rows=(
                     (
                         role.role,
-                        f"{role.calls:,}",
+                        "unknown" if role.calls is None else f"{role.calls:,}",
                         "unknown" if role.tokens is None else f"{role.tokens:,}",
                         dollars(role.cost),
                         role.model,

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
@@ -86,7 +87,7 @@ class RunConfig(ABC):
         held_out_examples: examples that no part of the search sees. When it goes to its end with
             a winner, baseline and winner are tried on each of them once. That is part of
             the budget.
-        feedback_fn: scores an answer and says why.
+        feedback_fn: scores an answer and says why; None where a target does it itself.
         example_formatter: shows input and answer to the reflector.
         trace_formatter: shows what happened during a rollout to the reflector.
         seed: decides every random choice.
@@ -163,7 +164,7 @@ class RunConfig(ABC):
     held_out_examples: tuple[GepaExample, ...] = attrs.field(
         default=(), converter=as_held_out, repr=False
     )
-    feedback_fn: FeedbackFn
+    feedback_fn: FeedbackFn | None = None
     example_formatter: ExampleFormatter | None = None
     trace_formatter: TraceFormatter | None = None
     seed: int = 0
@@ -325,7 +326,16 @@ class RunConfig(ABC):
 
     @property
     def scoring(self) -> Scoring:
-        """How rollouts are judged and shown."""
+        """How rollouts are judged and shown.
+
+        Raises:
+            ConfigError: there is no feedback function.
+        """
+        if self.feedback_fn is None:
+            raise ConfigError(
+                "feedback_fn: expected a function that scores an answer, found None; only a target "
+                "of one's own brings one"
+            )
         return Scoring(
             feedback_fn=self.feedback_fn,
             example_formatter=self.example_formatter or default_example_formatter,

@@ -106,8 +106,7 @@ def _check_choices(config: RunConfig) -> None:
             )
     for name in ("feedback_fn", "example_formatter", "trace_formatter"):
         value = getattr(config, name)
-        optional = name != "feedback_fn"
-        if not callable(value) and not (optional and value is None):
+        if not callable(value) and value is not None:
             raise ConfigError(f"{name}: expected a function, found {shown(value)}")
 
 

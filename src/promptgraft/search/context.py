@@ -25,7 +25,8 @@ from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation, StopFileCancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, SessionProtocol
-from promptgraft.targets.base import Subject
+from promptgraft.targets.base import Target
+from promptgraft.targets.prompts import Improvable, Prompts
 
 ResultT = TypeVar("ResultT")
 
@@ -46,8 +47,8 @@ class OptimizationContext:
     """The surroundings of a run.
 
     Attributes:
-        adapter: answers the prompt that is optimized; None when the subject of the run brings
-            an adapter, as ``Texts`` does.
+        adapter: answers the prompts that are optimized; None when the subject of the run brings
+            an adapter, as ``Texts`` does, or is a target, which answers itself.
         overrides_store: what is in force now, and where the winner goes.
         overrides_tag: the tag for both.
         reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
@@ -79,23 +80,27 @@ class OptimizationContext:
             if getattr(self, name) is not None:
                 check_adapter(getattr(self, name), name)
 
-    def around(self, subject: Prompt[object] | Subject) -> OptimizationContext:
+    def around(self, subject: Improvable) -> OptimizationContext:
         """Return these surroundings for ``subject``: one that brings its adapter is answered by it.
 
-        An adapter of the surroundings then only proposes new texts.
+        An adapter of the surroundings then only proposes new texts, as it does for a target.
 
         Raises:
             ConfigError: there is nothing that proposes new texts.
         """
-        if isinstance(subject, Prompt):
+        if isinstance(subject, (Prompt, Prompts)):
             return self
+        if isinstance(subject, Target):
+            adapter, answers = None, subject.identity.name
+        else:
+            adapter, answers = subject.adapter, subject.adapter.identity
         proposing = self.reflection_adapter or self.adapter
         if proposing is None:
             raise ConfigError(
                 "reflection_adapter: expected a model that proposes new texts, found None; "
-                f"`{subject.adapter.identity}` only answers"
+                f"`{answers}` only answers"
             )
-        return attrs.evolve(self, adapter=subject.adapter, reflection_adapter=proposing)
+        return attrs.evolve(self, adapter=adapter, reflection_adapter=proposing)
 
     @property
     def task_adapter(self) -> ProviderAdapter:
@@ -156,13 +161,11 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
         self._context = context
 
     @abstractmethod
-    def optimize(
-        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
-    ) -> ResultT:
+    def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> ResultT:
         """Improve ``prompt`` and return what was found; events go to ``session`` too."""
 
     async def aoptimize(
-        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
+        self, prompt: Improvable, *, session: SessionProtocol | None = None
     ) -> ResultT:
         """Improve ``prompt`` as :meth:`optimize` does, without blocking the running loop.
 

@@ -35,7 +35,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
 
     Attributes:
         run_id: identity of the run; equal for equal configuration, data and prompt.
-        prompt: the prompt, ``namespace/key``.
+        prompt: what is improved: the prompt, ``namespace/key``, or the name of a target.
         seed: what decides every random choice.
         modules: names of what may be mutated.
         texts: the baseline's text of each module; those that write new examples have none.
@@ -110,7 +110,8 @@ class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
         tokens: how many the run has used so far.
         cost: US dollars that the run has used so far; None when a price is not known.
         texts: its text of each module, as ``RunStarted.texts``.
-        entries: its overrides as :func:`~promptgraft.overrides.documents.plain_entries` has them.
+        entries: what it changes, by address, as
+            :func:`~promptgraft.targets.types.plain_changes` has it.
     """
 
     parents: tuple[int, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from promptgraft.errors import ConfigError
@@ -13,7 +15,8 @@ from promptgraft.search.plan import RunPlan
 from promptgraft.search.result import RunResult
 from promptgraft.search.stoppers import StopFile
 from promptgraft.serde import shown
-from promptgraft.targets.base import Subject, prompt_of
+from promptgraft.targets.base import Subject, Target
+from promptgraft.targets.prompts import Improvable, Prompts, name_of, prompts_of
 from promptgraft.targets.texts import TextsAdapter
 
 
@@ -25,7 +28,7 @@ class OptimizationJob:
     or a function without arguments that returns it.
 
     Attributes:
-        prompt: what is improved; of a subject such as ``Texts``, its prompt.
+        subject: what is improved; of a subject such as ``Texts``, its prompt.
         context: who answers, where the winner goes, what is in force now.
         config: the settings.
 
@@ -33,17 +36,37 @@ class OptimizationJob:
         ConfigError: a field is something else.
     """
 
-    prompt: Prompt[object]
+    subject: Prompt[object] | Prompts | Target
     context: OptimizationContext
     config: RunConfig
 
-    def __init__(
-        self, prompt: Prompt[object] | Subject, context: OptimizationContext, config: RunConfig
-    ) -> None:
-        _check("prompt", prompt, Prompt, Subject)
+    def __init__(self, prompt: Improvable, context: OptimizationContext, config: RunConfig) -> None:
+        _check("prompt", prompt, Prompt, Prompts, Target, Subject)
         _check("context", context, OptimizationContext)
         _check("config", config, RunConfig)
-        self.__attrs_init__(prompt_of(prompt), context.around(prompt), config)
+        alone = prompt if isinstance(prompt, (Prompt, Prompts, Target)) else prompt.prompt
+        self.__attrs_init__(alone, context.around(prompt), config)
+
+    @property
+    def name(self) -> str:
+        """What is improved, as runs name it: ``namespace/key`` of a prompt."""
+        return name_of(self.subject)
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt[object]]:
+        """The prompts that are improved, by ``namespace/key``."""
+        return prompts_of(self.subject)
+
+    @property
+    def prompt(self) -> Prompt[object]:
+        """The one prompt that is improved.
+
+        Raises:
+            ConfigError: there are several, or there is none.
+        """
+        if not isinstance(self.subject, Prompt):
+            raise ConfigError(f"expected a job for one prompt, found one for `{self.name}`")
+        return self.subject
 
     def dry(self) -> OptimizationJob:
         """Return the same on the embedded offline model: it costs nothing and stores nothing.
@@ -58,10 +81,10 @@ class OptimizationJob:
         # A stop file may be meant for the real run, and a run removes the one that it finds.
         stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
         return OptimizationJob(
-            self.prompt,
+            self.subject,
             attrs.evolve(
                 self.context,
-                adapter=task if isinstance(task, TextsAdapter) else offline,
+                adapter=task if task is None or isinstance(task, TextsAdapter) else offline,
                 reflection_adapter=offline,
                 journal=None,
             ),
@@ -76,11 +99,11 @@ class OptimizationJob:
 
     def plan(self) -> RunPlan:
         """Say what the run can use; see :meth:`Optimizer.plan`."""
-        return Optimizer(self.context, self.config).plan(self.prompt)
+        return Optimizer(self.context, self.config).plan(self.subject)
 
     def run(self) -> RunResult:
         """Run it; see :meth:`Optimizer.optimize`."""
-        return Optimizer(self.context, self.config).optimize(self.prompt)
+        return Optimizer(self.context, self.config).optimize(self.subject)
 
 
 def _check(name: str, value: object, *kinds: type) -> None:

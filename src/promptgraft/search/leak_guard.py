@@ -19,7 +19,6 @@ from promptgraft.evals.types import Case
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, is_example
-from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
 from promptgraft.words import folded_spans, folded_words, is_spaced
@@ -89,7 +88,7 @@ class AnswerGuard:
         """
         if is_example(module):
             return
-        if not isinstance(module, SectionModule):
+        if description.as_json:
             proposal = _texts_in(proposal)
             description = attrs.evolve(description, text=_texts_in(description.text))
         if copied := self.find(proposal, known_texts(description)):

@@ -16,10 +16,8 @@ from promptgraft.errors import (
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.records import Record
-from promptgraft.overrides.documents import plain_entries, read_entries
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
-from promptgraft.overrides.store import OverrideAddress
-from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.cancellation import remove_left_over
@@ -42,11 +40,10 @@ from promptgraft.search.plan import RunPlan, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
 from promptgraft.search.results import build_result
-from promptgraft.search.targets import modules_of, targeted
+from promptgraft.search.targets import target_for, targeted
 from promptgraft.serde import digest
-from promptgraft.targets.base import Subject, prompt_of
-from promptgraft.targets.prompt_rollout import PromptRollout
-from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.base import Target
+from promptgraft.targets.prompts import Improvable
 
 _logger = logging.getLogger("promptgraft")
 
@@ -65,15 +62,14 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         super().__init__(context)
         self._config = config
 
-    def optimize(
-        self, prompt: Prompt[object] | Subject, *, session: SessionProtocol | None = None
-    ) -> RunResult:
+    def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:
         """Improve ``prompt``, keep the winner if it beats the baseline, and say what happened.
 
-        ``prompt`` is the source with whatever is bound for every example, or a subject such as
-        ``Texts``, which is answered by its own adapter. The overrides that the
-        context's store holds for it are part of the baseline. With a journal, answers that it
-        holds are not asked for again.
+        ``prompt`` is the source with whatever is bound for every example; or a subject such as
+        ``Texts``, which is answered by its own adapter; or several ``Prompts`` and the function
+        that answers with them; or a target of one's own. The overrides that the context's store
+        holds for prompts are part of the baseline. With a journal, answers that it holds are not
+        asked for again.
 
         Raises:
             UnknownPartError: a target does not exist or may not be overridden.
@@ -87,7 +83,7 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
-    def plan(self, prompt: Prompt[object] | Subject) -> RunPlan:
+    def plan(self, prompt: Improvable) -> RunPlan:
         """Say what ``optimize`` can use for ``prompt``, without a call and without a journal.
 
         Raises:
@@ -103,39 +99,36 @@ class _Run:
         self,
         context: OptimizationContext,
         config: RunConfig,
-        subject: Prompt[object] | Subject,
+        subject: Improvable,
         session: SessionProtocol | None,
     ) -> None:
-        self._prompt = prompt = prompt_of(subject)
         self._context = context = context.around(subject)
-        self._config = config = targeted(config, prompt)
+        self._config = config = targeted(config, subject)
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
             example.id: example_digest(example)
             for example in (*config.training_examples, *config.held_out_examples)
         }
-        self._questions = self._present_questions()
         self._deadline = context.run_deadline(config.timeout, stop_files=config.stop_files)
         self._budget = Budget(max_cost=config.max_cost, max_tokens=config.max_tokens)
         self._watch = Watch(
             budget=self._budget if self._budget.is_limited else None,
             notices=context.event_bus,
         )
+        # Whatever can be found wrong without the journal is found before it is touched.
+        target = target_for(subject, config, context, self._watch)
+        self._questions = self._present_questions(target)
+        target.check((*config.training_examples, *config.held_out_examples))
+        self._check_prices()
         fingerprint = fingerprint_of(
-            context, config, prompt, examples=self._digests, questions=self._questions
+            context, config, target.identity, examples=self._digests, questions=self._questions
         )
         self._run_id = digest(fingerprint)[:12]
-        # Whatever can be found wrong without the journal is found before it is touched.
-        present = self._present_overrides()
-        self._target_over(present).check_examples(
-            (*config.training_examples, *config.held_out_examples)
-        )
-        self._check_prices()
         if context.journal is not None:
             context.journal.begin(fingerprint)
         self._answers = Answers(context.journal)
-        self._target = self._target_over(self._base(present))
+        self._target = self._as_begun(target)
         self._ledger = Ledger(
             config.rollout_budget, max_reflections=config.max_reflections, budget=self._budget
         )
@@ -147,7 +140,7 @@ class _Run:
         self._emit(
             RunStarted(
                 run_id=self._run_id,
-                prompt=f"{self._prompt.descriptor.ns}/{self._prompt.descriptor.key}",
+                prompt=self._target.identity.name,
                 pareto_ids=tuple(example.id for example in self._pareto),
                 modules=tuple(module.name for module in self._target.modules),
                 texts=texts_of(self._target, self._target.baseline()),
@@ -180,6 +173,8 @@ class _Run:
             search,
             course,
             run_id=self._run_id,
+            name=self._target.identity.name,
+            tag=self._context.overrides_tag,
             pareto=self._pareto,
             ledger=self._ledger,
             stopped=stopped,
@@ -222,7 +217,7 @@ class _Run:
         return plan_run(
             self._target,
             self._config,
-            task=self._context.task_adapter,
+            task=self._context.adapter,
             reflection=self._context.proposing_adapter,
             questions=self._questions,
         )
@@ -231,74 +226,53 @@ class _Run:
         """Find out before the first call that ``max_cost`` cannot be kept."""
         if self._config.max_cost is None:
             return
-        for adapter in (self._context.task_adapter, self._context.proposing_adapter):
+        task = self._context.adapter
+        for adapter in (*([task] if task else []), self._context.proposing_adapter):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
                     f"max_cost: the price of `{adapter.identity}` is not known, so it cannot be "
                     "kept; give the adapter its prices or leave max_cost out"
                 )
 
-    def _present_questions(self) -> Questions:
+    def _present_questions(self, target: Target) -> Questions:
         """Return the questions as users have them now: a run does not change its questions."""
         store = self._context.overrides_store
+        own = [one.question for one in target.modules if one.question is not None]
         prompts = {}
-        for key, template in self._config.questions.items():
+        for key, template in {**self._config.questions, **{one.key: one for one in own}}.items():
             found = store.resolve(template.descriptor) if store is not None else None
             prompts[key] = Prompt(
                 template, overrides_store=InMemoryPromptOverridesStore([found]) if found else None
             )
         return prompts
 
-    def _present_overrides(self) -> PromptOverride:
-        """Return what the store holds for the prompt now; nothing at all without a store."""
-        descriptor, tag = self._prompt.descriptor, self._context.overrides_tag
-        store = self._context.overrides_store
-        found = store.resolve(descriptor, tag) if store is not None else None
-        return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
-
-    def _base(self, present: PromptOverride) -> PromptOverride:
-        """Return what the store held when the run began.
+    def _as_begun(self, target: Target) -> Target:
+        """Return the target over what was in force when the run began.
 
         It is an answer too: the winner of this very run changes the store, and a run that is
         resumed must see what it saw at first.
         """
-        question = digest([self._prompt.descriptor.ns, self._prompt.descriptor.key])
+        kept, question = target.kept, digest(target.identity.name)
+        if kept is None:
+            return target
         recorded = self._answers.recall("base", question)
         if recorded is None:
-            self._answers.record([Record("base", question, "base", plain_entries(present))])
-            return present
+            self._answers.record([Record("base", question, "base", kept)])
+            return target
         try:
-            return read_entries(recorded, present, where="base")
+            return target.over(recorded)
         except DataFormatError as error:
             raise JournalCorruptError(
                 f"the journal's record `base` is no override: {error}; restore the journal"
             ) from None
-
-    def _target_over(self, base: PromptOverride) -> PromptTarget:
-        context, config = self._context, self._config
-        keeps = config.persist and config.persist_scope is PersistenceScope.GLOBAL
-        return PromptTarget(
-            rollout=PromptRollout(
-                # Without its own store, which is not used and may not travel to a process.
-                prompt=attrs.evolve(self._prompt, overrides_store=None),
-                base=base,
-                adapter=context.task_adapter,
-                scoring=config.scoring,
-                watch=self._watch,
-            ),
-            modules=modules_of(config, self._prompt.descriptor),
-            max_task_examples=config.max_task_examples_per_section,
-            max_part_chars=config.max_part_chars,
-            max_prompt_chars=config.max_prompt_chars,
-            store=context.overrides_store if keeps else None,
-        )
 
     def _keep(self, result: RunResult) -> RunResult:
         if not result.improved or not self._config.persist:
             return result
         if self._config.persist_scope is PersistenceScope.SESSION:
             if self._session is not None:
-                self._session.dispatch(result.best_override)
+                for override in result.best_overrides.values():
+                    self._session.dispatch(override)
             return result
         scores = {"baseline": result.baseline_pareto_mean, "best": result.best_pareto_mean}
         provenance = Provenance(

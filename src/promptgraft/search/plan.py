@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import attrs
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
 from promptgraft.notebook import Card, Shown
 from promptgraft.overrides.resolution import resolve_override
-from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.budgets import Affordable
 from promptgraft.search.config import RunConfig
@@ -20,7 +18,6 @@ from promptgraft.search.ledger import money
 from promptgraft.search.stoppers import MaxProposals
 from promptgraft.serde import Json
 from promptgraft.targets.base import Target
-from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.spending import Role
 
 _LEAST_ACCEPTED = 3
@@ -33,23 +30,23 @@ class RolePlan:
     Attributes:
         role: what the calls are for.
         model: the identity of what answers.
-        calls: at most, without rounds of tools and retries.
-        input_tokens: of one call, at most, estimated.
+        calls: at most, without rounds of tools and retries; None where a target makes them.
+        input_tokens: of one call, at most, estimated; None when that is not known.
         output_tokens: of one call, at most; None when the model's limit is not known.
         cost: US dollars for all calls, at most; None when the price or the limit is not known.
     """
 
     role: Role
     model: str
-    calls: int
-    input_tokens: int
-    output_tokens: int | None
-    cost: Decimal | None
+    calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
 
     @property
     def tokens(self) -> int | None:
         """Tokens of all calls, at most; None when the limit of an answer is not known."""
-        if self.output_tokens is None:
+        if self.calls is None or self.input_tokens is None or self.output_tokens is None:
             return None
         return self.calls * (self.input_tokens + self.output_tokens)
 
@@ -146,10 +143,10 @@ class RunPlan(Shown):
 
 
 def plan_run(
-    target: PromptTarget,
+    target: Target,
     config: RunConfig,
     *,
-    task: ProviderAdapter,
+    task: ProviderAdapter | None,
     reflection: ProviderAdapter,
     questions: Questions,
 ) -> RunPlan:
@@ -163,18 +160,14 @@ def plan_run(
     for stopper in config.stoppers:
         if isinstance(stopper, MaxProposals):
             proposals = proposals.limited(stopper.proposals)
-    question = config.longest_question(target, questions, answer=longest_answer(task))
+    answer = None if task is None else longest_answer(task)
+    question = config.longest_question(target, questions, answer=answer)
     return RunPlan(
         rollouts=config.rollout_budget,
         reflections=reflections,
         proposals=proposals,
         roles=(
-            _role(
-                Role.TASK,
-                task,
-                calls=config.rollout_budget,
-                chars=longest_prompt(target, config),
-            ),
+            _task(target, config, task),
             _role(Role.REFLECTION, reflection, calls=reflections, chars=question),
         ),
         max_cost=config.max_cost,
@@ -182,6 +175,15 @@ def plan_run(
         warnings=(*_warnings(config), *_outdated(questions)),
         max_seconds=config.timeout,
     )
+
+
+def _task(target: Target, config: RunConfig, adapter: ProviderAdapter | None) -> RolePlan:
+    """Return what rollouts can use: with the longest input of now and all that parts can grow."""
+    chars = target.estimate(config.training_examples).chars
+    if adapter is None or chars is None:
+        return RolePlan(role=Role.TASK, model=target.identity.model)
+    longest = chars + room_of(target, config)
+    return _role(Role.TASK, adapter, calls=config.rollout_budget, chars=longest)
 
 
 def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> RolePlan:
@@ -254,24 +256,6 @@ def longest_answer(adapter: ProviderAdapter) -> int | None:
     return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
-def longest_prompt(target: PromptTarget, config: RunConfig) -> int:
-    """Return the characters of the longest prompt that a rollout can send.
-
-    It is the longest of today's with all that its parts may grow by. Tools and output type
-    are counted as their JSON Schema.
-    """
-    prompt = target.rollout.prompt_of(target.baseline())
-    rendered = [prompt.bind(*example.params).render() for example in config.training_examples]
-    longest = max(rendered, key=lambda found: len(found.text))
-    return len(longest.text) + _beside(longest) + room_of(target, config)
-
-
-def _beside(rendered: RenderedPrompt[object]) -> int:
-    """Return the characters of what is sent beside the text."""
-    schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
-    return len(json.dumps([schemas, rendered.output_schema]))
-
-
 def room_of(target: Target, config: RunConfig) -> int:
     """Return the characters by which the parts that may change can grow."""
     baseline = target.baseline()
@@ -280,5 +264,5 @@ def room_of(target: Target, config: RunConfig) -> int:
         if module.is_new:
             room += config.max_task_examples_per_section * config.max_part_chars
         else:
-            room += config.max_part_chars - len(target.text(module, baseline))
+            room += max(0, config.max_part_chars - len(target.text(module, baseline)))
     return room

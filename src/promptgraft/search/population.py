@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.documents import plain_entries
 from promptgraft.search.acceptance import critical_loss
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
 from promptgraft.search.ledger import Ledger
@@ -13,7 +12,7 @@ from promptgraft.search.pool import Pool
 from promptgraft.search.scores import Objectives, Score, Scorer, beats, pick
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import names_of
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, plain_changes
 
 
 class Population:
@@ -166,7 +165,7 @@ class Population:
                 candidate=position,
                 parents=candidate.parents,
                 module=names_of(candidate.modules) or None,
-                entries=plain_entries(candidate.override),
+                entries=plain_changes(candidate.changes),
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores_of(position),
                 objectives=pool.objectives_of(position),

@@ -51,14 +51,8 @@ class RunResult(Shown):
 
     Attributes:
         run_id: identity of the run.
-        best_section_overrides: bodies of the best candidate by section path; empty when
-            nothing beat the baseline.
-        best_tool_overrides: what it says of tools, by name.
-        best_tool_example_overrides: its examples of tools, by tool and position.
-        best_task_example_overrides: its task examples of the source, by path.
-        best_output_overrides: what it says of the answer's fields, by field.
-        generated_task_examples: the task examples that the run added to it.
-        best_override: all of these as what a store keeps.
+        name: what was improved: ``namespace/key`` of a prompt.
+        tag: the tag of the overrides.
         best_index: position of the best candidate; 0 is the baseline.
         best_pareto_mean: its mean on D_pareto; None when nothing was scored.
         baseline_pareto_mean: the mean of the baseline on D_pareto.
@@ -94,13 +88,8 @@ class RunResult(Shown):
     """
 
     run_id: str
-    best_section_overrides: Mapping[SectionPath, str]
-    best_tool_overrides: Mapping[str, ToolOverride]
-    best_tool_example_overrides: Mapping[tuple[str, int], ToolExampleOverride]
-    best_task_example_overrides: Mapping[SectionPath, TaskExampleOverride]
-    best_output_overrides: Mapping[str, OutputFieldOverride]
-    generated_task_examples: tuple[GeneratedTaskExample, ...]
-    best_override: PromptOverride
+    name: str
+    tag: str
     best_index: int
     best_pareto_mean: float | None
     baseline_pareto_mean: float | None
@@ -128,6 +117,64 @@ class RunResult(Shown):
     steps: int
     stop_reason: StopReason
     stop_detail: str
+
+    @property
+    def best(self) -> Candidate:
+        """The best candidate; the baseline when nothing beat it."""
+        return self.candidates[self.best_index]
+
+    @property
+    def best_overrides(self) -> Mapping[str, PromptOverride]:
+        """What a store keeps of the best candidate, by prompt: ``namespace/key``."""
+        return self.best.overrides
+
+    @property
+    def best_override(self) -> PromptOverride:
+        """What a store keeps of the best candidate of one prompt.
+
+        Raises:
+            ConfigError: the run was of several prompts, or of none; so do those below.
+        """
+        return self.best.override
+
+    @property
+    def best_section_overrides(self) -> Mapping[SectionPath, str]:
+        """Bodies by section path; empty when nothing beat the baseline."""
+        return self.best.section_bodies
+
+    @property
+    def best_tool_overrides(self) -> Mapping[str, ToolOverride]:
+        """What the best candidate says of tools, by name."""
+        return self.best_override.tool_overrides
+
+    @property
+    def best_tool_example_overrides(self) -> Mapping[tuple[str, int], ToolExampleOverride]:
+        """Its examples of tools, by tool and position."""
+        return self.best_override.tool_example_overrides
+
+    @property
+    def best_task_example_overrides(self) -> Mapping[SectionPath, TaskExampleOverride]:
+        """Its task examples of the source, by path."""
+        return self.best_override.task_example_overrides
+
+    @property
+    def best_output_overrides(self) -> Mapping[str, OutputFieldOverride]:
+        """What it says of the answer's fields, by field."""
+        return self.best_override.output_overrides
+
+    @property
+    def generated_task_examples(self) -> tuple[GeneratedTaskExample, ...]:
+        """The task examples that the run added to it."""
+        return tuple(
+            GeneratedTaskExample(
+                container_path=added.container_path,
+                key=added.example_key,
+                objective=added.objective,
+                outcome_json=added.outcome_json,
+                steps_json=added.steps_json,
+            )
+            for added in self.best_override.added_task_examples.values()
+        )
 
     def pick(self, weights: Mapping[str, float] | str) -> int:
         """Return the position of the candidate with the highest weighted mean of objectives.
@@ -183,7 +230,7 @@ class RunResult(Shown):
             gains=self.gains,
             confirmation=self.confirmation,
             held_out=self.held_out,
-            tag=self.best_override.tag,
+            tag=self.tag,
             accepted=self.accepted_mutations,
             merges=self.accepted_merges,
             rejected=self.rejected_by_reason,

@@ -8,10 +8,10 @@ from promptgraft.search.algorithm import Search
 from promptgraft.search.course import Course
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.pool import Pool
-from promptgraft.search.result import GeneratedTaskExample, RunResult
+from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.modules import is_example
-from promptgraft.targets.types import Candidate, GepaExample
+from promptgraft.targets.types import GepaExample
 
 _MERGE = "merge"
 
@@ -21,6 +21,8 @@ def build_result(
     course: Course,
     *,
     run_id: str,
+    name: str,
+    tag: str,
     pareto: Sequence[GepaExample],
     ledger: Ledger,
     stopped: tuple[StopReason, str],
@@ -30,16 +32,10 @@ def build_result(
     candidates = pool.candidates
     confirmation = course.confirmation
     best = course.winner
-    override = pool.candidate(best).override
     return RunResult(
         run_id=run_id,
-        best_section_overrides=pool.candidate(best).section_bodies,
-        best_tool_overrides=override.tool_overrides,
-        best_tool_example_overrides=override.tool_example_overrides,
-        best_task_example_overrides=override.task_example_overrides,
-        best_output_overrides=override.output_overrides,
-        generated_task_examples=_generated(pool.candidate(best)),
-        best_override=override,
+        name=name,
+        tag=tag,
         best_index=best,
         best_pareto_mean=pool.estimate(best),
         baseline_pareto_mean=pool.mean(0),
@@ -67,19 +63,6 @@ def build_result(
         steps=search.steps,
         stop_reason=stopped[0],
         stop_detail=stopped[1],
-    )
-
-
-def _generated(candidate: Candidate) -> tuple[GeneratedTaskExample, ...]:
-    return tuple(
-        GeneratedTaskExample(
-            container_path=added.container_path,
-            key=added.example_key,
-            objective=added.objective,
-            outcome_json=added.outcome_json,
-            steps_json=added.steps_json,
-        )
-        for added in candidate.override.added_task_examples.values()
     )
 
 

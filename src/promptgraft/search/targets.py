@@ -1,42 +1,171 @@
-"""What a search may change, as its settings name it."""
+"""Targets of prompts, as the settings of a run and its surroundings name them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
-from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.fields import options_of
+from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.runtime.watch import Watch
 from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext, PersistenceScope
+from promptgraft.serde import HexDigest, Json, digest, unstructure
+from promptgraft.targets.base import Identity, Target
+from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.examples import (
     GenerationModule,
     TaskExampleModule,
     ToolExampleModule,
 )
 from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
-from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.parts.part import PartOf, PromptModule
+from promptgraft.targets.prompt_rollout import PromptRollout
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.prompts import (
+    Improvable,
+    Prompts,
+    PromptsFlow,
+    address_of,
+    name_of,
+    prompts_of,
+)
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def targeted(config: RunConfig, prompt: Prompt[object]) -> RunConfig:
+def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
     """Return settings that name what may change: every section with a text, if they name nothing.
 
+    What is no single prompt says itself what may change.
+
     Raises:
-        ConfigError: no section may change.
+        ConfigError: no section may change, or settings are for a single prompt.
     """
+    if isinstance(subject, (Prompts, Target)):
+        if config.names_targets or config.max_prompt_chars is not None:
+            raise ConfigError(
+                f"settings: `{name_of(subject)}` is no single prompt and says itself what may "
+                "change; leave out the parts that they name, and max_prompt_chars"
+            )
+        return config
     if config.names_targets:
         return config
+    [prompt] = prompts_of(subject).values()
+    free = _free_sections(prompt)
+    if not free:
+        raise ConfigError(
+            f"target_section_paths: no section of `{address_of(prompt)}` "
+            "has a text that may be overridden; name another target"
+        )
+    return attrs.evolve(config, target_section_paths=free)
+
+
+def target_for(
+    subject: Improvable, config: RunConfig, context: OptimizationContext, watch: Watch
+) -> Target:
+    """Return what a run improves: a target, or that of prompts in surroundings and settings.
+
+    Raises:
+        UnknownPartError, ConfigError: settings name what the prompt does not have, or nothing.
+        StoreError: the store cannot be read.
+    """
+    if isinstance(subject, Target):
+        return subject
+    # Without their own stores, which are not used and may not travel to a process.
+    prompts = {
+        address: attrs.evolve(prompt, overrides_store=None)
+        for address, prompt in prompts_of(subject).items()
+    }
+    adapter, flow = context.task_adapter, None
+    modules: tuple[Module, ...]
+    if isinstance(subject, Prompts):
+        addresses = {name: address_of(prompt) for name, prompt in subject.prompts.items()}
+        flow = PromptsFlow(run=subject.run, addresses=addresses, adapter=adapter)
+        modules = modules_of_prompts(subject)
+    else:
+        [prompt] = prompts.values()
+        modules = modules_of(config, prompt.descriptor)
+    keeps = config.persist and config.persist_scope is PersistenceScope.GLOBAL
+    return PromptTarget(
+        rollout=PromptRollout(
+            prompts=prompts,
+            base={at: _in_force(prompt.descriptor, context) for at, prompt in prompts.items()},
+            adapter=adapter,
+            flow=flow,
+            scoring=config.scoring,
+            watch=watch,
+        ),
+        modules=modules,
+        max_task_examples=config.max_task_examples_per_section,
+        max_part_chars=config.max_part_chars,
+        max_prompt_chars=config.max_prompt_chars,
+        store=context.overrides_store if keeps else None,
+        identity=Identity(
+            name=name_of(subject),
+            model=adapter.identity,
+            details=_details(subject, prompts, modules, config),
+        ),
+    )
+
+
+def _in_force(descriptor: PromptDescriptor, context: OptimizationContext) -> PromptOverride:
+    """Return what the store holds for a prompt now; nothing at all without a store."""
+    store, tag = context.overrides_store, context.overrides_tag
+    found = store.resolve(descriptor, tag) if store is not None else None
+    return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
+
+
+def _details(
+    subject: Improvable,
+    prompts: Mapping[str, Prompt[object]],
+    modules: tuple[Module, ...],
+    config: RunConfig,
+) -> dict[str, Json]:
+    texts = {at: template_digest(prompt.template) for at, prompt in prompts.items()}
+    bound = {at: digest(list(map(plain_or_repr, one.params))) for at, one in prompts.items()}
+    scoring = config.scoring
+    return {
+        "prompt": digest(texts),
+        "bound": digest(bound),
+        "targets": [module.name for module in modules],
+        **({"run": function_name(subject.run)} if isinstance(subject, Prompts) else {}),
+        "feedback_fn": function_name(scoring.feedback_fn),
+        "example_formatter": function_name(scoring.example_formatter),
+        "trace_formatter": function_name(scoring.trace_formatter),
+    }
+
+
+def modules_of_prompts(subject: Prompts) -> tuple[PartOf, ...]:
+    """Return what may be mutated of several prompts.
+
+    Raises:
+        ConfigError: nothing may be.
+    """
+    found = []
+    for name, prompt in subject.prompts.items():
+        parts = subject.modules.get(name)
+        free = map(SectionModule, _free_sections(prompt)) if parts is None else parts
+        found += [PartOf(address_of(prompt), part) for part in free]
+    if not found:
+        raise ConfigError(f"modules: no part of `{subject.name}` may change; name some")
+    return tuple(found)
+
+
+def _free_sections(prompt: Prompt[object]) -> tuple[SectionPath, ...]:
     # A heading without a text of its own only holds others.
-    free = tuple(
+    return tuple(
         section.path
         for section in prompt.descriptor.sections
         if section.overridable and prompt.section_body(section.path).strip()
     )
-    if not free:
-        raise ConfigError(
-            f"target_section_paths: no section of `{prompt.descriptor.ns}/{prompt.descriptor.key}` "
-            "has a text that may be overridden; name another target"
-        )
-    return attrs.evolve(config, target_section_paths=free)
 
 
 def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptModule, ...]:
@@ -66,3 +195,47 @@ def _generation_paths(config: RunConfig, descriptor: PromptDescriptor) -> tuple[
         return ()
     named = tuple(dict.fromkeys(path[:-1] for path in config.target_task_examples))
     return named or tuple(found.path for found in descriptor.containers if found.overridable)
+
+
+def template_digest(template: PromptTemplate[object]) -> HexDigest:
+    """Digest everything of a template that a model is shown and that can be digested."""
+    descriptor = template.descriptor
+    kind = template.output_type
+    return digest(
+        [
+            [
+                [list(path), part.content_hash, section.title, section.summary]
+                for (path, section), part in zip(template.walked, descriptor.sections, strict=True)
+            ],
+            [
+                [tool.name, tool.content_hash, [call.content_hash for call in tool.examples]]
+                for tool in descriptor.tools
+            ],
+            [[list(task.path), task.content_hash] for task in descriptor.task_examples],
+            descriptor.interface_hash,
+            None if kind in (None, str) else [options_of(kind), schema_of(kind)],
+            [field.content_hash for field in descriptor.output_fields],
+        ]
+    )
+
+
+def plain_or_repr(value: object) -> Json:
+    """Return a value as plain data; what has no such form is told apart by its ``repr``."""
+    try:
+        return unstructure(value)
+    except DataFormatError:
+        return without_address(repr(value))
+
+
+def without_address(text: str) -> str:
+    """Return a ``repr`` without the addresses in memory, which differ from run to run."""
+    return _ADDRESS.sub("", text)
+
+
+def function_name(function: Callable[..., object]) -> str:
+    """Return the identity of a function, or its module and name."""
+    identity: object = getattr(function, "identity", None)
+    if isinstance(identity, str):
+        return identity
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}.{name}"

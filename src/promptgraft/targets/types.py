@@ -22,7 +22,7 @@ from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, digest_json, shown, structure
+from promptgraft.serde import HexDigest, Json, digest_json, shown
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
 from promptgraft.text import joined
@@ -217,12 +217,13 @@ def read_changes(data: object, tag: str, *, where: str) -> dict[str, Change]:
     Raises:
         DataFormatError: with the place of each fault.
     """
-    plain = structure(data, dict[str, object], where=where)
+    if not isinstance(data, Mapping):
+        raise DataFormatError(f"{where}: expected changes by address, found {shown(data)}")
     return {
         address: change
         if isinstance(change, str)
         else read_entries(change, _empty(address, tag, where), where=f"{where}: {address}")
-        for address, change in plain.items()
+        for address, change in data.items()
     }
 
 

@@ -31,9 +31,7 @@ class GepaConfig(GepaSettings):
     """
 
     algorithm: ClassVar[str] = "gepa"
-    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {
-        key.value: template for key, template in META_PROMPTS.items()
-    }
+    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {**META_PROMPTS}
 
     def search(self, kit: Kit) -> GepaSearch:
         return GepaSearch(self, kit)
@@ -61,7 +59,8 @@ class GepaOptimizer(Optimizer):
 def _longest_record(target: Target, config: GepaSettings, answer: int | None) -> RolloutRecord:
     shown = config.max_example_chars
     output = shown if answer is None else min(shown, answer * CHARS_PER_TOKEN)
-    traced = target.leaves_traces or config.trace_formatter is not None
+    traced = config.trace_formatter is not None
+    traced = traced or target.estimate(config.training_examples).leaves_traces
     inputs = max((_input(example, config) for example in config.training_examples), key=len)
     return RolloutRecord(
         example_id=max((example.id for example in config.training_examples), key=len),

@@ -116,64 +116,6 @@ _TASK_EXAMPLE_FORM = """\
 _NEW_EXAMPLE_FORM = _TASK_EXAMPLE_FORM.replace("{", '{\n  "key": "<short-unique-name>",', 1)
 
 
-@attrs.frozen(kw_only=True)
-class _Question:
-    """What distinguishes one meta-prompt from another."""
-
-    name: str
-    task: str
-    form: str = ""
-
-
-_QUESTIONS = {
-    MetaPrompt.SECTION: _Question(
-        name="Reflect on a section",
-        task=f"Write a better text for this part. {_GENERAL}",
-    ),
-    MetaPrompt.TOOL: _Question(
-        name="Reflect on a tool",
-        task=(
-            "Describe this tool and its parameters better, so that the model knows when to use it "
-            f"and what to pass. {_GENERAL}{_LEFT_OUT}"
-        ),
-        form=_TOOL_FORM,
-    ),
-    MetaPrompt.TOOL_EXAMPLE: _Question(
-        name="Reflect on a tool example",
-        task=(
-            "Write a better example of calling this tool: one that shows when and how to use it "
-            "where the model went wrong. Do not copy an input that you were shown."
-        ),
-        form=_TOOL_EXAMPLE_FORM,
-    ),
-    MetaPrompt.TASK_EXAMPLE: _Question(
-        name="Reflect on a task example",
-        task=(
-            "Write a better worked example: a clear objective, steps in a logical order whose "
-            "results follow from one another, and the outcome that they lead to. Show what the "
-            "model went wrong at. Do not copy an input that you were shown."
-        ),
-        form=_TASK_EXAMPLE_FORM,
-    ),
-    MetaPrompt.GENERATION: _Question(
-        name="Write a task example",
-        task=(
-            "The failures show something that no example covers yet. Write one more worked "
-            "example that does: specific, achievable, with realistic values and a successful "
-            "outcome. Use only the tools shown. Do not copy an input that you were shown."
-        ),
-        form=_NEW_EXAMPLE_FORM,
-    ),
-    MetaPrompt.OUTPUT_FIELD: _Question(
-        name="Reflect on an output field",
-        task=(
-            f"Describe this field of the answer better. {_GENERAL} The first of its aliases, if "
-            f"there are any, is shown instead of its name.{_LEFT_OUT}"
-        ),
-        form=_OUTPUT_FIELD_FORM,
-    ),
-}
-
 ROLE = (
     "You improve one part of a prompt that a language model follows. You are shown the part, the "
     "rest of the prompt, and what the model did with it on real examples: what went in, what came "
@@ -181,16 +123,21 @@ ROLE = (
 )
 
 
-def _task(question: _Question) -> str:
-    reply = _REPLY_AS_JSON.replace("$form", question.form) if question.form else _REPLY
-    return f"{question.task}\n\n$limits\n\n{reply}"
+def meta_prompt(key: str, *, name: str, task: str, form: str = "") -> PromptTemplate[object]:
+    """Return the question about parts of a kind.
 
-
-def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]:
+    Args:
+        key: its key, which the descriptions of such parts have as their ``meta_prompt``.
+        name: what people call it.
+        task: what the reflector is asked to do.
+        form: the form of the JSON object that it replies with, where descriptions are ``as_json``;
+            empty where the reply is the text itself.
+    """
+    reply = _REPLY_AS_JSON.replace("$form", form) if form else _REPLY
     return PromptTemplate(
         ns=META_NS,
-        key=key.value,
-        name=question.name,
+        key=str(key),
+        name=name,
         sections=(
             MarkdownSection(title="Role", key="role", template=ROLE),
             MarkdownSection(
@@ -211,7 +158,9 @@ def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]
                 template="These parts stay as they are:\n\n$neighbours",
                 enabled=_has("neighbours"),
             ),
-            MarkdownSection(title="Expected answers", key="output", template="$output"),
+            MarkdownSection(
+                title="Expected answers", key="output", template="$output", enabled=_has("output")
+            ),
             MarkdownSection(title="Examples with feedback", key="examples", template="$examples"),
             MarkdownSection(
                 title="Refused attempt",
@@ -222,22 +171,76 @@ def _meta_prompt(key: MetaPrompt, question: _Question) -> PromptTemplate[object]
                 ),
                 enabled=_has("problem"),
             ),
-            MarkdownSection(title="Task", key="task", template=_task(question)),
+            MarkdownSection(title="Task", key="task", template=f"{task}\n\n$limits\n\n{reply}"),
         ),
     )
 
 
-META_PROMPTS: Mapping[MetaPrompt, PromptTemplate[object]] = {
-    key: _meta_prompt(key, question) for key, question in _QUESTIONS.items()
+META_PROMPTS: Mapping[str, PromptTemplate[object]] = {
+    template.key: template
+    for template in (
+        meta_prompt(
+            MetaPrompt.SECTION,
+            name="Reflect on a section",
+            task=f"Write a better text for this part. {_GENERAL}",
+        ),
+        meta_prompt(
+            MetaPrompt.TOOL,
+            name="Reflect on a tool",
+            task=(
+                "Describe this tool and its parameters better, so that the model knows when to use "
+                f"it and what to pass. {_GENERAL}{_LEFT_OUT}"
+            ),
+            form=_TOOL_FORM,
+        ),
+        meta_prompt(
+            MetaPrompt.TOOL_EXAMPLE,
+            name="Reflect on a tool example",
+            task=(
+                "Write a better example of calling this tool: one that shows when and how to use "
+                "it where the model went wrong. Do not copy an input that you were shown."
+            ),
+            form=_TOOL_EXAMPLE_FORM,
+        ),
+        meta_prompt(
+            MetaPrompt.TASK_EXAMPLE,
+            name="Reflect on a task example",
+            task=(
+                "Write a better worked example: a clear objective, steps in a logical order whose "
+                "results follow from one another, and the outcome that they lead to. Show what the "
+                "model went wrong at. Do not copy an input that you were shown."
+            ),
+            form=_TASK_EXAMPLE_FORM,
+        ),
+        meta_prompt(
+            MetaPrompt.GENERATION,
+            name="Write a task example",
+            task=(
+                "The failures show something that no example covers yet. Write one more worked "
+                "example that does: specific, achievable, with realistic values and a successful "
+                "outcome. Use only the tools shown. Do not copy an input that you were shown."
+            ),
+            form=_NEW_EXAMPLE_FORM,
+        ),
+        meta_prompt(
+            MetaPrompt.OUTPUT_FIELD,
+            name="Reflect on an output field",
+            task=(
+                f"Describe this field of the answer better. {_GENERAL} The first of its aliases, "
+                f"if there are any, is shown instead of its name.{_LEFT_OUT}"
+            ),
+            form=_OUTPUT_FIELD_FORM,
+        ),
+    )
 }
-"""The meta-prompt for each kind of part."""
+"""The meta-prompt for each kind of part that prompts have."""
 
 REFLECT_ON_SECTION = META_PROMPTS[MetaPrompt.SECTION]
 
 
-def reply_tag(key: MetaPrompt) -> str:
-    """Return the word that a reply's block opens with."""
-    return JSON_TAG if _QUESTIONS[key].form else TEXT_TAG
+def reply_tag(description: ModuleDescription) -> str:
+    """Return the word that the block of a reply about a module opens with."""
+    return JSON_TAG if description.as_json else TEXT_TAG
 
 
 _NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
@@ -281,7 +284,7 @@ def reflection_params(
 def _current(description: ModuleDescription) -> str:
     if description.text:
         return fenced(description.text)
-    return "" if description.meta_prompt is MetaPrompt.GENERATION else "It has no text yet."
+    return "" if description.is_new else "It has no text yet."
 
 
 def _limits(description: ModuleDescription) -> str:

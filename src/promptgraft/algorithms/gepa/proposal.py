@@ -232,7 +232,7 @@ class Proposal:
         """Make a child of a reply, or keep why that is not possible."""
         try:
             reply.check()
-            tag = reply_tag(draft.description.meta_prompt)
+            tag = reply_tag(draft.description)
             text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
             parent = self.known.lesson.candidate
             draft.found = self._graft(parent, draft.module, draft.description, text)

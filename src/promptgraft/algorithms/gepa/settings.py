@@ -206,6 +206,8 @@ class GepaSettings(RunConfig):
     @property
     def _reflections_if_not_shared(self) -> int:
         together = len((*self.target_section_paths, *self.target_tools, *self.target_output_fields))
+        if not self.names_targets:
+            together = MOST_AT_ONCE  # a target says itself what may change
         if self.module_choice is ModuleChoice.TURNS:
             together = 1
         return ATTEMPTS * min(max(1, together), MOST_AT_ONCE)
