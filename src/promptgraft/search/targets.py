@@ -14,7 +14,7 @@ from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.runtime.watch import Watch
+from promptgraft.runtime.session import Watch
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext, PersistenceScope
 from promptgraft.serde import HexDigest, Json, digest, unstructure
