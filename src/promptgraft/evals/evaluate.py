@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter
-from promptgraft.errors import ConfigError, LimitReachedError
+from promptgraft.errors import BindingError, CandidateError, ConfigError, LimitReachedError
 from promptgraft.evals.aggregate import (
     CaseRepeats,
     EvaluationReport,
@@ -23,16 +24,108 @@ from promptgraft.evals.aggregate import (
 )
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import Attempt, Attempting
-from promptgraft.evals.binding import ParamsOf, params_of_cases
+from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.notebook import Card, Shown
+from promptgraft.prompt.binding import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import COUNT
-from promptgraft.text import score
+from promptgraft.text import listed, score
+
+ParamsOf = Callable[[Case], object]
+"""Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
+
+
+class _CaseInput(FrozenMap[str, object]):
+    """A class of its own: of each class a prompt keeps only the last parameter."""
+
+
+def params_of_cases(
+    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None = None
+) -> dict[str, tuple[object, ...]]:
+    """Return what the prompt is bound to for each case, by the id of the case.
+
+    Without ``params`` a text goes to the one placeholder that is open, and an object to the
+    placeholders of its names. To a recorded answer nothing is bound.
+
+    Raises:
+        ConfigError: cases do not fit the prompt: in one line, what several cases share once; and
+            how many more.
+    """
+    faults = in_one_line()
+    made = params_of_fitting(prompt, cases, params, faults)
+    faults.refuse()
+    return made
+
+
+def params_of_fitting(
+    prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None, faults: CaseFaults
+) -> dict[str, tuple[object, ...]]:
+    """Return the same of the cases that fit the prompt, and note what is wrong with the others."""
+    made: dict[str, tuple[object, ...]] = {}
+    open_names = _open_placeholders(prompt)
+    for case in cases:
+        try:
+            made[case.id] = _params(prompt, case, open_names, params)
+        except (BindingError, ConfigError) as error:
+            faults.add_of(case, str(error))
+    return made
+
+
+def _params(
+    prompt: Prompt[object], case: Case, open_names: tuple[str, ...], params: ParamsOf | None
+) -> tuple[object, ...]:
+    if case.recorded is not None:
+        return ()
+    found = _by_name(case, open_names) if params is None else params(case)
+    made = found if isinstance(found, tuple) else (found,)
+    # A block that does not render with these values is the prompt's fault, not the case's.
+    with contextlib.suppress(CandidateError):
+        # Whoever overrides the prompt can use no other placeholders than the source.
+        attrs.evolve(prompt.bind(*made), overrides_store=None).render()
+    return made
+
+
+def _by_name(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
+    if case.turns or case.context:
+        raise ConfigError(
+            "a case with several turns or a context needs `params` that say where they go"
+        )
+    there = listed(open_names) or "none"
+    if isinstance(case.input, dict):
+        for name in case.input:
+            if name not in open_names:
+                raise ConfigError(
+                    f"input: the prompt has no placeholder `{name}`"
+                    f"{did_you_mean(name, list(open_names))}; open placeholders: {there}"
+                )
+        if missing := [name for name in open_names if name not in case.input]:
+            raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
+        return _CaseInput(case.input)
+    if not isinstance(case.input, str):
+        raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
+    if len(open_names) != 1:
+        raise ConfigError(
+            f"input: a text needs one open placeholder, found {there}; give an object with "
+            "values by name, or `params`"
+        )
+    return _CaseInput({open_names[0]: case.input})
+
+
+def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
+    """Return the names that the prompt looks up and that are not bound yet."""
+    known = {name for param in prompt.params for name in values_of(param)}
+    reads = dict.fromkeys(
+        name for _, section in prompt.template.walked for name in section.source.reads
+    )
+    return tuple(name for name in reads if name not in known)
+
 
 Plan = Sequence[tuple[Case, Prompt[object], int]]
 """What is tried: a case, its prompt, and the number of the run."""

@@ -13,9 +13,9 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Dataset
-from promptgraft.evals.judges.loading import judge_kinds
+from promptgraft.evals.evaluate import ParamsOf
+from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, MetricKind, load_metrics
 from promptgraft.evals.splits import Splits

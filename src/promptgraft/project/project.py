@@ -12,7 +12,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
-from promptgraft.evals.binding import ParamsOf
+from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore

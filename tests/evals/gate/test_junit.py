@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evals.gate.reports import report
 from promptgraft.evals.gate import GateReport, GateRules, decide, junit_xml
-from promptgraft.evals.gate.junit import valid
+from promptgraft.evals.gate.decision import valid
 
 HOSTILE = [
     "\x00\x01\x08\x0b\x1b[31m\x7f\x9f",

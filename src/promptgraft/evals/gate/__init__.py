@@ -10,8 +10,14 @@ from promptgraft.evals.gate.baseline import (
     read_baseline,
     write_baseline,
 )
-from promptgraft.evals.gate.decision import GateDecision, GateOutcome, GateRules, Ruling, decide
-from promptgraft.evals.gate.junit import junit_xml
+from promptgraft.evals.gate.decision import (
+    GateDecision,
+    GateOutcome,
+    GateRules,
+    Ruling,
+    decide,
+    junit_xml,
+)
 from promptgraft.evals.gate.report import Answered, GateReport, Subject, TriedCase, tried_cases
 
 __all__ = [

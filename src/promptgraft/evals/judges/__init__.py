@@ -2,12 +2,13 @@
 
 from promptgraft.evals.judges.kinds import (
     CATEGORY_SCORES,
+    JudgeOf,
     LlmFinalResponse,
     LlmRubricKnowledgeRecall,
     LlmRubricResponse,
     Rubric,
+    judge_kinds,
 )
-from promptgraft.evals.judges.loading import JudgeOf, judge_kinds
 from promptgraft.evals.judges.panel import JudgeMetric, Voting
 from promptgraft.evals.judges.prompts import (
     FINAL_RESPONSE,
