@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
 import attrs
@@ -130,7 +130,8 @@ class Attempting:
                 outcome = unscored(case.id, f"the model's provider failed: {error}")
             else:
                 outcome = crashed(case.id, f"the answer could not be used: {error}")
-                answer = _last_answer(session)
+                executed = session.latest(PromptExecuted)
+                answer = None if executed is None else answer_of(executed.response, session)
         calls = session.select_all(ModelCalled)
         return Attempt(
             case_id=case.id,
@@ -152,21 +153,22 @@ class Attempting:
 def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Answer:
     """Return the answer as metrics see it: with the tools that the session saw, and the bill."""
     calls = session.select_all(ModelCalled)
+    usages = [call.usage for call in calls] or [response.usage]
+    costs = [call.cost for call in calls if call.cost is not None]
     output = response.output
-    costs = [call.cost for call in calls]
     return Answer(
         text=response.text,
         output=None if output is None or type(output) is str else _plain(output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
-        usage=_total([call.usage for call in calls]) if calls else response.usage,
-        cost=_sum(costs) if costs else None,
+        usage=Usage(
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+            cached_tokens=sum(usage.cached_tokens for usage in usages),
+        ),
+        # One call of unknown cost makes the whole unknown.
+        cost=sum(costs, Decimal(0)) if costs and len(costs) == len(calls) else None,
         seconds=sum(call.seconds for call in calls) if calls else None,
     )
-
-
-def _last_answer(session: Session) -> Answer | None:
-    executed = session.latest(PromptExecuted)
-    return None if executed is None else answer_of(executed.response, session)
 
 
 def _tool_use(call: ToolInvoked) -> ToolUse:
@@ -183,16 +185,3 @@ def _plain(value: object) -> Json:
         return unstructure(value)
     except DataFormatError:
         return shown(value)
-
-
-def _total(usages: Sequence[Usage]) -> Usage:
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-        cached_tokens=sum(usage.cached_tokens for usage in usages),
-    )
-
-
-def _sum(costs: Sequence[Decimal | None]) -> Decimal | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, Decimal(0)) if len(known) == len(costs) else None

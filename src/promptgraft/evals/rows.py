@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import sys
@@ -10,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import attrs
 
 from promptgraft.evals.faults import CaseFaults
 from promptgraft.serde import STRICT_JSON, Json, MismatchError, did_you_mean, shown
@@ -245,7 +248,6 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
 
 
 DELIMITERS = ",;\t|"
-_LONG_CELL = "field larger than field limit"
 
 
 def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:
@@ -253,55 +255,52 @@ def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) ->
 
     The delimiter is the one of ``, ; | tab`` that is most frequent in the header, unless it
     is given or the first line says ``sep=;``.
-
-    Raises:
-        OSError: the system refuses.
     """
-    lines = _Lines(path, faults)
-    first = lines.peek()
-    if first.lower().startswith("sep=") and len(first.strip()) == 5:
-        delimiter = delimiter or first.strip()[4]
-        lines.skip()
-        first = lines.peek()
-    separator = delimiter or _detected(first)
+    numbered = read_lines(path, faults)
+    first = _next_filled(numbered)
+    if first[1].lower().startswith("sep=") and len(first[1].strip()) == 5:
+        delimiter = delimiter or first[1].strip()[4]
+        first = _next_filled(numbered)
+    separator = delimiter or _detected(first[1])
     if not separator:
-        faults.add(lines.last, f"two delimiters are equally frequent in {shown(first.strip())}")
+        faults.add(0, f"two delimiters are equally frequent in {shown(first[1].strip())}")
         return
-    records = _records(csv.reader(lines, delimiter=separator, strict=True), lines, faults)
-    header = next(records, None)
-    if header is not None:
-        columns = _columns(header[1], header[0], faults)
-        yield from _rows(records, columns, faults)
+    records = _records(_Lines(itertools.chain([first], numbered)), separator, faults)
+    line, header = next(records, (0, []))
+    columns = [cell.strip() for cell in header]
+    for name, count in Counter(columns).items():
+        if name and count > 1:
+            faults.add(line, f"{count} columns are called {shown(name)}")
+    named = len([name for name in columns if name])
+    for line, record in records:
+        # Spreadsheets pad rows with empty cells.
+        cells = record[: len(columns)] if not any(record[len(columns) :]) else record
+        if len(cells) != len(columns):
+            faults.add(line, f"expected {len(columns)} cells as in the header, found {len(cells)}")
+        elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
+            faults.add(line, f"a cell stands in a column without a name, beside {named} with one")
+        else:
+            yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 
 
+def _next_filled(numbered: Iterator[tuple[int, str]]) -> tuple[int, str]:
+    """Return the next line that is not blank, with its number; an empty text at the end."""
+    return next(((number, text) for number, text in numbered if text.strip()), (0, ""))
+
+
+@attrs.define
 class _Lines:
     """The lines of a file for ``csv.reader``; ``last`` is the number of the newest one."""
 
-    def __init__(self, path: Path, faults: CaseFaults) -> None:
-        self._lines = read_lines(path, faults)
-        self._ahead: list[tuple[int, str]] = []
-        self.last = 0
+    numbered: Iterator[tuple[int, str]]
+    last: int = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.last, text = self._ahead.pop() if self._ahead else next(self._lines)
+        self.last, text = next(self.numbered)
         return text
-
-    def peek(self) -> str:
-        """Return the next line that is not blank, without taking it; empty at the end."""
-        while not self._ahead:
-            found = next(self._lines, None)
-            if found is None:
-                return ""
-            if found[1].strip():
-                self._ahead.append(found)
-        return self._ahead[0][1]
-
-    def skip(self) -> None:
-        """Forget the line that was peeked at."""
-        self._ahead.clear()
 
 
 def _detected(header: str) -> str:
@@ -312,10 +311,9 @@ def _detected(header: str) -> str:
     return counts[0][0] if counts else ","
 
 
-def _records(
-    reader: Iterator[list[str]], lines: _Lines, faults: CaseFaults
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record with the line that it begins in."""
+def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record that is not blank, with the line that it begins in."""
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         before = lines.last
         try:
@@ -332,34 +330,9 @@ def _records(
 
 
 def _explained(error: str) -> str:
-    if error.startswith(_LONG_CELL):
+    if error.startswith("field larger than field limit"):
         limit = csv.field_size_limit()
         return f"a cell is longer than {limit:,} characters; use JSONL for such texts"
     if error == "unexpected end of data":
         return "not CSV: a quote opens in this row and never closes"
     return f"not CSV: {error}"
-
-
-def _columns(header: list[str], line: int, faults: CaseFaults) -> list[str]:
-    names = [cell.strip() for cell in header]
-    for name, count in Counter(names).items():
-        if name and count > 1:
-            faults.add(line, f"{count} columns are called {shown(name)}")
-    return names
-
-
-def _rows(
-    records: Iterator[tuple[int, list[str]]], columns: list[str], faults: CaseFaults
-) -> Iterator[Row]:
-    named = len([name for name in columns if name])
-    for line, record in records:
-        # Spreadsheets pad rows with empty cells.
-        cells = record[: len(columns)] if not any(record[len(columns) :]) else record
-        if len(cells) != len(columns):
-            faults.add(line, f"expected {len(columns)} cells as in the header, found {len(cells)}")
-            continue
-        if any(cell for name, cell in zip(columns, cells, strict=True) if not name):
-            faults.add(line, f"a cell stands in a column without a name, beside {named} with one")
-            continue
-        value: dict[str, Json] = {n: c for n, c in zip(columns, cells, strict=True) if n}
-        yield Row(line, value)
