@@ -148,24 +148,16 @@ def _subset_means(gains: Sequence[float]) -> Floats:
     if len(values) <= _ENUMERATED:
         codes = np.arange(1, 2 ** len(values))
         chosen = codes[:, None] >> np.arange(len(values)) & 1
-        means = chosen @ values / chosen.sum(axis=1)
-    else:
-        means = _random_subset_means(values)
-    return np.sort(np.round(means, _DECIMALS))
-
-
-def _random_subset_means(values: Floats) -> Floats:
-    import numpy as np
-
+        return np.sort(np.round(chosen @ values / chosen.sum(axis=1), _DECIMALS))
     generator = _generator(values.tolist())
     wanted = _resamples(len(values))
     rows = max(1, _CELLS // len(values))
     means = []  # in batches, because all choices at once may not fit into memory
     for first in range(0, wanted, rows):
-        chosen = generator.random((min(rows, wanted - first), len(values))) < 0.5
-        sizes = chosen.sum(axis=1)
-        means.append((chosen @ values)[sizes > 0] / sizes[sizes > 0])
-    return np.concatenate(means)
+        picked = generator.random((min(rows, wanted - first), len(values))) < 0.5
+        sizes = picked.sum(axis=1)
+        means.append((picked @ values)[sizes > 0] / sizes[sizes > 0])
+    return np.sort(np.round(np.concatenate(means), _DECIMALS))
 
 
 def _rounded_mean(values: Floats, axis: int) -> Floats:

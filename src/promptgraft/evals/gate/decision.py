@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import attrs
 
-from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
+from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import Comparison
 from promptgraft.evals.gate.report import GateReport, TriedCase, reason_of
 from promptgraft.serde import Json, unstructure
@@ -192,12 +192,9 @@ def _case(suite: ET.Element, prompt: str, case: TriedCase, run: int) -> None:
     if outcome.status is CaseStatus.PASSED:
         return
     kind = "error" if outcome.status is CaseStatus.UNSCORED else "failure"
-    _say(test, kind, _type(outcome), reason_of(outcome, case.required))
-
-
-def _type(outcome: CaseOutcome) -> str:
-    failed = [one.metric for one in outcome.verdicts if one.passed is False]
-    return ", ".join(failed) if outcome.status is CaseStatus.FAILED else str(outcome.status)
+    failed = ", ".join(one.metric for one in outcome.verdicts if one.passed is False)
+    type_ = failed if outcome.status is CaseStatus.FAILED else str(outcome.status)
+    _say(test, kind, type_, reason_of(outcome, case.required))
 
 
 def _rules(root: ET.Element, report: GateReport, decision: GateDecision) -> None:

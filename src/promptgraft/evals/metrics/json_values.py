@@ -250,7 +250,12 @@ class JsonMatch(ReferenceMetric, JsonRules):
     fenced: bool = False
 
     def reference(self, case: Case) -> Json:
-        value = self._json(case)
+        value = self.expected(case)
+        if isinstance(value, str):
+            try:
+                value = parse_json(value, where="expected")
+            except DataFormatError as error:
+                raise self.lacking(case, f"needs JSON as `expected`: {error}") from None
         for text in self.paths:
             if not any(places(value, parse_path(text))):
                 raise self.lacking(
@@ -258,36 +263,23 @@ class JsonMatch(ReferenceMetric, JsonRules):
                 )
         return value
 
-    def _json(self, case: Case) -> Json:
-        value = self.expected(case)
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse_json(value, where="expected")
-        except DataFormatError as error:
-            raise self.lacking(case, f"needs JSON as `expected`: {error}") from None
-
     def found(self, answer: Answer) -> Json:
         return only(answer_data(answer, fenced=self.fenced), parse_path(self.answer_path))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         reference, found = self.reference(case), self.found(answer)
-        compared = list(self._compared(reference, found))
-        total = sum(place.weight for place in compared)
-        faults = [place.fault for place in compared if place.fault]
-        wrong = sum(place.weight for place in compared if place.fault)
-        if not faults:
-            return self.verdict(1.0, "found the expected JSON")
-        return self.verdict(
-            (total - wrong) / total, f"{wrong} of {total} values differ: {_some(faults)}"
-        )
-
-    def _compared(self, reference: Json, found: Json) -> Iterator[Found]:
         wanted, there = pruned(reference, self.ignore), pruned(found, self.ignore)
-        if not self.paths:
-            yield from compare(wanted, there, self)
-        for text in self.paths:
-            yield from compare_at(wanted, there, self, parse_path(text))
+        if self.paths:
+            paths = map(parse_path, self.paths)
+            compared = [one for path in paths for one in compare_at(wanted, there, self, path)]
+        else:
+            compared = list(compare(wanted, there, self))
+        total = sum(place.weight for place in compared)
+        wrong = sum(place.weight for place in compared if place.fault)
+        if not wrong:
+            return self.verdict(1.0, "found the expected JSON")
+        faults = _some([place.fault for place in compared if place.fault])
+        return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
 
 
 def pruned(value: Json, ignore: tuple[str, ...]) -> Json:
@@ -345,18 +337,14 @@ class JsonSchema(BaseMetric):
 
         found = answer_data(answer, fenced=self.fenced)
         try:
-            errors = sorted(
-                self._validator().iter_errors(found), key=lambda error: list(map(str, error.path))
-            )
+            faults = _validator(canonical_json(self.schema)).iter_errors(found)
+            errors = sorted(faults, key=lambda error: list(map(str, error.path)))
         except Unresolvable as error:
             raise ConfigError(f"metric `{self.name}`: the schema refers to {error}") from None
         if not errors:
             return self.verdict(1.0, "the answer fits the schema")
-        faults = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
-        return self.verdict(0.0, f"the answer does not fit the schema: {_some(faults)}")
-
-    def _validator(self) -> Validator:
-        return _validator(canonical_json(self.schema))
+        said = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
+        return self.verdict(0.0, f"the answer does not fit the schema: {_some(said)}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -230,14 +230,12 @@ class Classification(ReferenceMetric):
     def _found(self, answer: Answer) -> frozenset[str]:
         if self.within_text:
             return self._inside(self.found_text(answer))
-        value: Json = self.found(answer) if self.answer_path else self._whole(answer)
+        whole = answer.output if isinstance(answer.output, (str, list)) else answer.text
+        value: Json = self.found(answer) if self.answer_path else whole
         named = self._named(value)
         if len(named) > 1 and not self.several:
             raise UnusableAnswerError(f"expected one label, found {len(named)} in {shown(value)}")
         return frozenset(self._known(name) for name in named)
-
-    def _whole(self, answer: Answer) -> Json:
-        return answer.output if isinstance(answer.output, (str, list)) else answer.text
 
     def _named(self, value: Json) -> list[str]:
         if isinstance(value, list):
@@ -257,13 +255,11 @@ class Classification(ReferenceMetric):
 
     def _inside(self, text: str) -> frozenset[str]:
         folded = _fold(text)
-        found = [label for label in self.labels if _occurs(_fold(label), folded)]
+        words = {label: rf"(?<!\w){re.escape(_fold(label))}(?!\w)" for label in self.labels}
+        found = [label for label, word in words.items() if re.search(word, folded)]
         # `not urgent` holds `urgent`: the longer label is the one that was meant.
-        meant = frozenset(
-            label
-            for label in found
-            if not any(label != other and _fold(label) in _fold(other) for other in found)
-        )
+        longer = {one: [x for x in found if one != x and _fold(one) in _fold(x)] for one in found}
+        meant = frozenset(label for label in found if not longer[label])
         if not meant or (len(meant) > 1 and not self.several):
             what = "none" if not meant else self._listed(meant)
             raise UnusableAnswerError(
@@ -274,7 +270,3 @@ class Classification(ReferenceMetric):
 
     def _listed(self, labels: frozenset[str]) -> str:
         return ", ".join(f"`{label}`" for label in self.labels if label in labels)
-
-
-def _occurs(label: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
