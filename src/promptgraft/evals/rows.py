@@ -84,25 +84,16 @@ def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
     scanner = _Scanner(text, faults)
     try:
         yield from scanner.document()
-    except json.JSONDecodeError as error:
-        faults.add(error.lineno, f"not JSON: {error.msg} in column {error.colno}")
-    except RecursionError:
-        faults.add(scanner.line(), _TOO_DEEP)
-    except ValueError:
-        faults.add(scanner.line(), _too_long())
+    except (RecursionError, ValueError) as error:
+        at_line = error.lineno if isinstance(error, json.JSONDecodeError) else scanner.line()
+        faults.add(at_line, _explained_json(error))
 
 
 def _line_row(text: str, number: int, faults: CaseFaults) -> Iterator[Row]:
     try:
         value: Json = STRICT_JSON.decode(text)
-    except json.JSONDecodeError as error:
-        faults.add(number, f"not JSON: {error.msg} in column {error.pos + 1}")
-    except RecursionError:
-        faults.add(number, _TOO_DEEP)
-    except MismatchError as error:
-        faults.add(number, str(error))
-    except ValueError:
-        faults.add(number, _too_long())
+    except (RecursionError, ValueError) as error:
+        faults.add(number, _explained_json(error))
     else:
         if reason := _unfit(value, text):
             faults.add(number, reason)
@@ -110,7 +101,13 @@ def _line_row(text: str, number: int, faults: CaseFaults) -> Iterator[Row]:
             yield Row(number, value)
 
 
-def _too_long() -> str:
+def _explained_json(error: RecursionError | ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} in column {error.colno}"
+    if isinstance(error, RecursionError):
+        return _TOO_DEEP
+    if isinstance(error, MismatchError):
+        return str(error)
     # The one number that is JSON but that Python does not read.
     return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
 
@@ -166,7 +163,10 @@ class _Scanner:
         self._take("{")
         while self._next() != "}":
             line = self.line()
-            key = self._key()
+            if self._next() != '"':
+                raise json.JSONDecodeError("Expecting a key", self._text, self._at)
+            key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
+            self._take(":")
             if key in found:
                 self._faults.add(line, f"the key {key!r} occurs twice in one object")
             if is_cases(key) and self._next() == "[":
@@ -179,13 +179,6 @@ class _Scanner:
         else:
             self._take("}")
         yield from eval_set_rows(found, start, self._faults)
-
-    def _key(self) -> str:
-        if self._next() != '"':
-            raise json.JSONDecodeError("Expecting a key", self._text, self._at)
-        key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
-        self._take(":")
-        return str(key)
 
     def _value(self, line: int) -> Iterator[Json]:
         self._next()

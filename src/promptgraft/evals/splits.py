@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from itertools import combinations
 from pathlib import Path
 
 import attrs
@@ -16,7 +17,7 @@ from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, Table
 from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown, unstructure
-from promptgraft.text import counted
+from promptgraft.text import counted, listed
 
 NAMES = ("train", "validation", "test")
 USUAL_NAMES: Mapping[str, str] = {
@@ -195,7 +196,7 @@ def _source(path: Path) -> SourceFile | None:
 
 
 def _check_sources(sources: Mapping[str, SourceFile | None], faults: CaseFaults) -> None:
-    for one, other in _pairs(sources):
+    for one, other in combinations(sources, 2):
         first, second = sources[one], sources[other]
         if first is None or second is None:
             continue
@@ -207,7 +208,7 @@ def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
     by_id = {name: {case.id: case for case in part} for name, part in parts.items()}
     digests = {n: {case.id: question_digest(case) for case in part} for n, part in parts.items()}
     asked = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
-    for one, other in _pairs(parts):
+    for one, other in combinations(parts, 2):
         for case in parts[other]:
             if twin := by_id[one].get(case.id):
                 faults.add(0, f"{one} and {other} share the id{_places(twin, case)}", case.id)
@@ -220,20 +221,12 @@ def _places(one: Case, other: Case) -> str:
     return f" ({one.origin}, {other.origin})" if one.origin and other.origin else ""
 
 
-def _pairs(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    present = list(names)
-    for index, one in enumerate(present):
-        for other in present[index + 1 :]:
-            yield one, other
-
-
 def _named_split(case: Case, field: str, names: Mapping[str, str], faults: CaseFaults) -> str:
     value = _field(case, field, faults)
     if isinstance(value, str) and value in names:
         return names[value]
     if value is not None:
-        known = ", ".join(f"`{name}`" for name in names)
-        faults.add_of(case, f"{field}: expected one of {known}, found {shown(value)}")
+        faults.add_of(case, f"{field}: expected one of {listed(names)}, found {shown(value)}")
     return ""
 
 

@@ -276,11 +276,7 @@ class GateReport(Tried, Shown):
 
 def _case_json(case: TriedCase) -> Json:
     return {
-        "id": case.id,
-        "critical": case.critical,
-        "score": case.score,
-        "passed": case.passed,
-        "reason": case.reason,
+        **{name: getattr(case, name) for name in ("id", "critical", "score", "passed", "reason")},
         "answers": [
             {
                 "status": str(one.status),

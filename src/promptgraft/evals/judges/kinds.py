@@ -140,7 +140,9 @@ class LlmRubricResponse(JudgeMetric):
     def ask(
         self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
     ) -> Judgement:
-        material = material_of(case, answer, tools=self.shows_tools, rubrics=_shown(self.rubrics))
+        shown_rubrics = [f"Rubric `{one.id}`:\n\n{fenced(one.text)}" for one in self.rubrics]
+        rubrics = "\n\n".join(shown_rubrics)
+        material = material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
         prompt = self.prompt_of(self.question).bind(material)
         return ask(judge, prompt, self._judgement, session=session)
 
@@ -164,10 +166,6 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
     question: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
     shows_tools: ClassVar[bool] = True
-
-
-def _shown(rubrics: Sequence[Rubric]) -> str:
-    return "\n\n".join(f"Rubric `{rubric.id}`:\n\n{fenced(rubric.text)}" for rubric in rubrics)
 
 
 def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list[RubricReply]:

@@ -264,25 +264,20 @@ class JudgeMetric(BaseMetric):
         """Return what every judge said, those that speak against the answer first."""
         if len(judgements) == 1:
             return judgements[0].reason
-        scores = [judgement.score for judgement in judgements]
-        against = sum(score is not None and score < self.threshold for score in scores)
-        missing = scores.count(None)
-        for_it = len(scores) - against - missing
-        head = f"{self.voting} of {len(scores)} judges: {for_it} for the answer, {against} against"
-        tail = f", {missing} without a judgement" if missing else ""
-        ranked = sorted(range(len(scores)), key=lambda place: _rank(scores[place], self.threshold))
-        said = [self._said(place, judgements[place]) for place in ranked]
-        return "\n".join([head + tail, *said])
-
-    def _said(self, place: int, judgement: Judgement) -> str:
-        score = "no judgement" if judgement.score is None else f"{judgement.score:.4g}"
-        return f"judge {place + 1} (`{self.judges[place].identity}`), {score}: {judgement.reason}"
-
-
-def _rank(score: float | None, threshold: float) -> int:
-    if score is None:
-        return 1
-    return 0 if score < threshold else 2
+        against: list[str] = []
+        missing: list[str] = []
+        for_it: list[str] = []
+        for number, (judge, one) in enumerate(zip(self.judges, judgements, strict=True), start=1):
+            head = f"judge {number} (`{judge.identity}`)"
+            if one.score is None:
+                missing.append(f"{head}, no judgement: {one.reason}")
+            else:
+                said = against if one.score < self.threshold else for_it
+                said.append(f"{head}, {one.score:.4g}: {one.reason}")
+        votes = f"{len(for_it)} for the answer, {len(against)} against"
+        void = f", {len(missing)} without a judgement" if missing else ""
+        head = f"{self.voting} of {len(judgements)} judges: {votes}{void}"
+        return "\n".join([head, *against, *missing, *for_it])
 
 
 def _sampled(judgements: Sequence[Judgement]) -> Judgement:

@@ -192,13 +192,6 @@ def deadline_of(session: SessionProtocol | None) -> Deadline | None:
     return None if session is None else session.deadline
 
 
-def _parts(
-    _: object, attribute: attrs.Attribute[tuple[Metric, ...]], value: tuple[Metric, ...]
-) -> None:
-    if not value:
-        raise ConfigError(f"{attribute.name}: expected at least one metric, found none")
-
-
 @attrs.frozen(kw_only=True)
 class AllOf(BaseMetric):
     """The least score of several metrics, with the reasons of those that fail.
@@ -211,7 +204,11 @@ class AllOf(BaseMetric):
 
     kind: ClassVar[str] = "all_of"
 
-    metrics: tuple[Metric, ...] = attrs.field(validator=_parts)
+    metrics: tuple[Metric, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if not self.metrics:
+            raise ConfigError("metrics: expected at least one metric, found none")
 
     @property
     def asks_models(self) -> bool:

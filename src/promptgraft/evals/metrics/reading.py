@@ -55,16 +55,13 @@ def parse_path(text: str) -> Path:
                 f"expected a path such as `items[0].price`, found {shown(text)}, which breaks off "
                 f"at character {position + 1}"
             )
-        steps.append(_step(found))
+        key, index, in_quotes = found.groups()
+        if index is not None:
+            steps.append(None if index == "*" else int(index))
+        else:
+            steps.append(str(key if in_quotes is None else json.loads(in_quotes)))
         position = found.end()
     return tuple(steps)
-
-
-def _step(found: re.Match[str]) -> Step:
-    key, index, quoted = found.groups()
-    if index is not None:
-        return None if index == "*" else int(index)
-    return str(json.loads(quoted)) if quoted is not None else str(key)
 
 
 def spelled(path: Path) -> str:

@@ -258,8 +258,8 @@ class Classification(ReferenceMetric):
         words = {label: rf"(?<!\w){re.escape(_fold(label))}(?!\w)" for label in self.labels}
         found = [label for label, word in words.items() if re.search(word, folded)]
         # `not urgent` holds `urgent`: the longer label is the one that was meant.
-        longer = {one: [x for x in found if one != x and _fold(one) in _fold(x)] for one in found}
-        meant = frozenset(label for label in found if not longer[label])
+        inner = {a for a in found for b in found if a != b and _fold(a) in _fold(b)}
+        meant = frozenset(found) - inner
         if not meant or (len(meant) > 1 and not self.several):
             what = "none" if not meant else self._listed(meant)
             raise UnusableAnswerError(
