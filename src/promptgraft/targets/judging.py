@@ -13,8 +13,7 @@ from promptgraft.evals.aggregate import CaseOutcome, judged
 from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import check_cases, check_metrics, judge_case
-from promptgraft.evals.metrics.reasons import feedback_text
+from promptgraft.evals.metrics.base import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol

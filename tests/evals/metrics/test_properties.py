@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.evals import metrics
-from promptgraft.evals.metrics.base import verdict_of
+from promptgraft.evals.metrics.base import LONGEST_REASON, verdict_of
 from promptgraft.evals.metrics.json_values import chain, pair
 from promptgraft.evals.metrics.reading import parse_path, spelled
-from promptgraft.evals.metrics.reasons import LONGEST_REASON
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
 from promptgraft.serde import Json
 

@@ -35,8 +35,8 @@ from promptgraft.evals.judges.prompts import (
     checked_reason,
     material_of,
 )
+from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.metrics.dialects import Criterion, Options
-from promptgraft.evals.metrics.reasons import clipped
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.prompt.fences import fenced

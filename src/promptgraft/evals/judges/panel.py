@@ -20,8 +20,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
-from promptgraft.evals.metrics.base import BaseMetric
-from promptgraft.evals.metrics.reasons import clipped
+from promptgraft.evals.metrics.base import BaseMetric, clipped
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.fences import fenced

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import attrs
 
-from promptgraft.evals.metrics.reasons import clipped
+from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
 from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.fields import Described

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, PromptgraftError
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, deadline_of, hold_each
+from promptgraft.evals.metrics.base import (
+    LONGEST_QUOTE,
+    BaseMetric,
+    UnusableAnswerError,
+    brief,
+    deadline_of,
+    hold_each,
+)
 from promptgraft.evals.metrics.reading import answer_data
-from promptgraft.evals.metrics.reasons import LONGEST_QUOTE, brief
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, hold_each
+from promptgraft.evals.metrics.base import BaseMetric, brief, difference, hold_each
 from promptgraft.evals.metrics.reading import (
     Folding,
     Path,
@@ -22,7 +22,6 @@ from promptgraft.evals.metrics.reading import (
     wanted,
     without,
 )
-from promptgraft.evals.metrics.reasons import brief, difference
 from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.frozenmap import FrozenMap

@@ -11,8 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError
-from promptgraft.evals.metrics.reasons import brief, quoted
+from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, brief, quoted
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
 from promptgraft.serde import Json, canonical_json, parse_json, shown

@@ -11,9 +11,8 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.base import BaseMetric, difference, quoted
 from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, wanted
-from promptgraft.evals.metrics.reasons import difference, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, integer, one_of

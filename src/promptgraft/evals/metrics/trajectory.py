@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.base import BaseMetric, brief
 from promptgraft.evals.metrics.json_values import (
     JsonRules,
     chain,
@@ -16,7 +16,6 @@ from promptgraft.evals.metrics.json_values import (
     paths_only,
     pruned,
 )
-from promptgraft.evals.metrics.reasons import brief
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json

@@ -10,10 +10,9 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError
+from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, quoted
 from promptgraft.evals.metrics.expressions import usage_of
 from promptgraft.evals.metrics.reading import ReferenceMetric, as_text
-from promptgraft.evals.metrics.reasons import quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import number, one_of
