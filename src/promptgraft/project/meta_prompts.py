@@ -27,8 +27,8 @@ from promptgraft.yaml_text import Note
 Template = PromptTemplate[object]
 
 SHIPPED: Mapping[str, Template] = algorithm().questions
-META_NS = next(iter(SHIPPED.values())).ns
 """The meta-prompts by name."""
+META_NS = next(iter(SHIPPED.values())).ns
 
 _FENCE = "---"
 _MARKER = re.compile(r"# .*\{#([^{}]*)\}[ \t]*")

@@ -126,12 +126,8 @@ def load_prompt(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
         except CallerError as error:
             raise around.refusal(path, error) from error
         return ProjectPrompt(name=name, prompt=found.prompt, source=found.source)
-    wanted = Wanted(
-        what=spelled(path),
-        expected="a PromptTemplate or a Prompt",
-        plural="prompts",
-        read=_as_prompt,
-    )
+    expected = "a PromptTemplate or a Prompt"
+    wanted = Wanted(what=spelled(path), expected=expected, plural="prompts", read=_as_prompt)
     return ProjectPrompt(name=name, prompt=around.loaded(path, spec, wanted))
 
 
@@ -197,19 +193,13 @@ def _of_files(dataset: DatasetConfig, files: Mapping[str, str], around: Surround
 
 
 def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surroundings) -> Dataset:
-    place = around.existing(path, name)
+    place, given = around.existing(path, name), attrs.asdict(dataset, recurse=False)
+    del given["path"]
     try:
-        return Dataset.load(
-            place,
-            format=dataset.format,
-            fields=dataset.fields,
-            keep=dataset.keep,
-            delimiter=dataset.delimiter,
-        )
+        return Dataset.load(place, **given)
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
-        named = attrs.fields_dict(DatasetConfig).keys()
-        if key in named:
+        if key in given:
             raise around.refusal(("dataset", key), why) from error
         raise around.refusal(path, error) from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import attrs
 
@@ -23,12 +23,10 @@ from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import listed, named
 from promptgraft.strict.nodes import Node
 
-Options: TypeAlias = "Mapping[str, str]"
-"""What may be chosen, with what each option means; empty where nothing is said of it."""
-
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
 _OBJECT = "object"
 _LIST_OF = "list of "
+_LISTS = re.compile(rf"\A({_LIST_OF})+")
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
 
@@ -39,6 +37,7 @@ class Value:
     Attributes:
         type: ``string``, ``integer``, ``number``, ``boolean`` or ``object``, with ``list of``
             before it as often as needed; empty where choices or fields say it.
+        choices: what may be chosen, with what each option means, or an empty text.
         fields: the fields of an object, by name.
         optional: whether it may be left out, and is None then.
         name: the name of an object's class.
@@ -46,7 +45,7 @@ class Value:
 
     type: str = ""
     description: str = ""
-    choices: Options = attrs.field(factory=FrozenMap[str, str])
+    choices: Mapping[str, str] = attrs.field(factory=FrozenMap[str, str])
     fields: Mapping[str, Value] | None = None
     optional: bool = False
     default: Json = None
@@ -55,18 +54,15 @@ class Value:
 
 
 def _read_type(node: Node) -> str | None:
-    text = node.value if isinstance(node.value, str) else ""
-    base = text
-    while base.startswith(_LIST_OF):
-        base = base.removeprefix(_LIST_OF)
+    base = _LISTS.sub("", node.value) if isinstance(node.value, str) else ""
     if base in _SCALARS or base == _OBJECT:
-        return text
+        return str(node.value)
     known = [*_SCALARS, _OBJECT]
     node.expected(f"{', '.join(known)}, or `list of` one of them{did_you_mean(base, known)}")
     return None
 
 
-def _read_options(node: Node) -> Options | None:
+def _read_options(node: Node) -> Mapping[str, str] | None:
     value = node.value
     if isinstance(value, dict) and value:
         said = {option: "" if text is None else text for option, text in value.items()}
@@ -92,12 +88,11 @@ def _read_fields(node: Node) -> dict[str, Value] | None:
 
 
 TYPE: Kind[str] = Kind(_read_type)
-OPTIONS: Kind[Options] = Kind(_read_options)
 FIELDS: Kind[dict[str, Value]] = Kind(_read_fields)
 _SPECIAL: Mapping[str, Kind[object]] = {
     "type": TYPE,
     "description": TEXT,
-    "choices": OPTIONS,
+    "choices": Kind(_read_options),
     "fields": FIELDS,
     "default": ANYTHING,
     "aliases": listed(TEXT),
@@ -107,8 +102,6 @@ _NAMED_FIELDS = named(record_of(Value, special=_SPECIAL), "an object with an obj
 SHAPE: Kind[Value] = record_of(
     Value, skip=("description", "optional", "default", "aliases"), special=_SPECIAL
 )
-
-
 OUTPUT: Kind[Value] = record_of(
     Value, skip=("type", "optional", "default", "aliases"), special=_SPECIAL
 )
@@ -162,16 +155,10 @@ def _attribute(value: Value, kind: Any, node: Node) -> Any:
 def kind_of(value: Value, name: str, node: Node) -> Any:
     """Return the type of a value; faults are noted, and None returned."""
     base = value.type
-    while base.startswith(_LIST_OF):
-        base = base.removeprefix(_LIST_OF)
-    lists = (len(value.type) - len(base)) // len(_LIST_OF)
-    kind = _base_kind(value, base, name, node)
-    for _ in range(lists if kind is not None else 0):
-        kind = applied(tuple, (kind, ...))
-    return kind
-
-
-def _base_kind(value: Value, base: str, name: str, node: Node) -> Any:
+    if base.startswith(_LIST_OF):
+        inner = attrs.evolve(value, type=base.removeprefix(_LIST_OF))
+        item = kind_of(inner, name, node)
+        return None if item is None else applied(tuple, (item, ...))
     if value.choices and value.fields is not None:
         node.fault("expected `choices` or `fields`, found both")
         return None
