@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal
 from types import FunctionType
 from typing import TypeGuard, TypeVar
 
@@ -12,10 +11,8 @@ import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
-    MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
-    Usage,
     lacking_in_adapter,
 )
 from promptgraft.adapters.offline import OfflineAdapter
@@ -164,34 +161,20 @@ def _lacking(value: object) -> str:
     return f"it has no {' and no '.join(lacking_in_adapter(value))}; {_DESCRIBED}"
 
 
+@attrs.frozen(eq=False)
 class LateAdapter:
     """An adapter that is made when it is first needed, so that files can be read without secrets.
 
-    ``config`` tells two of them apart in a run's fingerprint; ``make`` may be called repeatedly.
+    Its ``repr`` is that of the model: it tells two of them apart in a run's fingerprint.
     """
 
-    def __init__(self, config: ModelConfig, make: Callable[[], ProviderAdapter]) -> None:
-        self._config = config
-        self._make = make
-
-    def __repr__(self) -> str:
-        return f"LateAdapter({self._config!r})"
+    _config: ModelConfig
+    _make: Callable[[], ProviderAdapter] = attrs.field(repr=False)
 
     @property
     def identity(self) -> str:
         """Name and version of what answers."""
         return self._make().identity
-
-    @property
-    def longest_answer(self) -> int | None:
-        """Tokens of the longest answer; None when that is not known."""
-        adapter = self._make()
-        return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
-
-    def price_of(self, usage: Usage) -> Decimal | None:
-        """Return US dollars for a call; None when its price is not known."""
-        adapter = self._make()
-        return adapter.price_of(usage) if isinstance(adapter, MeteredAdapter) else None
 
     def evaluate(
         self,
