@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from promptgraft.errors import DataFormatError
 from promptgraft.project.markdown import MarkdownPrompt, load_markdown_prompt
 from promptgraft.prompt import Prompt
 
@@ -226,6 +227,39 @@ def test_the_answer_may_be_a_python_type_beside_the_file(tmp_path: Path) -> None
 
     answer: Any = found.prompt.render().parse("a")
     assert answer.name == "A"
+
+
+OBJECT = "an object with `choices` or `fields`"
+
+
+@pytest.mark.parametrize(
+    ("output", "faults"),
+    [
+        ("{}", [f"output: expected `text`, {OBJECT}, or `file.py:NAME`, found an empty object"]),
+        ("Review", [f"output: expected `text`, {OBJECT}, or `file.py:NAME`, found 'Review'"]),
+        ("{fields: {}}", ["output.fields: expected at least one field, found an empty object"]),
+        (
+            "{choices: [a], fields: {b: {type: string}}}",
+            ["output: expected `choices` or `fields`, found both"],
+        ),
+        (
+            "{name: B, choices: [a]}",
+            ["output.name: expected a name only beside `fields`"],
+        ),
+        (
+            "{description: B., fields: {b: {type: string}}}",
+            ["output.description: expected a description only beside `choices`"],
+        ),
+        ("{choices: {a: 1}}", ["output.choices: expected a text for what each option means"]),
+    ],
+)
+def test_an_answer_that_is_described_wrongly_is_refused(
+    output: str, faults: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "p.md").write_text(f"---\noutput: {output}\n---\nx\n", "utf-8")
+    with pytest.raises(DataFormatError) as caught:
+        load_markdown_prompt(tmp_path / "p.md")
+    assert list(caught.value.faults) == [f"{tmp_path}/p.md:2: {fault}" for fault in faults]
 
 
 def test_jinja_templates_are_read_as_such(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.project.markdown.yaml_edits import changed
+from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.serde import Json
 from promptgraft.yaml_text import YamlDocument, YamlPath, read_yaml
 
@@ -135,3 +135,38 @@ def test_a_value_is_written_so_that_it_reads_back(text: str, new: Json, after: s
     document = read(after)
     assert document is not None
     assert at(document.value, ("a",)) == new
+
+
+LIST = "a:\n  # one\n  - 1   # c\n  # two\n  -\n    k: [2]\n\n  # three\n  - 3\nb: x\n"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("new", "added", "after"),
+    [
+        ([1, {"k": [2]}, 3], [], LIST),
+        ([1, None, 3], [], LIST.replace("\n  -\n    k: [2]", "")),
+        ([1, {"k": [2]}, None], [], LIST.replace("\n  - 3", "")),
+        (
+            [None, {"k": [0]}, None],
+            [],
+            LIST.replace("\n  - 1   # c", "").replace("2]", "0]").replace("\n  - 3", ""),
+        ),
+        (
+            [1, None, None],
+            [4],
+            LIST.replace("\n  -\n    k: [2]", "").replace("- 3", "- 4"),
+        ),
+        ([None, None, None], [], "a: []\nb: x\n"),
+    ],
+)
+def test_items_of_a_list_are_changed_removed_and_added(
+    new: list[Json], added: list[Json], after: str, newline: str
+) -> None:
+    text = LIST.replace("\n", newline)
+    old: list[Json] = [1, {"k": [2]}, 3]
+    written = with_items(text, ("a",), list(zip(old, new, strict=True)), added)
+    assert written == after.replace("\n", newline)
+    document = read(written)
+    assert document is not None
+    assert at(document.value, ("a",)) == [*(item for item in new if item is not None), *added]

@@ -64,22 +64,21 @@ def with_items(
     Raises:
         ConfigError: the list is not written.
     """
-    place = _find(text, path)
-    if place is None:
-        raise _not_written(path)
+    place = _written(text, path)
     kept = [new for _, new in items if new is not None]
     is_resized = bool(added) or len(kept) < len(items)
     if is_resized and (place.is_flow or not kept):
         return _replaced(text, place, [*kept, *added])
+    if added:
+        lines = "\n".join(_block(added, place.node.start_mark.column))
+        text = _inserted(text, _items(place.node)[-1], lines)
+        place = _written(text, path)
     # From the end on, so that what was found before an item stays where it is.
     for index, (old, new) in reversed(list(enumerate(items))):
         if new is None:
             text = _removed(text, place.node, index)
         else:
             text = changed(text, (*path, index), old, new)
-    if added and (last := _find(text, (*path, len(kept) - 1))) is not None:
-        lines = "\n".join(_block(added, place.node.start_mark.column))
-        text = _inserted(text, last.node, lines)
     return text
 
 
@@ -118,6 +117,13 @@ def _find(text: str, path: YamlPath) -> _Place | None:
     place = None if root is None else _Place(root)
     for step in path:
         place = place and place.below(step)
+    return place
+
+
+def _written(text: str, path: YamlPath) -> _Place:
+    place = _find(text, path)
+    if place is None:
+        raise _not_written(path)
     return place
 
 
