@@ -19,7 +19,7 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.clock import FakeClock
 from promptgraft.runs import find_run, list_runs
 from promptgraft.runs.folder import make_run
-from promptgraft.runs.following import follow
+from promptgraft.runs.reading import follow
 from promptgraft.runs.recorder import Recorder
 
 TITLE = "Run directory: the run of `overhead`, 500 runs in a folder"

@@ -249,7 +249,7 @@ def test_figures_have_a_short_repr() -> None:
     assert repr(found) == f"<Evaluation 2 runs, the first: {found.report!r}>"
     assert repr(RUN) == (
         "<RunRecord 20260101-000000-words interrupted: toy/words, 0.250 -> 0.500 (+0.250) on "
-        "D_pareto, 3 candidates, 40 rollouts>"
+        "the validation set, 3 candidates, 40 rollouts>"
     )
     # In a race the one with the highest mean may have been tried on little.
     assert "0.250 -> 0.250 (+0.000) on" in repr(attrs.evolve(RUN, best=0))
@@ -261,7 +261,8 @@ def test_figures_have_a_short_repr() -> None:
         folder=RUN.folder, state=State.RUNNING, created=MOMENT, prompt="toy/words", best_mean=0.5
     )
     assert repr([listed]) == (
-        "[<RunSummary 20260101-000000-words running: toy/words, none -> 0.500 on D_pareto>]"
+        "[<RunSummary 20260101-000000-words running: toy/words, none -> 0.500 on the "
+        "validation set>]"
     )
     assert repr(GAIN).startswith("<Gain no improvement: gain +1.000 (no 95 % interval: ")
 

@@ -29,8 +29,8 @@ from promptgraft.runs import (
     transcripts,
 )
 from promptgraft.runs.folder import make_run
-from promptgraft.runs.following import follow
 from promptgraft.runs.lines import read_lines
+from promptgraft.runs.reading import follow
 from promptgraft.search.events import RunStarted
 from promptgraft.search.notices import Unknown
 from promptgraft.search.validation import Racing

@@ -17,7 +17,8 @@ from promptgraft.project import Project
 from promptgraft.project.files import PromptSource
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunRecord
-from promptgraft.runs.fields import Fields
+from promptgraft.runs.folder import field_or_none
+from promptgraft.strict.checks import STRING
 
 
 @attrs.frozen(kw_only=True)
@@ -99,11 +100,10 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
 
 def _run_tag(run: RunRecord) -> str:
     """Return the tag that a run began with."""
-    config = Fields(run.config, str(run.folder.config))
-    settings = config.inside("settings")
-    if _origin(run).is_project:
-        kept = settings.inside("store").text_or_none("tag")
-    else:
-        kept = settings.text_or_none("tag")
+    kept = ("settings", "store", "tag") if _origin(run).is_project else ("settings", "tag")
+    chosen, before = (
+        field_or_none(STRING, run.config, run.folder.config, *path)
+        for path in (("options", "tag"), kept)
+    )
     ended = run.ended.tag if run.ended else None
-    return ended or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG
+    return ended or chosen or before or DEFAULT_TAG

@@ -30,8 +30,7 @@ from promptgraft.cli.runnable import Runnable, loaded, loaded_again
 from promptgraft.cli.running import Keeping, conclude_run, keep, run_dry
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunFolder
-from promptgraft.runs.files import read_document
-from promptgraft.runs.folder import make_run
+from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, structure

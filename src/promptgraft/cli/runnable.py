@@ -21,11 +21,11 @@ from promptgraft.project.python_source import (
     place_of,
 )
 from promptgraft.runs import RunFolder
-from promptgraft.runs.fields import Fields
-from promptgraft.runs.folder import RUN_ID
+from promptgraft.runs.folder import RUN_ID, field_of
 from promptgraft.runs.settings import described_job
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import STRING
 
 
 @contextlib.contextmanager
@@ -67,18 +67,18 @@ class Origin:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._fields = Fields(config, str(folder.config)).inside("origin")
-        self.is_project = self._fields.text("kind") == "project"
+        self._config = config
+        self.is_project = self._text("kind") == "project"
 
     @property
     def prompt(self) -> str:
         """The name of the prompt in the project."""
-        return self._fields.text("prompt")
+        return self._text("prompt")
 
     @property
     def spec(self) -> str:
         """The job, as the command line named it."""
-        return self._fields.text("spec")
+        return self._text("spec")
 
     def refuse_project(self, file: str | None) -> None:
         """Refuse a project that is named for a run of a job.
@@ -131,8 +131,11 @@ class Origin:
             )
         return folder
 
+    def _text(self, name: str) -> str:
+        return field_of(STRING, self._config, self._folder.config, "origin", name)
+
     def _absolute(self, name: str) -> Path:
-        path = Path(self._fields.text(name))
+        path = Path(self._text(name))
         if not path.is_absolute():
             raise DataFormatError(
                 f"{self._folder.config}: origin: {name}: expected an absolute path, found "

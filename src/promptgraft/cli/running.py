@@ -25,7 +25,7 @@ from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
 from promptgraft.runs import RunFolder
-from promptgraft.runs.files import write_document
+from promptgraft.runs.folder import write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob

@@ -22,9 +22,8 @@ from promptgraft.cli.progress import PlainProgress, Progress, progress_for
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunSummary, State, list_runs
-from promptgraft.runs.finding import summarize
-from promptgraft.runs.following import follow
 from promptgraft.runs.lines import encoded_json
+from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json
 from promptgraft.text import change, counted, difference, score, visible_line

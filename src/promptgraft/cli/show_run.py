@@ -14,7 +14,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, transcripts
 from promptgraft.runs.comparing import figures_of
-from promptgraft.runs.files import read_document
+from promptgraft.runs.folder import read_document
 from promptgraft.runs.lines import encoded
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event

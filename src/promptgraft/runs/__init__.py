@@ -1,14 +1,9 @@
 """How a run is kept and shown: its directory, written while it goes and read at any time."""
 
-from promptgraft.runs.finding import find_run, list_runs
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.reading import read_run
-from promptgraft.runs.records import (
-    RunRecord,
-    RunSummary,
-    State,
-)
+from promptgraft.runs.reading import find_run, list_runs, read_run
+from promptgraft.runs.records import RunRecord, RunSummary, State
 from promptgraft.runs.transcripts import Transcript, transcripts
 
 __all__ = [

@@ -1,10 +1,15 @@
-"""A run directory: where its files are, who works in it, and how a new one is made."""
+"""A run directory: its files, its lock, and how a new one is made.
+
+Readers of a file see the old text or the new one, never a part. Nothing here is synced:
+everything but the journal can be made again from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -12,12 +17,20 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import ConfigError, JournalLockedError
-from promptgraft.runs.files import write_document
-from promptgraft.serde import Json
+from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
+from promptgraft.files import named_in_errors, write_all
+from promptgraft.serde import Json, parse_json, shown
+from promptgraft.strict.checks import Kind
+from promptgraft.strict.nodes import Source
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Of every JSON document of a run directory."""
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 """What the id of a run looks like: when it was made, in UTC, and the key of its prompt."""
@@ -207,3 +220,84 @@ def _renamed(fresh: Path, target: Path) -> bool:
             return False
         raise
     return True
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text``, in one step. One writer at a time.
+
+    Raises:
+        OSError: the system refuses; it names ``path``, and the old file is left.
+    """
+    with named_in_errors(path):
+        _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = f"{path.parent}/.{path.name}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+
+
+def write_document(path: Path, document: Mapping[str, Json]) -> None:
+    """Replace ``path`` by a JSON document of this version, in one step.
+
+    Raises:
+        OSError: the system refuses; the old file is left.
+    """
+    write_text(path, json.dumps({"version": VERSION, **document}, indent=1) + "\n")
+
+
+def read_document(path: Path) -> dict[str, Json]:
+    """Return a JSON document of this version.
+
+    Raises:
+        OSError: it cannot be read.
+        DataFormatError: it is no such document.
+    """
+    mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"
+    try:
+        document = parse_json(path.read_bytes(), where=str(path))
+    except DataFormatError as error:
+        raise DataFormatError(f"{error}; {mend}") from None
+    if not isinstance(document, dict):
+        raise DataFormatError(f"{path}: expected a JSON object, found {shown(document)}; {mend}")
+    if document.get("version") != VERSION:
+        raise DataFormatError(
+            f"{path}: expected version {VERSION}, found {shown(document.get('version'))}; use the "
+            "version of promptgraft that has written it"
+        )
+    return document
+
+
+def field_of(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str) -> T:
+    """Return a field of a JSON document of a run.
+
+    Args:
+        kind: what it must be.
+        document: the document.
+        file: where the document comes from, for messages.
+        path: the names of the objects that hold the field, and its own.
+
+    Raises:
+        DataFormatError: there is something else, or nothing.
+    """
+    source = Source.of(dict(document), str(file))
+    node = source.root
+    for name in path:
+        node = node.member(name)
+    value = kind.read(node)
+    if value is None:
+        raise DataFormatError(source.faults[0])
+    return value
+
+
+def field_or_none(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str) -> T | None:
+    """Return a field as :func:`field_of` does, or None for null and for nothing."""
+    value: Json = dict(document)
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return None if value is None else field_of(kind, document, file, *path)

@@ -1,15 +1,172 @@
-"""Reading a run directory whole, also while another process writes to it."""
+"""Reading run directories, also while another process writes to them.
+
+The runs of a folder, one whole run, and the events of a run as they come.
+"""
 
 from __future__ import annotations
 
-from promptgraft.errors import DataFormatError
-from promptgraft.runs.fields import Fields
-from promptgraft.runs.files import read_document
-from promptgraft.runs.finding import state_of
-from promptgraft.runs.folder import RunFolder
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import attrs
+
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.lines import read_lines
-from promptgraft.runs.records import RunRecord, State
+from promptgraft.runs.lines import decoded, read_lines, tail_of
+from promptgraft.runs.records import RunRecord, RunSummary, State
+from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
+from promptgraft.search.notices import Event, RunPlanned, RunProgress
+from promptgraft.serde import Json, did_you_mean
+from promptgraft.strict.checks import MOMENT, STRING
+
+LATEST = "latest"
+_SHOWN_RUNS = 5
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def list_runs(root: Path) -> tuple[RunSummary, ...]:
+    """Return the runs in ``root``, the newest first; none when there is no such folder.
+
+    Reads ``config.json`` and the end of ``events.jsonl`` of each. One that is damaged is among
+    them, with what is wrong with it.
+    """
+    found = [_listed(folder) for folder in _folders(root)]
+    return tuple(sorted(found, key=lambda run: _order(run.created, run.id), reverse=True))
+
+
+def find_run(root: Path, name: str = LATEST) -> RunFolder:
+    """Return the run in ``root`` with that id, or with an id that begins so; or the newest.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+    """
+    folders = _folders(root)
+    if not folders:
+        raise ConfigError(
+            f"there are no runs in {root}; `promptgraft optimize` makes one, --runs names another "
+            "folder"
+        )
+    if name == LATEST:
+        last = max(folder.second for folder in folders)
+        of_that_second = [folder for folder in folders if folder.second == last]
+        return max(of_that_second, key=lambda folder: _order(_created(folder), folder.id))
+    found = [folder for folder in folders if folder.id == name]
+    found = found or [folder for folder in folders if folder.id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    ids = [folder.id for folder in folders]
+    if found:
+        raise ConfigError(f"several runs in {root} begin with `{name}`: {_named(found)}; name one")
+    raise ConfigError(
+        f"no run in {root} is called `{name}`{did_you_mean(name, [*ids, LATEST])}; "
+        "`promptgraft runs` lists them"
+    )
+
+
+def summarize(folder: RunFolder) -> RunSummary:
+    """Return what lists show of a run.
+
+    Raises:
+        DataFormatError: a file of the run is not what a run writes.
+    """
+    _, created, prompt = _read_config(folder)
+    state = State.RUNNING if folder.is_locked else State.INTERRUPTED
+    summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt)
+    for event in tail_of(folder.events):
+        summary = _after(summary, event)
+    return summary
+
+
+def _folders(root: Path) -> list[RunFolder]:
+    try:
+        paths = sorted(root.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [RunFolder(path) for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
+
+
+def _after(known: RunSummary, event: Event) -> RunSummary:
+    """Return what is known after an event near the end of a run."""
+    match event:
+        case RunEnded():
+            found = event.held_out
+            return attrs.evolve(
+                _measured(known, event),
+                state=State.ENDED,
+                steps=event.steps,
+                held_out=(found.baseline_mean, found.winner_mean) if found is not None else None,
+                improved=event.improved,
+                stop_reason=event.stop_reason,
+            )
+        case RunProgress():
+            return attrs.evolve(_measured(known, event), steps=event.step, budget=event.budget)
+        case RunPlanned():
+            return attrs.evolve(known, budget=event.budget)
+        case CandidateAdded():
+            joined = attrs.evolve(
+                known,
+                steps=event.step,
+                candidates=event.candidate + 1,
+                rollouts=event.rollouts,
+                cost=event.cost,
+            )
+            return _scored(joined, event)
+        case CandidateScored():
+            return _scored(known, event)
+    return known
+
+
+def _measured(known: RunSummary, event: RunEnded | RunProgress) -> RunSummary:
+    return attrs.evolve(
+        known,
+        candidates=event.candidates,
+        rollouts=event.rollouts,
+        cost=event.cost,
+        baseline_mean=event.baseline_mean,
+        best_mean=event.best_mean,
+        estimated=(event.baseline_estimated, event.best_estimated),
+    )
+
+
+def _scored(known: RunSummary, event: CandidateAdded | CandidateScored) -> RunSummary:
+    baseline, best = known.estimated
+    if event.candidate == 0:
+        known = attrs.evolve(known, baseline_mean=event.mean, estimated=(event.estimated, best))
+        baseline = event.estimated
+    if event.candidate == event.best:
+        known = attrs.evolve(known, best_mean=event.mean, estimated=(baseline, event.estimated))
+    return known
+
+
+def _listed(folder: RunFolder) -> RunSummary:
+    try:
+        return summarize(folder)
+    except (OSError, DataFormatError) as error:
+        return RunSummary(
+            folder=folder, state=State.DAMAGED, created=_created(folder), fault=str(error)
+        )
+
+
+def _created(folder: RunFolder) -> datetime:
+    """Return when a run was made; to the second where ``config.json`` does not say."""
+    try:
+        return field_of(MOMENT, read_document(folder.config), folder.config, "created")
+    except (OSError, DataFormatError):
+        return folder.second
+
+
+def _order(created: datetime, name: str) -> tuple[datetime, int, str]:
+    # Of two runs of one moment, `-10` comes after `-2`.
+    return created, len(name), name
+
+
+def _named(folders: list[RunFolder]) -> str:
+    more = f" and {len(folders) - _SHOWN_RUNS} more" if len(folders) > _SHOWN_RUNS else ""
+    return ", ".join(f"`{folder.id}`" for folder in folders[:_SHOWN_RUNS]) + more
 
 
 def read_run(folder: RunFolder) -> RunRecord:
@@ -19,19 +176,20 @@ def read_run(folder: RunFolder) -> RunRecord:
         OSError: a file cannot be read.
         DataFormatError: a file is not what a run writes; names the line.
     """
-    config = read_document(folder.config)
-    settings = Fields(config, str(folder.config))
-    locked = folder.is_locked
-    record = RunRecord(
-        folder=folder,
-        state=State.RUNNING,
-        config=config,
-        created=settings.moment("created"),
-        prompt=settings.text("prompt"),
-    )
+    config, created, prompt = _read_config(folder)
+    state = State.RUNNING if folder.is_locked else State.INTERRUPTED
+    record = RunRecord(folder=folder, state=state, config=config, created=created, prompt=prompt)
     read_events(folder, record)
-    record.state = state_of(locked=locked, ended=record.ended is not None)
+    if record.ended is not None:
+        record.state = State.ENDED
     return record
+
+
+def _read_config(folder: RunFolder) -> tuple[Mapping[str, Json], datetime, str]:
+    """Return what ``config.json`` holds, when the run was made, and its prompt."""
+    config = read_document(folder.config)
+    created = field_of(MOMENT, config, folder.config, "created")
+    return config, created, field_of(STRING, config, folder.config, "prompt")
 
 
 def read_events(folder: RunFolder, history: RunHistory) -> None:
@@ -49,3 +207,56 @@ def read_events(folder: RunFolder, history: RunHistory) -> None:
             raise DataFormatError(
                 f"{events}:{number}: {error}; `promptgraft resume` writes the file again"
             ) from None
+
+
+def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tuple[str, Event]]:
+    """Yield the lines of a run with their events, those there and those to come, until it is left.
+
+    A run is left when nobody holds its lock: it has ended, was interrupted, or was never begun.
+    When a resumed run cuts its file, what comes then is yielded, and the rest is not told again.
+
+    Args:
+        folder: the run.
+        wait: called with seconds when there is nothing new.
+
+    Raises:
+        OSError: a file cannot be read.
+        DataFormatError: a line is no event.
+    """
+    end = 0
+    while True:
+        locked = folder.is_locked
+        found, end = _new_lines(folder, end)
+        yield from found
+        if not locked:
+            return
+        if not found:
+            wait(_SECONDS_BETWEEN_LOOKS)
+
+
+def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], int]:
+    """Return the whole lines behind ``start``, and where they end."""
+    try:
+        file = folder.events.open("rb")
+    except FileNotFoundError:
+        return [], 0
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        start = _line_start(file, min(start, size))
+        file.seek(start)
+        data = file.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    where, texts = str(folder.events), whole.split(b"\n")[:-1]
+    lines = [(text.decode("ascii", "replace"), decoded(text, where)) for text in texts]
+    return lines, start + len(whole)
+
+
+def _line_start(file: BinaryIO, position: int) -> int:
+    """Return where the first line begins that does not begin before ``position``.
+
+    That is ``position`` itself, unless the file was cut and has grown again.
+    """
+    if position == 0:
+        return 0
+    file.seek(position - 1)
+    return position - 1 + len(file.readline())

@@ -21,8 +21,7 @@ from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile
 from promptgraft.runs.event_lines import EventLines
-from promptgraft.runs.files import write_document, write_text
-from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.folder import RunFolder, write_document, write_text
 from promptgraft.runs.job import Job
 from promptgraft.runs.pages import candidate_page, rejection_page, waiting_baseline
 from promptgraft.runs.summary import summary_page

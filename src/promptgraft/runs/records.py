@@ -9,11 +9,12 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory
+from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import Json
-from promptgraft.text import change
+from promptgraft.text import change, counted, dollars, moment, score
 
 
 class State(StrEnum):
@@ -43,8 +44,8 @@ class RunSummary:
         candidates: candidates in the pool, the baseline included.
         rollouts: rollouts used.
         budget: rollouts that may be used; None when no line near the end says.
-        baseline_mean: mean of the baseline on D_pareto; None when it is not known.
-        best_mean: mean of the best candidate on D_pareto.
+        baseline_mean: mean of the baseline on the validation set; None when it is not known.
+        best_mean: mean of the best candidate on the validation set.
         estimated: whether these two are estimates, because some examples have no score.
         held_out: means of baseline and winner on the held-out examples; None without them.
         improved: whether the best beats the baseline; None before the end.
@@ -77,7 +78,7 @@ class RunSummary:
 
     def __repr__(self) -> str:
         means = change(self.baseline_mean, self.best_mean, estimated=self.estimated)
-        return f"<RunSummary {self.id} {self.state}: {self.prompt}, {means} on D_pareto>"
+        return f"<RunSummary {self.id} {self.state}: {self.prompt}, {means} on the validation set>"
 
 
 @attrs.define(kw_only=True, repr=False)
@@ -104,11 +105,45 @@ class RunRecord(RunHistory, Shown):
         return self.folder.id
 
     def __repr__(self) -> str:
-        from promptgraft.runs.cards import run_line
-
-        return f"<RunRecord {run_line(self)}>"
+        means = self._means()
+        return (
+            f"<RunRecord {self.id} {self.state}: {self.prompt or 'no prompt yet'}, {means} on the "
+            f"validation set, {counted(len(self.candidates), 'candidate')}, "
+            f"{counted(self.rollouts, 'rollout')}>"
+        )
 
     def _card(self) -> Card:
-        from promptgraft.runs.cards import run_card
+        used = f"{self.rollouts}" if self.budget is None else f"{self.rollouts} of {self.budget}"
+        best = self.sides[1] if self.sides else None
+        texts = best.texts.items() if best else ()
+        return Card(
+            title=self.id,
+            lead=f"{self.state}, {self.prompt}" if self.prompt else str(self.state),
+            fields=(
+                ("validation", f"{self._means()} on {counted(len(self.pareto_ids), 'example')}"),
+                ("used", f"{used} rollouts, {dollars(self.cost if best else None)}"),
+                ("steps", f"{self.steps}"),
+                ("rejected", counted(len(self.rejections), "proposal")),
+                ("created", moment(self.created)),
+                ("folder", str(self.folder.path)),
+            ),
+            blocks=(
+                first_rows(
+                    map(_row, self.ranked), ("candidate", "validation", "from", "step", "changed")
+                ),
+                *(
+                    LongText(title=f"{name} of candidate {self.best}", text=text)
+                    for name, text in texts
+                ),
+            ),
+        )
 
-        return run_card(self)
+    def _means(self) -> str:
+        known = bool(self.candidates)
+        return change(*self.means, estimated=self.estimated) if known else "nothing known"
+
+
+def _row(candidate: CandidateAdded) -> tuple[str, ...]:
+    parents = " + ".join(map(str, candidate.parents))
+    mean = score(candidate.mean, estimated=candidate.estimated)
+    return f"{candidate.candidate}", mean, parents, f"{candidate.step}", candidate.changed

@@ -20,7 +20,7 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
         OSError: a file of the run cannot be read, or the report not written.
         DataFormatError, JournalCorruptError: a file is not what a run writes.
     """
-    from promptgraft.runs.files import write_text
+    from promptgraft.runs.folder import write_text
     from promptgraft.runs.report.gathering import gather
     from promptgraft.runs.report.page import render
 
