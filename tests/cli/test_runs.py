@@ -301,7 +301,8 @@ def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -
     console("optimize", "--budget", str(BUDGET), "-q")
     ended = console("compare", first.id)
     assert re.search(
-        r"(?m)^scores cannot be compared: D_pareto has other examples: \d+ in A, \d+ in B",
+        r"(?m)^scores cannot be compared: the examples of the validation set differ: \d+ in A, "
+        r"\d+ in B",
         ended.out,
     )
     assert re.search(r"(?m)^baseline +0\.\d{3} +0\.\d{3}$", ended.out)

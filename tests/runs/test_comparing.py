@@ -13,8 +13,7 @@ from cli.console import Console
 from optimizers.worlds import about, failing, judge, twins
 from promptgraft.errors import TransientProviderError
 from promptgraft.runs import RunFolder, read_run
-from promptgraft.runs.comparability import Incomparable, incomparable
-from promptgraft.runs.comparing import figures_of
+from promptgraft.runs.comparing import Incomparable, figures_of, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 
 
@@ -46,32 +45,30 @@ def test_runs_of_the_same_data_and_metrics_can_be_compared(
 def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, feedback_fn=Strict())
     assert said.pareto == said.held_out == said.reasons
-    assert said.reasons == (
-        "the metrics are others: 'optimizers.worlds.judge' in A, 'strict' in B",
-    )
+    assert said.reasons == ("the metrics differ: 'optimizers.worlds.judge' in A, 'strict' in B",)
 
 
 def test_other_weights_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
     [reason] = found(first, tmp_path, weights={"score": 1.0}).reasons
-    assert reason == "the weights of the objectives are others: {} in A, {'score': 1.0} in B"
+    assert reason == "the weights of the objectives differ: {} in A, {'score': 1.0} in B"
 
 
 def test_other_examples_of_d_pareto_are_counted(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, pareto_set_size=2)
-    assert said.pareto == ("D_pareto has other examples: 3 in A, 2 in B, 2 in both",)
+    assert said.pareto == ("the examples of the validation set differ: 3 in A, 2 in B, 2 in both",)
     assert said.held_out == ()
 
 
 def test_other_texts_under_the_same_ids_are_noticed(first: RunFolder, tmp_path: Path) -> None:
     changed = [attrs.evolve(example, label="new") for example in twins(3)]
     said = found(first, tmp_path, training_examples=changed)
-    assert said.pareto == ("the training examples are others, and those of D_pareto may be",)
+    assert said.pareto == ("the training examples differ, and those of the validation set may too",)
 
 
 def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, held_out_examples=held_out(2))
     assert said.pareto == ()
-    assert said.held_out == ("the held-out set has other examples: 1 in A, 2 in B, 1 in both",)
+    assert said.held_out == ("the examples of the held-out set differ: 1 in A, 2 in B, 1 in both",)
 
 
 @pytest.mark.parametrize("header", [None, b"", b"damaged\n"])

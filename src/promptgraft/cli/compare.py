@@ -11,8 +11,7 @@ from promptgraft.cli.options import examples, json_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.runs import read_run
-from promptgraft.runs.comparability import Incomparable, incomparable
-from promptgraft.runs.comparing import RunFigures, figures_of
+from promptgraft.runs.comparing import Incomparable, RunFigures, figures_of, incomparable
 from promptgraft.serde import Json, unstructure
 from promptgraft.text import difference, score
 

@@ -1,13 +1,24 @@
-"""Two runs side by side."""
+"""Two runs side by side, and whether their scores can be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import attrs
 
+from promptgraft.errors import JournalError
+from promptgraft.journal.records import decode_header
 from promptgraft.runs.records import RunRecord
 from promptgraft.search.ledger import money
+from promptgraft.serde import Json, shown
 
+_JUDGED_BY = {
+    "feedback_fn": "metrics",
+    "weights": "weights of the objectives",
+    "on_error": "scores of failed rollouts (`on_error`)",
+}
 Ancestry = tuple[tuple[int, str, float | None, bool], ...]
+"""Number, what was changed, mean, and whether the mean is an estimate."""
 
 
 @attrs.frozen(kw_only=True)
@@ -15,25 +26,12 @@ class RunFigures:
     """What two runs are compared in.
 
     Attributes:
-        run: id of the run.
-        state: whether somebody works on it.
-        prompt: the prompt.
-        seed: its seed.
-        baseline: mean of the baseline on D_pareto.
-        baseline_estimated: whether that is an estimate, because some examples have no score.
-        best: mean of the best candidate.
-        best_estimated: the same of that.
+        baseline: mean of the baseline on the validation set.
+        best: mean of the best candidate there.
         held_out: means of baseline and winner on the held-out examples; None without them.
         improved: whether the best beats the baseline; None before the end.
-        stop_reason: why it ended; empty before the end.
-        stop_detail: the same in words.
-        steps: steps begun.
-        candidates: candidates in the pool.
-        rejected: rejected proposals.
-        rollouts: rollouts used.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
-        path: the line from the baseline to the best candidate: number, what was changed, mean,
-            and whether the mean is an estimate because some examples have no score.
+        path: the line from the baseline to the best candidate.
     """
 
     run: str
@@ -58,7 +56,7 @@ class RunFigures:
 
 def figures_of(record: RunRecord) -> RunFigures:
     """Return what a run is compared in."""
-    ended, path = record.ended, _path(record)
+    ended = record.ended
     return RunFigures(
         run=record.id,
         state=str(record.state),
@@ -77,7 +75,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         rejected=len(record.rejections),
         rollouts=record.rollouts,
         cost=money(record.cost) if record.candidates else None,
-        path=path,
+        path=_path(record),
     )
 
 
@@ -97,3 +95,78 @@ def _path(record: RunRecord) -> Ancestry:
         line.append((position, found.changed, found.mean, found.estimated))
         position = found.parents[0] if found.parents else None
     return tuple(reversed(line))
+
+
+@attrs.frozen(kw_only=True)
+class Incomparable:
+    """Why scores of two runs, A and B, cannot be compared.
+
+    Attributes:
+        pareto: why not those on the validation set; empty when they can.
+        held_out: why not those on the held-out examples; empty when they can.
+    """
+
+    pareto: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Every reason once."""
+        return tuple(dict.fromkeys((*self.pareto, *self.held_out)))
+
+
+def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
+    """Return why scores of two runs cannot be compared.
+
+    The first line of the journals says what data and metrics were. Of held-out examples only the
+    ids are kept.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    one, other = _fingerprint(first), _fingerprint(second)
+    judged = tuple(_judged_differently(first, second, one, other))
+    pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids)
+    same_data = one is None or other is None or one.get("dataset") == other.get("dataset")
+    if not same_data and set(first.pareto_ids) == set(second.pareto_ids):
+        pareto = ("the training examples differ, and those of the validation set may too",)
+    held_out = _other_cases("held-out", _held_out_ids(first), _held_out_ids(second))
+    return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
+
+
+def _fingerprint(record: RunRecord) -> Mapping[str, Json] | None:
+    try:
+        with record.folder.journal.open("rb") as file:
+            return decode_header(file.readline())
+    except (FileNotFoundError, JournalError):
+        return None
+
+
+def _judged_differently(
+    first: RunRecord,
+    second: RunRecord,
+    one: Mapping[str, Json] | None,
+    other: Mapping[str, Json] | None,
+) -> Iterator[str]:
+    if first.prompt != second.prompt:
+        yield f"the prompts differ: {first.prompt} in A, {second.prompt} in B"
+    for name, found in (("A", one), ("B", other)):
+        if found is None:
+            yield f"which data and metrics {name} had is not known: its journal has no header"
+    if one is None or other is None:
+        return
+    for key, what in _JUDGED_BY.items():
+        if one.get(key) != other.get(key):
+            yield f"the {what} differ: {shown(one.get(key))} in A, {shown(other.get(key))} in B"
+
+
+def _other_cases(name: str, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    if not first or not second or {*first} == {*second}:
+        return ()
+    sizes = f"{len(first)} in A, {len(second)} in B, {len({*first} & {*second})} in both"
+    return (f"the examples of the {name} set differ: {sizes}",)
+
+
+def _held_out_ids(record: RunRecord) -> Sequence[str]:
+    found = record.ended.held_out if record.ended else None
+    return found.ids if found else ()
