@@ -36,8 +36,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides.documents import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
-from promptgraft.runs.event_file import EventFile
-from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report import write_report
 from promptgraft.search.scores import Scores

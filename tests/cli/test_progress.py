@@ -27,7 +27,7 @@ from promptgraft.cli.progress import (
 from promptgraft.cli.sentences import doing
 from promptgraft.clock import FakeClock
 from promptgraft.runs import RunHistory
-from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.event_file import EventLines
 from promptgraft.runtime import EventBus
 from promptgraft.search import RejectionReason
 from promptgraft.search.events import (

@@ -131,7 +131,10 @@ def test_every_file_of_a_race_has_the_same_means_at_its_end(tmp_path: Path) -> N
         mark = "~" if result.is_estimated(position) else ""
         assert re.search(rf"(?m)^\| {position}( \(winner\))? \|.*\| {mark}{mean:.3f} \|$", summary)
         page = folder.candidate(position).read_text("utf-8")
-        assert f"- mean on D_pareto: {mean:.3f} {'estimated from' if mark else 'over'} " in page
+        assert (
+            f"- mean on the validation set: {mean:.3f} {'estimated from' if mark else 'over'} "
+            in page
+        )
     means = {one["candidate"]: one["mean"] for one in document(folder.frontier)["frontier"]}
     assert means == {position: result.means[position] for position in result.frontier}
 
@@ -160,7 +163,10 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
     for one in estimates:
         page = folder.candidate(one.candidate).read_text("utf-8")
         tried = sum(value is not None for value in one.scores)
-        assert f"- mean on D_pareto: {one.mean:.3f} estimated from {tried} of 20 examples" in page
+        assert (
+            f"- mean on the validation set: {one.mean:.3f} estimated from {tried} of 20 examples"
+            in page
+        )
         assert page.count("| no score |") >= 20 - tried
     data = gather(folder)
     won = record.candidates[data.winner].mean or 0.0
@@ -207,7 +213,7 @@ def test_a_page_of_a_refused_proposal_has_its_text_and_the_reason(whole: RunFold
     assert page.startswith("# Step 1, attempt 1: rejected\n")
     assert "- reason: unparsable reply: " in page
     assert "\n```\nI would rather not.\n```\n" in page
-    assert "## What it was to replace\n\n```\nKnown words:\n```\n" in page
+    assert "## Text before\n\n```\nKnown words:\n```\n" in page
 
 
 def test_the_texts_of_the_baseline_are_on_disk_before_the_first_call(tmp_path: Path) -> None:
@@ -226,7 +232,7 @@ def test_the_texts_of_the_baseline_are_on_disk_before_the_first_call(tmp_path: P
     page, events = seen
     assert "### section rules\n\n```\nKnown words:\n```\n" in page
     assert json.loads(events.splitlines()[0])["texts"]["section notes"] == "More words:"
-    assert "- mean on D_pareto: 0.000 over 6" in made.candidate(0).read_text("utf-8")
+    assert "- mean on the validation set: 0.000 over 6" in made.candidate(0).read_text("utf-8")
 
 
 def test_events_are_numbered_in_order_and_end_with_the_end(whole: RunFolder) -> None:

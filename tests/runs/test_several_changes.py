@@ -70,7 +70,7 @@ def test_each_change_of_a_rejected_child_has_a_page_and_the_last_is_told(folder:
     for attempt, module in enumerate(modules, 1):
         page = folder.rejection(step, attempt).read_text("utf-8")
         others = ", ".join(name for name in modules if name != module)
-        assert f"- was to change: {module}\n" in page
+        assert f"- proposed change to: {module}\n" in page
         assert f"changed together with {others}\n" in page
     told = [sentence(one, RunHistory()) for one in read_run(folder).rejections if one.step == step]
     assert told[:2] == ["", ""]

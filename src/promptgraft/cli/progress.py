@@ -17,7 +17,7 @@ from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.cli.sentences import ESTIMATED, best, sentence, used, warnings
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs import RunHistory
-from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.event_file import EventLines
 from promptgraft.runs.lines import encoded, encoded_json
 from promptgraft.search.notices import Event, RunProgress
 from promptgraft.serde import Json

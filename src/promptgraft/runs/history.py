@@ -26,8 +26,14 @@ from promptgraft.search.events import (
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
+from promptgraft.text import score
 
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
+
+
+def shown_mean(one: CandidateAdded) -> str:
+    """Return the mean of a candidate, with ``~`` where it is an estimate."""
+    return score(one.mean, estimated=one.estimated)
 
 
 @attrs.define
@@ -311,7 +317,7 @@ class RunHistory:
     def scored(self) -> int:
         """Examples that those of the two have a score for that are estimates, the fewest."""
         counts = (
-            sum(score is not None for score in side.scores)
+            sum(value is not None for value in side.scores)
             for side in self.sides or ()
             if side.estimated
         )

@@ -1,4 +1,4 @@
-"""The pages of a run in Markdown: candidates and rejected proposals."""
+"""The pages of a run in Markdown: candidates, rejected proposals, and the summary."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from promptgraft.overrides.diff import diff_bodies
+from promptgraft.overrides.diff import PartDiff, diff_bodies
 from promptgraft.prompt.fences import fenced
-from promptgraft.search.events import CandidateAdded, MutationRejected, RunStarted
+from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.history import RunHistory, shown_mean
+from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
 from promptgraft.search.scores import Score
-from promptgraft.text import counted, dollars, score, visible, visible_line
+from promptgraft.text import counted, difference, dollars, score, visible, visible_line
+
+_MOST_CANDIDATES = 50
 
 
 def waiting_baseline(started: RunStarted) -> str:
     """Return the page of the baseline before it was evaluated."""
-    facts = [("prompt", started.prompt), ("mean on D_pareto", "not known yet")]
+    facts = [("prompt", started.prompt), ("mean on the validation set", "not known yet")]
     return _page("Candidate 0: the baseline", facts, _texts(started.texts))
 
 
@@ -24,7 +28,7 @@ def candidate_page(
     added: CandidateAdded,
     parents: Sequence[CandidateAdded],
 ) -> str:
-    """Return the page of a candidate: where it comes from, what it changes, says and scores."""
+    """Return the page of a candidate: its parents, changes, texts and scores."""
     number = added.candidate
     made = f", step {added.step}" if number else ": the baseline"
     facts = [("prompt", started.prompt)]
@@ -34,9 +38,9 @@ def candidate_page(
     if len(parents) > 1:
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts += [
-        ("mean on D_pareto", _mean(added, parents)),
+        ("mean on the validation set", _mean(added, parents)),
         *((f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()),
-        ("used until then", _used(added)),
+        ("used so far", _used(added)),
     ]
     blocks = [
         *(block for parent in parents for block in _changes(parent, added)),
@@ -47,20 +51,20 @@ def candidate_page(
 
 
 def rejection_page(rejected: MutationRejected) -> str:
-    """Return the page of a rejected proposal: what it was to replace, and why it did not."""
+    """Return the page of a rejected proposal: its text, the text before, and the reason."""
     facts = [
-        ("was to change", rejected.module),
-        ("of", f"candidate {rejected.parent}"),
+        ("proposed change to", rejected.module),
+        ("parent", f"candidate {rejected.parent}"),
         ("reason", f"{rejected.reason}: {rejected.detail}"),
     ]
     if rejected.child_score is not None or rejected.parent_score is not None:
         tried = f"{score(rejected.child_score)}, the parent had {score(rejected.parent_score)}"
         facts.append(("mean on the minibatch", tried))
-    blocks = ["## What was proposed", _quoted(rejected.text) if rejected.text else "Nothing."]
+    blocks = ["## Proposed text", _quoted(rejected.text) if rejected.text else "Nothing."]
     if rejected.before:
-        blocks += ["## What it was to replace", _quoted(rejected.before)]
+        blocks += ["## Text before", _quoted(rejected.before)]
     if rejected.before and rejected.text:
-        blocks += _difference("## The difference", rejected.module, rejected.before, rejected.text)
+        blocks += _difference("## Difference", rejected.module, rejected.before, rejected.text)
     return _page(f"Step {rejected.step}, attempt {rejected.attempt}: rejected", facts, blocks)
 
 
@@ -74,13 +78,16 @@ def fenced_diff(text: str) -> str:
     return f"{fence}diff\n{rest}"
 
 
+def _table(head: Sequence[str], rows: Iterable[str]) -> list[str]:
+    return [table_row(head), f"|{' --- |' * len(head)}", *rows]
+
+
 def table_row(cells: Iterable[str]) -> str:
     """Return one row of a table; no text can pass for the next cell or row."""
-    return f"| {' | '.join(map(table_cell, cells))} |"
+    return f"| {' | '.join(map(_table_cell, cells))} |"
 
 
-def table_cell(text: str) -> str:
-    """Return a text as one line that cannot pass for the next cell or row."""
+def _table_cell(text: str) -> str:
     return plain_line(text).replace("|", "\\|")
 
 
@@ -116,7 +123,7 @@ def _used(added: CandidateAdded) -> str:
 
 
 def _changes(parent: CandidateAdded, added: CandidateAdded) -> Iterator[str]:
-    title = f"## What changes against candidate {parent.candidate}"
+    title = f"## Changes from candidate {parent.candidate}"
     for name, text in added.texts.items():
         before = parent.texts.get(name, "")
         if before != text:
@@ -130,7 +137,7 @@ def _difference(title: str, name: str, before: str, after: str) -> list[str]:
 
 def _texts(texts: Mapping[str, str]) -> list[str]:
     parts = [f"### {plain_line(name)}\n\n{_quoted(text)}" for name, text in texts.items()]
-    return ["## What it says", *parts] if parts else []
+    return ["## Texts", *parts] if parts else []
 
 
 def _scores(
@@ -145,11 +152,9 @@ def _scores(
     missing = any(None in column for column in columns)
     return "\n".join(
         [
-            "## How it scores on D_pareto\n",
+            "## Scores on the validation set\n",
             *(["No score: not tried on it, or not scorable.\n"] if missing else []),
-            table_row(head),
-            f"|{' --- |' * len(head)}",
-            *[f"| {' | '.join(row)} |" for row in rows],
+            *_table(head, (f"| {' | '.join(row)} |" for row in rows)),
         ]
     )
 
@@ -157,8 +162,77 @@ def _scores(
 @functools.lru_cache(maxsize=1)
 def _names(pareto_ids: tuple[str, ...]) -> tuple[str, ...]:
     # The same in every page of a run.
-    return tuple(map(table_cell, pareto_ids))
+    return tuple(map(_table_cell, pareto_ids))
 
 
 def _shown(value: Score) -> str:
     return "no score" if value is None else f"{value:.4g}"
+
+
+def summary_page(
+    folder: RunFolder, history: RunHistory, ended: RunEnded, changes: tuple[PartDiff, ...]
+) -> str:
+    """Return the page; ``changes`` are what the winner changes in the source."""
+    name = history.started.prompt if history.started else folder.id
+    verdict = "improved" if ended.improved else "not improved"
+    blocks = [
+        f"# {name}: {verdict}",
+        f"Run `{folder.id}`, stopped by {ended.stop_reason}: {plain_line(ended.stop_detail)}.",
+        *_summary_scores(history, ended),
+        _summary_used(ended, history.budget or 0),
+        *(["## Changes of the winner"] if changes else []),
+        *(f"### {plain_line(part.part)}\n\n{fenced_diff(part.text)}" for part in changes),
+        *_summary_candidates(history, ended),
+        "## Next steps",
+        "\n".join(_next_steps(folder, ended)),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
+    rows, found = [], ended.held_out
+    if found is not None and not found.why_not:
+        label = f"{len(found.ids)} held out, never seen by the search"
+        before, after = found.baseline_mean, found.winner_mean
+        rows.append([label, score(before), score(after), difference(before, after)])
+    label = f"{len(history.pareto_ids)} of the validation set, which the search compares on"
+    gain = difference(*history.means, estimated=history.estimated)
+    rows.append([label, *map(shown_mean, history.sides or ()), gain])
+    yield "\n".join(_table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
+    if found is not None and found.why_not:
+        yield f"Not measured on held-out examples: {plain_line(found.why_not)}."
+
+
+def _summary_used(ended: RunEnded, budget: int) -> str:
+    rejected = ", ".join(f"{n} {reason}" for reason, n in ended.rejected.items())
+    merged = f", {counted(ended.merges, 'merge')}" if ended.merges else ""
+    return (
+        f"- used: {ended.rollouts} of {counted(budget, 'rollout')}\n"
+        f"- reflections: {ended.reflections}\n"
+        f"- steps: {ended.steps}\n"
+        f"- cost: {dollars(ended.cost)}\n"
+        f"- accepted: {counted(ended.accepted, 'mutation')}{merged}\n"
+        f"- rejected: {rejected or 'none'}"
+    )
+
+
+def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
+    listed, rows = history.candidates[:_MOST_CANDIDATES], []
+    for one in listed:
+        parents = ", ".join(map(str, one.parents))
+        winner = " (winner)" if one.candidate == ended.best and one.candidate else ""
+        cells = [f"{one.candidate}{winner}", parents, one.changed, shown_mean(one)]
+        rows.append(table_row(cells))
+    yield "## Candidates"
+    yield "\n".join(_table(["candidate", "parents", "changes", "mean on the validation set"], rows))
+    if (more := len(history.candidates) - _MOST_CANDIDATES) > 0:
+        yield f"and {more} more, in the folder `candidates`."
+    if any(one.estimated for one in listed):
+        yield "A mean with ~ is an estimate: some examples have no score."
+
+
+def _next_steps(folder: RunFolder, ended: RunEnded) -> Iterator[str]:
+    if ended.improved:
+        yield f"- `promptgraft apply {folder.id}` shows the change and applies it"
+    yield f"- `promptgraft show {folder.id} --rejected` lists what was rejected, with the reasons"
+    yield f"- `promptgraft resume {folder.id} --budget N` resumes the run with a larger budget"

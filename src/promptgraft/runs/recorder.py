@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import attrs
 
@@ -19,12 +19,14 @@ from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
-from promptgraft.runs.event_file import EventFile
-from promptgraft.runs.event_lines import EventLines
+from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text
-from promptgraft.runs.job import Job
-from promptgraft.runs.pages import candidate_page, rejection_page, waiting_baseline
-from promptgraft.runs.summary import summary_page
+from promptgraft.runs.pages import (
+    candidate_page,
+    rejection_page,
+    summary_page,
+    waiting_baseline,
+)
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
@@ -33,10 +35,9 @@ from promptgraft.search.events import (
     RunEnded,
     RunStarted,
 )
+from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
 from promptgraft.search.scores import Score
-
-JobT = TypeVar("JobT", bound=Job)
 
 
 class Recorder:
@@ -179,8 +180,8 @@ def _ends(event: object) -> bool:
 
 @contextlib.contextmanager
 def recorded(
-    folder: RunFolder, job: JobT, *, clock: Clock | None = None
-) -> Iterator[tuple[JobT, Recorder]]:
+    folder: RunFolder, job: OptimizationJob, *, clock: Clock | None = None
+) -> Iterator[tuple[OptimizationJob, Recorder]]:
     """Give ``job`` as a run that is kept in ``folder``, with what keeps it.
 
     The folder is locked, its journal takes the place of the job's, and the events of the run

@@ -11,10 +11,10 @@ import attrs
 
 from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.folder import RunFolder
-from promptgraft.runs.history import RunHistory
+from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import Json
-from promptgraft.text import change, counted, dollars, moment, score
+from promptgraft.text import change, counted, dollars, moment
 
 
 class State(StrEnum):
@@ -145,5 +145,5 @@ class RunRecord(RunHistory, Shown):
 
 def _row(candidate: CandidateAdded) -> tuple[str, ...]:
     parents = " + ".join(map(str, candidate.parents))
-    mean = score(candidate.mean, estimated=candidate.estimated)
+    mean = shown_mean(candidate)
     return f"{candidate.candidate}", mean, parents, f"{candidate.step}", candidate.changed

@@ -10,14 +10,14 @@ import attrs
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.runs.job import Job
+from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, unstructure
 
 _EXAMPLES = ("training_examples", "held_out_examples")
 
 
 def run_config(
-    job: Job,
+    job: OptimizationJob,
     *,
     origin: Mapping[str, Json],
     settings: Mapping[str, Json],
@@ -28,7 +28,7 @@ def run_config(
     Args:
         job: what is run.
         origin: where it came from, so that it can be made again.
-        settings: what can be said of it safely.
+        settings: those of the project, or what :func:`described_job` returns.
         options: what the command line changed, so that it can be changed again.
     """
     descriptor = job.prompt.descriptor
@@ -43,7 +43,7 @@ def run_config(
     }
 
 
-def described_job(job: Job) -> dict[str, Json]:
+def described_job(job: OptimizationJob) -> dict[str, Json]:
     """Return what can be said of a job safely: no example, no value of an unknown kind.
 
     Functions and objects of others are named, data is counted.
