@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING
 from figures import Figure
 from promptgraft.adapters.base import Usage
 from promptgraft.runs.report.allowance import TOTAL_BYTES
-from promptgraft.runs.report.data import (
-    AnswerData,
-    ReportData,
-)
+from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.ledger import LedgerEntry
@@ -28,6 +25,7 @@ from promptgraft.search.outcomes import HeldOut
 from promptgraft.search.scores import Scores
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
+from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -63,7 +61,7 @@ def main() -> int:
 
 
 def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> ReportData:
-    """Return a run with that many candidates, cases of D_pareto and rejected proposals."""
+    """Return a run with that many candidates, validation cases and rejected proposals."""
     chance = random.Random(seed)
     first = [_text(chance, 260) for _ in range(3)]
     pool = [
@@ -123,12 +121,14 @@ def long_run(candidates: int, cases: int, rejections: int, *, seed: int = 0) -> 
         rollout_budget=900_000,
         reflections=candidates + rejections,
         answers={
-            (number, id_): AnswerData(
-                input=_text(chance, 180),
-                output=_text(chance, 120),
-                trace=_text(chance, 60),
-                feedback=_text(chance, 60),
-                score=pool[number].scores[at],
+            (number, id_): RolloutRecord(
+                example_id=id_,
+                inputs_repr=_text(chance, 180),
+                output_repr=_text(chance, 120),
+                tool_trace_repr=_text(chance, 60),
+                feedback=RolloutFeedback(
+                    score=pool[number].scores[at] or 0.0, feedback=_text(chance, 60)
+                ),
             )
             for number in (0, best)
             for at, id_ in enumerate(ids)

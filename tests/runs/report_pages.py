@@ -9,12 +9,13 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.adapters.base import Usage
-from promptgraft.runs.report.data import AnswerData, ReportData
+from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.outcomes import HeldOut
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
+from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 HOSTILE = (
     "<script>window.pwned = 1</script>",
@@ -131,12 +132,12 @@ def small_run(**changes: Any) -> ReportData:
         "rollout_budget": 61,
         "reflections": 5,
         "answers": {
-            (number, f"t-{case}"): AnswerData(
-                input=f"question {case}",
-                output=f"answer {number}.{case}",
-                trace="looked twice",
-                feedback="half right",
-                score=(0.0, 1.0)[number > 0],
+            (number, f"t-{case}"): RolloutRecord(
+                example_id=f"t-{case}",
+                inputs_repr=f"question {case}",
+                output_repr=f"answer {number}.{case}",
+                tool_trace_repr="looked twice",
+                feedback=RolloutFeedback(score=(0.0, 1.0)[number > 0], feedback="half right"),
             )
             for number in (0, 3)
             for case in (1, 2, 3)
@@ -180,13 +181,13 @@ def hostile_run() -> ReportData:
         merges=(replace(run.merges[0], reason=HOSTILE[0], detail=everything),),
         ledger=(attrs.evolve(run.ledger[0], model=HOSTILE[1]),),
         answers={
-            (number, id_): AnswerData(
-                input=everything,
-                output=text,
-                trace=everything,
-                feedback=text,
+            (number, id_): RolloutRecord(
+                example_id=id_,
+                inputs_repr=everything,
+                output_repr=text,
+                tool_trace_repr=everything,
+                feedback=RolloutFeedback(score=0.5, feedback=text),
                 fault=text,
-                score=0.5,
             )
             for number in (0, 3)
             for id_, text in zip(ids, HOSTILE, strict=True)

@@ -18,8 +18,8 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.pages import table_row
 from promptgraft.runs.recorder import recorded
-from promptgraft.runs.report.chart import steps_of
-from promptgraft.runs.report.gathering import gather
+from promptgraft.runs.report.data import gather
+from promptgraft.runs.report.drawings import steps_of
 from promptgraft.runs.report.page import render
 from promptgraft.search.scores import is_estimate
 from promptgraft.text import visible

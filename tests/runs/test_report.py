@@ -19,16 +19,21 @@ from msgspec.structs import replace
 from promptgraft.runs import read_run
 from promptgraft.runs.report import write_report
 from promptgraft.runs.report.allowance import Limits, cropped, size
-from promptgraft.runs.report.changes import candidate_views
-from promptgraft.runs.report.chart import HEIGHT, WIDTH, rollouts_chart, spending_chart
 from promptgraft.runs.report.data import ReportData
-from promptgraft.runs.report.frontier import frontier_rows
-from promptgraft.runs.report.heat import LEVELS, UNSCORED, heat_map
-from promptgraft.runs.report.held_out import measured
+from promptgraft.runs.report.drawings import (
+    HEIGHT,
+    MOST_NODES,
+    WIDTH,
+    family_tree,
+    rollouts_chart,
+    spending_chart,
+)
 from promptgraft.runs.report.page import render
-from promptgraft.runs.report.tree import MOST_NODES, family_tree
+from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map, measured
+from promptgraft.runs.report.texts import candidate_views
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.outcomes import HeldOut
+from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
 from runs.toy_runs import kept_run, make_job, sulky
@@ -112,7 +117,7 @@ def test_without_the_library_there_is_a_gain_but_no_interval(
 def test_too_few_changed_cases_have_no_interval() -> None:
     found = measured(HeldOut(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1)))
     assert found is not None
-    assert (found.before, found.after, found.low) == (0.5, 1.0, None)
+    assert (found.before, found.after, found.ends) == (0.5, 1.0, None)
     assert found.no_interval == "No interval: it takes 6 changed cases at 95%."
 
 
@@ -137,14 +142,14 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "Mean 0.00" not in section(page, "cases")
 
 
-def test_a_run_that_goes_on_or_was_interrupted_says_so() -> None:
+def test_a_run_in_progress_or_interrupted_says_so() -> None:
     going = render(attrs.evolve(ReportData(run_id="r", prompt="a/b"), state="running"))
-    assert "not yet: the run was going on" in section(going, "verdict")
+    assert "not yet: the run was in progress" in section(going, "verdict")
     broken = attrs.evolve(
         small_run(), state="interrupted", improved=None, stop_reason="", winner=0, ledger=()
     )
     told = section(render(broken), "verdict")
-    assert "promptgraft resume 20260101-000000-triage goes on" in told
+    assert "promptgraft resume 20260101-000000-triage resumes it" in told
     assert "60 rollouts of 61, 5 reflections, $0.4000" in told
     assert "There is no winner yet." in section(render(broken), "changes")
 
@@ -381,7 +386,11 @@ def huge_run(candidates: int, cases: int) -> ReportData:
             objectives={f"{name}{objective}": 0.5 for objective in range(12)},
         )
 
-    answer = attrs.evolve(run.answers[0, "t-1"], output=filling, feedback=filling)
+    answer = attrs.evolve(
+        run.answers[0, "t-1"],
+        output_repr=filling,
+        feedback=RolloutFeedback(score=0.0, feedback=filling),
+    )
     ids = tuple(f"{name}{case}" for case in range(cases))
     return attrs.evolve(
         run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.folder import RunFolder, write_text
 
 __all__ = ["write_report"]
 
@@ -20,8 +20,7 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
         OSError: a file of the run cannot be read, or the report not written.
         DataFormatError, JournalCorruptError: a file is not what a run writes.
     """
-    from promptgraft.runs.folder import write_text
-    from promptgraft.runs.report.gathering import gather
+    from promptgraft.runs.report.data import gather
     from promptgraft.runs.report.page import render
 
     target = folder.report if out is None else out

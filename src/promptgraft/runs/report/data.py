@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 import attrs
+from msgspec.structs import replace
 
-from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
+from promptgraft.overrides.documents import read_entries
+from promptgraft.overrides.types import PromptOverride
+from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.reading import read_run
+from promptgraft.runs.records import RunRecord
+from promptgraft.runs.transcripts import transcripts
+from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected, RunEnded
+from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.outcomes import HeldOut
-from promptgraft.search.scores import Score
-from promptgraft.text import score
+from promptgraft.targets.types import RolloutRecord
+from promptgraft.text import moment, score
 
-
-def shown_mean(one: CandidateAdded) -> str:
-    """Return the mean of a candidate as the page shows it, with a mark where it is an estimate."""
-    return score(one.mean, estimated=one.estimated)
-
-
-@attrs.frozen(kw_only=True)
-class AnswerData:
-    """One answer of one candidate to one case.
-
-    Attributes:
-        input: the case as the reflector sees it.
-        output: the answer.
-        trace: what happened on the way.
-        feedback: why it has its score.
-        score: its score; None when it is unscored.
-        fault: what failed; empty when nothing did.
-    """
-
-    input: str
-    output: str
-    trace: str = ""
-    feedback: str = ""
-    score: Score = None
-    fault: str = ""
-
-
+_ADDED = "added_task_examples"
+_ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final"}
 _NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no held-out cases")
+_NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
 
 
 @attrs.frozen(kw_only=True)
@@ -58,17 +42,17 @@ class ReportData:
         stop_detail: the same in words.
         confirmation: what came of trying the winner again, in words; empty without.
         gains: what each kind of change along the winner's line did to the mean.
-        case_ids: the cases of D_pareto.
+        case_ids: the cases of the validation set.
         candidates: the pool, the baseline first.
         winner: position of the winner; 0 when nothing beat the baseline.
-        frontier: positions of the candidates that lead somewhere and that nobody dominates.
+        frontier: positions of the candidates that no other one dominates and that lead on a case.
         rejections: every rejected proposal.
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
         rollouts: how many were used.
         rollout_budget: how many might have been used; None when that is not known.
         reflections: how many were used.
-        answers: answers by position of the candidate and case.
+        answers: the rollouts of baseline and winner by position and case.
     """
 
     run_id: str
@@ -91,7 +75,7 @@ class ReportData:
     rollouts: int = 0
     rollout_budget: int | None = None
     reflections: int = 0
-    answers: Mapping[tuple[int, str], AnswerData] = attrs.field(factory=dict)
+    answers: Mapping[tuple[int, str], RolloutRecord] = attrs.field(factory=dict)
 
     @property
     def cost(self) -> Decimal | None:
@@ -110,9 +94,115 @@ class ReportData:
         """Tokens of all calls."""
         return sum(row.usage.input_tokens + row.usage.output_tokens for row in self.ledger)
 
+    @property
+    def leaders(self) -> list[int]:
+        """The positions on the frontier, the highest means first, those without one last."""
+        means = {number: self.candidates[number].mean for number in self.frontier}
+        return sorted(means, key=lambda at: (means[at] is None, -(means[at] or 0), at))
+
     def line_of(self, number: int) -> tuple[int, ...]:
         """Return the candidate and its first parents, up to the baseline."""
         line = [number]
         while parents := self.candidates[line[-1]].parents:
             line.append(parents[0])
         return tuple(line)
+
+
+def gather(folder: RunFolder) -> ReportData:
+    """Return what the report of a run tells, ended or not.
+
+    Raises:
+        OSError: a file cannot be read.
+        DataFormatError, JournalCorruptError: a file is not what a run writes.
+    """
+    record = read_run(folder)
+    ended = record.ended
+    data = ReportData(
+        run_id=record.id,
+        prompt=record.prompt,
+        state=str(record.state),
+        facts=tuple(_facts(record)),
+        held_out=_NOT_ENDED,
+        case_ids=record.pareto_ids,
+        candidates=tuple(_with_examples(one, record.prompt) for one in record.candidates),
+        frontier=ended.frontier if ended else _frontier(record),
+        rejections=tuple(record.rejections),
+        merges=tuple(one for one in record.merges if isinstance(one, MergeRejected)),
+        rollouts=record.rollouts,
+        rollout_budget=record.budget,
+        reflections=record.reflections,
+    )
+    if ended is not None:
+        data = attrs.evolve(
+            data,
+            held_out=ended.held_out or _NO_HELD_OUT,
+            improved=ended.improved,
+            stop_reason=ended.stop_reason,
+            stop_detail=ended.stop_detail,
+            confirmation=_confirmation(ended),
+            gains=ended.gains,
+            winner=ended.best if ended.improved else 0,
+            ledger=ended.ledger,
+        )
+    return attrs.evolve(data, answers=_answers(record, data.winner))
+
+
+def _confirmation(ended: RunEnded) -> str:
+    found = ended.confirmation
+    if found is None:
+        return ""
+    outcome = "confirmed" if found.confirmed else "did not confirm"
+    return (
+        f"A second round of answers {outcome} candidate #{found.candidate}: "
+        f"baseline {score(found.baseline_mean)}, winner {score(found.winner_mean)}, "
+        f"p = {score(found.p_value)}."
+    )
+
+
+def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
+    yield "Started", moment(record.began or record.created)
+    if record.seed is not None:
+        yield "Seed", str(record.seed)
+    if record.budget is not None:
+        yield "Budget", f"{record.budget:,} rollouts"
+    if record.pareto_ids:
+        yield "Validation set", f"{len(record.pareto_ids):,} cases"
+    settings = record.config.get("settings")
+    models = settings.get("models") if isinstance(settings, dict) else None
+    for role, model in (models if isinstance(models, dict) else {}).items():
+        if isinstance(model, str):
+            yield f"{role.capitalize()} model", model
+    for name, key in (("promptgraft", "promptgraft"), ("Python", "python")):
+        version = record.config.get(key)
+        if isinstance(version, str):
+            yield name, version
+
+
+def _with_examples(one: CandidateAdded, prompt: str) -> CandidateAdded:
+    """Return a candidate with the texts of the task examples that it adds, too."""
+    if _ADDED not in one.entries:
+        return one
+    ns, _, key = prompt.rpartition("/")
+    address = PromptOverride(ns=ns, prompt_key=key, tag="latest")
+    found = read_entries({_ADDED: one.entries[_ADDED]}, address, where="entries")
+    added = {entry.part: entry.show() for entry in found.entries()}
+    return replace(one, texts={**one.texts, **added})
+
+
+def _frontier(record: RunRecord) -> tuple[int, ...]:
+    """Return the frontier of the cases, of a run that did not come to its end."""
+    frontier = Frontier()
+    for one in record.candidates:
+        frontier.add(one.scores or (None,) * len(record.pareto_ids))
+    return tuple(frontier.members()) if record.candidates else ()
+
+
+def _answers(record: RunRecord, winner: int) -> Mapping[tuple[int, str], RolloutRecord]:
+    wanted = set(record.pareto_ids)
+    return {
+        (found.candidate, found.case): found.record
+        for found in transcripts(record, candidates={0, winner})
+        if found.candidate is not None
+        and found.phase in _ON_VALIDATION_SET
+        and found.case in wanted
+    }

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
-
 from promptgraft import __version__
+from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, short_name
-from promptgraft.runs.report.changes import (
+from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
+from promptgraft.runs.report.tables import frontier_rows, heat_map, measured
+from promptgraft.runs.report.texts import (
     candidate_views,
-    reasons,
+    case_views,
     rejection_views,
     winner_changes,
 )
-from promptgraft.runs.report.chart import rollouts_chart, spending_chart, steps_of
-from promptgraft.runs.report.data import ReportData, shown_mean
-from promptgraft.runs.report.frontier import frontier_rows
-from promptgraft.runs.report.heat import heat_map
-from promptgraft.runs.report.held_out import interval_plot, measured
-from promptgraft.runs.report.transcripts import choose
-from promptgraft.runs.report.tree import family_tree
 from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
@@ -47,16 +43,6 @@ _SECTIONS = (
 )
 
 
-@attrs.frozen
-class Verdict:
-    """What came of a run: one word, the same with a sign, and a sentence."""
-
-    kind: str
-    sign: str
-    word: str
-    sentence: str
-
-
 def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
     """Return the page.
 
@@ -74,7 +60,6 @@ def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
 
 
 def _filled(data: ReportData, limits: Limits) -> str:
-    held_out = measured(data.held_out)
     candidates = candidate_views(data, limits)
     objectives = _objectives(data)
     style, script = _asset("report.css"), _asset("report.js")
@@ -88,9 +73,8 @@ def _filled(data: ReportData, limits: Limits) -> str:
             policy=_policy(style, script),
             style=_markup(style),
             script=_markup(script),
-            verdict=verdict(data),
-            held_out=held_out,
-            plot=interval_plot(held_out) if held_out else None,
+            verdict=_verdict(data),
+            held_out=measured(data.held_out),
             rollouts_chart=rollouts_chart(data),
             spending=spending_chart(data),
             steps=tuple(steps_of(data.candidates, data.winner))[:200],
@@ -102,22 +86,30 @@ def _filled(data: ReportData, limits: Limits) -> str:
             candidates=candidates,
             far=sum(not view.is_near for view in candidates),
             rejections=rejection_views(data, limits),
-            reasons=reasons(data.rejections),
-            transcripts=choose(data, limits),
+            reasons=_reasons(data),
+            cases=case_views(data, limits),
         )
     )
 
 
-def verdict(data: ReportData) -> Verdict:
-    """Return what came of the run."""
+def _verdict(data: ReportData) -> dict[str, str]:
+    """Return what came of the run: one word with its kind and sign, and a sentence."""
     if data.state == "running":
-        return Verdict("mark", "…", "running", "The run was going on when this was written.")
-    if data.state != "ended" or data.improved is None:
-        return Verdict("mark", "!", "interrupted", "The run has not come to its end.")
-    if data.improved:
-        sentence = f"Candidate #{data.winner} beats the baseline on the cases of D_pareto."
-        return Verdict("good", "✓", "improved", sentence)
-    return Verdict("plain", "=", "not improved", "No candidate beats the baseline.")
+        told = "mark", "…", "running", "The run was in progress when this report was written."
+    elif data.state != "ended" or data.improved is None:
+        told = "mark", "!", "interrupted", "The run did not come to its end."
+    elif data.improved:
+        sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
+        told = "good", "✓", "improved", sentence
+    else:
+        told = "plain", "=", "not improved", "No candidate beats the baseline."
+    return dict(zip(("kind", "sign", "word", "sentence"), told, strict=True))
+
+
+def _reasons(data: ReportData) -> list[tuple[str, int]]:
+    """Return how many proposals were rejected for each reason, the most frequent first."""
+    counts = Counter(found.reason for found in data.rejections)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _objectives(data: ReportData) -> tuple[str, ...]:

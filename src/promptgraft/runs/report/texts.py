@@ -1,29 +1,32 @@
-"""What each candidate changed, and what each rejected proposal would have, by word."""
+"""The long texts of a report, as many as fit: changes by word, rejected proposals, answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.runs.report.allowance import (
-    Allowance,
-    Limits,
-    cropped,
-    short_name,
-    size,
-)
+from promptgraft.runs.report.allowance import Allowance, Limits, cropped, short_name, size
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
+from promptgraft.targets.types import RolloutRecord
 
 _PIECE_BYTES = 16
 _LINE_BYTES = 400
 _DETAIL_BYTES = 2_000
+_CASE_BYTES = 900
+_LONGEST_ANSWER = 12_000
+# Candidates that stand in the list at once, not in a group that is opened.
 _NEAR = 60
+# Unchanged characters beside a change.
 _AROUND = 120
+_AROUND_OF_WINNER = 1_200
+
+_OUTCOMES = ("worse", "better", "unscored", "same")
+"""What became of a case with the winner, those first that are looked at first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +59,7 @@ class CandidateView:
         what: what kind of candidate it is, or which part it changed.
         gain: its mean against the baseline's.
         step_gain: its mean against its first parent's.
-        marks: what it is besides a candidate, in words.
+        marks: ``winner``, ``winner's line``, ``frontier``.
         is_near: whether it stands in the list at once, not in a group that is opened.
         changes: what it changed against its first parent.
         is_cut: whether the changes did not fit into the page.
@@ -74,13 +77,7 @@ class CandidateView:
 
 @attrs.frozen(kw_only=True)
 class RejectionView:
-    """One rejected proposal as the page lists it.
-
-    Attributes:
-        value: the proposal.
-        pieces: it against what it was to replace.
-        is_cut: whether it did not fit into the page.
-    """
+    """One rejected proposal against the text before; ``is_cut`` where it did not fit."""
 
     value: MutationRejected
     pieces: tuple[Piece, ...]
@@ -91,9 +88,8 @@ def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
     """Return what the winner changes in the baseline."""
     if not data.candidates or not data.winner:
         return ()
-    return tuple(
-        _changes(data.candidates[0].texts, data.candidates[data.winner].texts, around=1_200)
-    )
+    before, after = data.candidates[0].texts, data.candidates[data.winner].texts
+    return tuple(_changes(before, after, around=_AROUND_OF_WINNER))
 
 
 def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ...]:
@@ -183,13 +179,93 @@ def _rejection(found: MutationRejected, left: Allowance) -> RejectionView:
     )
 
 
-def reasons(rejections: Iterable[MutationRejected]) -> tuple[tuple[str, int], ...]:
-    """Return how many proposals were rejected for each reason, the commonest first."""
-    counts: dict[str, int] = {}
-    for found in rejections:
-        counts[found.reason] = counts.get(found.reason, 0) + 1
-    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
 def _difference(before: Score, after: Score) -> Score:
     return None if before is None or after is None else after - before
+
+
+@attrs.frozen(kw_only=True)
+class CaseView:
+    """The answers of baseline and winner to one case.
+
+    Attributes:
+        case: the case.
+        input: what was asked.
+        answers: who answered, and the answer; one or two.
+        outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
+    """
+
+    case: str
+    input: str
+    answers: tuple[tuple[str, RolloutRecord], ...]
+    outcome: str
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the page."""
+        texts = (
+            size(text)
+            for _, answer in self.answers
+            for text in (
+                answer.output_repr,
+                answer.tool_trace_repr,
+                reason_of(answer),
+                answer.fault,
+            )
+        )
+        return size(self.input) + sum(texts) + _CASE_BYTES
+
+
+def case_views(data: ReportData, limits: Limits) -> tuple[tuple[CaseView, ...], int]:
+    """Return the answers to each case of the validation set that fit, and how many do not.
+
+    Those first whose score the winner changed.
+    """
+    allowance = Allowance(limits.answers)
+    found = [view for case in data.case_ids if (view := _case(data, case)) is not None]
+    ranked = sorted(found, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
+    views = tuple(view for view in ranked if allowance.takes(view.size))
+    return views, len(found) - len(views)
+
+
+def _case(data: ReportData, case: str) -> CaseView | None:
+    names = {data.winner: f"Winner, #{data.winner}", 0: "Baseline"}
+    answers = tuple(
+        (names[number], _shortened(answer))
+        for number in sorted(names)
+        if (answer := data.answers.get((number, case))) is not None
+    )
+    if not answers:
+        return None
+    return CaseView(
+        case=short_name(case),
+        input=answers[0][1].inputs_repr,
+        answers=answers,
+        outcome=_outcome(answers[0][1].score, answers[1][1].score) if len(answers) == 2 else "",
+    )
+
+
+def _outcome(before: Score, after: Score) -> str:
+    if before is None or after is None:
+        return "unscored"
+    if before == after:
+        return "same"
+    return "better" if after > before else "worse"
+
+
+def _shortened(answer: RolloutRecord) -> RolloutRecord:
+    feedback = answer.feedback
+    if feedback is not None:
+        feedback = attrs.evolve(feedback, feedback=cropped(feedback.feedback, _LONGEST_ANSWER))
+    return attrs.evolve(
+        answer,
+        inputs_repr=cropped(answer.inputs_repr, _LONGEST_ANSWER),
+        output_repr=cropped(answer.output_repr, _LONGEST_ANSWER),
+        tool_trace_repr=cropped(answer.tool_trace_repr, _LONGEST_ANSWER),
+        fault=cropped(answer.fault, _LONGEST_ANSWER),
+        feedback=feedback,
+    )
+
+
+def reason_of(answer: RolloutRecord) -> str:
+    """Return why an answer has its score."""
+    return answer.feedback.feedback if answer.feedback else ""

@@ -1,4 +1,4 @@
-"""Scores against what they cost, as the geometry of a drawing."""
+"""The drawings of a report as geometry: scores against what they cost, and the family tree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ _MANY = 300
 _TICKS = 4
 _LEAST_SPAN = 1e-6
 
+MOST_NODES = 120
+_COLUMN, _ROW = 132, 30
+_MARGIN = 22
+_LABEL = 96
+_BEND = 46
+
 _Point = tuple[float, float]
 
 
 @attrs.frozen(kw_only=True)
 class Chart:
-    """A drawing of means on D_pareto against what a run had used when they came.
+    """A drawing of means on the validation set against what a run had used when they came.
 
     Attributes:
         what: what the horizontal axis counts; distinguishes the drawings of a page.
@@ -98,8 +104,9 @@ def _chart(
     ]
     if not scored:
         return None
+    means = [mean for _, mean in scored]
     end = max(total, *(x for x, _ in scored)) or 1.0
-    x_marks, y_marks = _marks(0, end), _marks(*_range([y for _, y in scored]))
+    x_marks, y_marks = _marks(0, end), _marks(*_range(min(means), max(means)))
     most = max(end, x_marks[-1])
 
     def across(value: float) -> float:
@@ -112,10 +119,11 @@ def _chart(
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
     won = data.winner > 0 and last is not None
     steps = [
-        (used[one.candidate], one.mean or 0.0) for one in steps_of(data.candidates, data.winner)
+        (across(used[one.candidate]), up(one.mean or 0.0))
+        for one in steps_of(data.candidates, data.winner)
     ]
-    path = "".join(f"H{across(x):g}V{up(y):g}" for x, y in steps)
-    start = f"M{across(steps[0][0]):g} {up(steps[0][1]):g}" if steps else ""
+    start = f"M{steps[0][0]:g} {steps[0][1]:g}" if steps else ""
+    path = "".join(f"H{x:g}V{y:g}" for x, y in steps)
     return Chart(
         what=what,
         summary=_summary(data, what, label(end, end)),
@@ -131,23 +139,20 @@ def _chart(
 
 def _summary(data: ReportData, what: str, used: str) -> str:
     means = [one.mean for one in data.candidates if one.mean is not None]
-    best = data.candidates[data.winner].mean
-    first = data.candidates[0].mean
+    first, best = data.candidates[0].mean, data.candidates[data.winner].mean
     told = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over {used} {what}"
     if first is not None and best is not None and data.winner:
         told += f"; baseline {first:.3f}, winner #{data.winner} {best:.3f}"
     return f"{told}."
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
-    low, high = min(values), max(values)
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Return a range with some room, which does not leave 0 to 1 where the scores do not."""
     margin = (high - low) * 0.08
     if high - low < _LEAST_SPAN:
         margin = abs(high) * 0.1 if abs(high) > _LEAST_SPAN else 0.5
-    inside = low >= 0 and high <= 1
-    return (max(low - margin, 0.0) if low >= 0 else low - margin), (
-        min(high + margin, 1.0) if inside else high + margin
-    )
+    bottom = max(low - margin, 0.0) if low >= 0 else low - margin
+    return bottom, min(high + margin, 1.0) if low >= 0 and high <= 1 else high + margin
 
 
 def _marks(low: float, high: float) -> tuple[float, ...]:
@@ -166,3 +171,124 @@ def _count(value: float, _highest: float) -> str:
 def _dollars(value: float, highest: float) -> str:
     decimals = min(6, max(0, 1 - math.floor(math.log10(highest))))
     return f"${value:,.{decimals}f}"
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """One candidate in the drawing; ``is_on_line`` is what the winner descends from, and itself."""
+
+    value: CandidateAdded
+    x: int
+    y: int
+    is_on_line: bool
+
+
+@attrs.frozen
+class Edge:
+    """A line from a parent to a child; ``is_second`` from the second parent of a merge."""
+
+    path: str
+    is_on_line: bool
+    is_second: bool
+
+
+@attrs.frozen(kw_only=True)
+class Tree:
+    """A drawing of candidates, each right of its parents.
+
+    Attributes:
+        width: of the drawing.
+        height: of the drawing.
+        nodes: the candidates.
+        edges: their origins; those on the winner's line last, so that they lie on top.
+        left_out: how many candidates are not drawn.
+    """
+
+    width: int
+    height: int
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    left_out: int
+
+
+def family_tree(data: ReportData) -> Tree | None:
+    """Return the drawing; of a large pool the winner's line and what led to the frontier."""
+    if not data.candidates:
+        return None
+    line = set(data.line_of(data.winner)) if data.winner else set()
+    places = _places(data.candidates, _shown(data))
+    nodes = tuple(
+        Node(value=data.candidates[number], x=x, y=y, is_on_line=number in line)
+        for number, (x, y) in places.items()
+    )
+    edges = sorted(_edges(nodes, places, line), key=lambda edge: edge.is_on_line)
+    return Tree(
+        width=max(node.x for node in nodes) + _MARGIN + _LABEL,
+        height=max(node.y for node in nodes) + _MARGIN,
+        nodes=nodes,
+        edges=tuple(edges),
+        left_out=len(data.candidates) - len(nodes),
+    )
+
+
+def _shown(data: ReportData) -> list[int]:
+    """Return what is drawn: all, or lines of ancestors until there are enough."""
+    if len(data.candidates) <= MOST_NODES:
+        return [one.candidate for one in data.candidates]
+    found = set(data.line_of(data.winner))
+    for number in data.leaders:
+        more = found | _ancestry(data.candidates, number)
+        if len(more) <= MOST_NODES or len(found) == 1:
+            found = more
+    return sorted(found)
+
+
+def _ancestry(candidates: Sequence[CandidateAdded], number: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [number]
+    while waiting:
+        if (one := waiting.pop()) not in found:
+            found.add(one)
+            waiting.extend(candidates[one].parents)
+    return found
+
+
+def _places(
+    candidates: Sequence[CandidateAdded], shown: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """Return where candidates are: leaves below each other, parents between their children."""
+    children: dict[int, list[int]] = {number: [] for number in shown}
+    depth: dict[int, int] = {}
+    roots: list[int] = []
+    for number in shown:
+        parents = [parent for parent in candidates[number].parents if parent in children]
+        depth[number] = 1 + max((depth[parent] for parent in parents), default=-1)
+        (children[parents[0]] if parents else roots).append(number)
+    # Parents before their children, the first child and all below it before the second.
+    order: list[int] = []
+    waiting = roots[::-1]
+    while waiting:
+        order.append(waiting.pop())
+        waiting += reversed(children[order[-1]])
+    leaves = [number for number in order if not children[number]]
+    rows: dict[int, float] = {number: row for row, number in enumerate(leaves)}
+    for number in reversed(order):
+        if below := children[number]:
+            rows[number] = (rows[below[0]] + rows[below[-1]]) / 2
+    return {
+        number: (_MARGIN + depth[number] * _COLUMN, round(_MARGIN + rows[number] * _ROW))
+        for number in shown
+    }
+
+
+def _edges(
+    nodes: Sequence[Node], places: dict[int, tuple[int, int]], line: set[int]
+) -> Iterator[Edge]:
+    for node in nodes:
+        for at, parent in enumerate(node.value.parents):
+            if parent in places:
+                x, y = places[parent]
+                # Bent close to the child, so that no line crosses the parent's label.
+                bend, middle = node.x - _BEND, node.x - _BEND // 2
+                path = f"M{x} {y}H{bend}C{middle} {y} {middle} {node.y} {node.x} {node.y}"
+                yield Edge(path, node.is_on_line and parent in line, at > 0)

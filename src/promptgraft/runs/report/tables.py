@@ -1,0 +1,245 @@
+"""The figures of a report: the held-out result, the frontier, and scores case by candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import eq
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import differences, interval, least_changed
+from promptgraft.runs.report.allowance import short_name
+from promptgraft.runs.report.data import ReportData
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.outcomes import HeldOut
+from promptgraft.search.scores import UNSCORED as NO_SCORE
+from promptgraft.search.scores import Score, packed
+
+LEVELS = 10
+UNSCORED = LEVELS + 1
+"""The level of a cell without a score."""
+
+_CONFIDENCE = 0.95
+_MOST_ROWS = 100
+_MOST_COLUMNS = 60
+_MOST_CELLS = 6_000
+# Of a map that would be larger.
+_FEWER_COLUMNS = 20
+_FEWER_ROWS = 400
+
+
+@attrs.frozen(kw_only=True)
+class HeldOutView:
+    """The held-out result as the page shows it, over the cases that both have a score for.
+
+    Attributes:
+        before: the baseline's mean.
+        after: the winner's.
+        gain: their difference.
+        cases: how many cases that are.
+        won: cases that scored higher than before.
+        lost: cases that scored lower.
+        unscored: cases that one side or both have no score for.
+        ends: the interval of the gain; None when there is none.
+        no_interval: why there is none.
+    """
+
+    before: float
+    after: float
+    gain: float
+    cases: int
+    won: int
+    lost: int
+    unscored: int
+    ends: tuple[float, float] | None
+    no_interval: str
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says, in words."""
+        if self.ends is None:
+            return ""
+        if self.ends[0] > 0:
+            return "The whole interval lies above zero: the winner is better on unseen cases."
+        if self.ends[1] < 0:
+            return "The whole interval lies below zero: the winner is worse on unseen cases."
+        return "The interval contains zero: chance alone can explain this difference."
+
+    def across(self, value: float) -> float:
+        """Return where a gain stands in a drawing 560 wide with zero in its middle."""
+        reach = max(map(abs, (self.gain, *(self.ends or ())))) * 1.1 or 1.0
+        return round(280 + value / reach * 250, 1)
+
+
+def measured(data: HeldOut) -> HeldOutView | None:
+    """Return the held-out result; None when nothing was measured on both sides."""
+    before, after = data.baseline_mean, data.winner_mean
+    if before is None or after is None:
+        return None
+    gains = differences(data.baseline_scores, data.winner_scores)
+    ends, why_not = _interval(gains)
+    return HeldOutView(
+        before=before,
+        after=after,
+        gain=sum(gains) / len(gains),
+        cases=len(gains),
+        won=sum(gain > 0 for gain in gains),
+        lost=sum(gain < 0 for gain in gains),
+        unscored=len(data.ids) - len(gains),
+        ends=ends,
+        no_interval=why_not,
+    )
+
+
+def _interval(gains: list[float]) -> tuple[tuple[float, float] | None, str]:
+    try:
+        found = interval(gains, _CONFIDENCE)
+    except ConfigError:
+        return None, 'An interval needs scipy: run pip install "promptgraft[stats]".'
+    least = least_changed(_CONFIDENCE)
+    why_not = f"No interval: it takes {least} changed cases at {_CONFIDENCE:.0%}."
+    return found, "" if found else why_not
+
+
+@attrs.frozen(kw_only=True)
+class FrontierRow:
+    """One candidate of the frontier.
+
+    Attributes:
+        value: the candidate.
+        what: the part that it changed.
+        leads: on how many cases no other one has a higher score.
+        alone: on how many of these no other one has as high a score.
+        objectives: its means in the objectives of the run.
+    """
+
+    value: CandidateAdded
+    what: str
+    leads: int
+    alone: int
+    objectives: tuple[Score, ...]
+
+
+def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
+    """Return the frontier, the highest means first; at most 100 candidates."""
+    highest, holders = _tops([one.scores for one in data.candidates])
+    rows = []
+    for number in data.leaders[:_MOST_ROWS]:
+        one = data.candidates[number]
+        led = [*compress(holders, map(eq, packed(one.scores), highest))]
+        row = FrontierRow(
+            value=one,
+            what=short_name(one.changed),
+            leads=len(led),
+            alone=led.count(1),
+            objectives=tuple(one.objectives.get(name) for name in objectives),
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _tops(scores: Sequence[Sequence[Score]]) -> tuple[Sequence[float], Sequence[int]]:
+    """Return the highest score on each case, and how many candidates have it."""
+    cases = max(map(len, scores), default=0)
+    # Candidate by candidate, with whole rows: a large run has millions of scores.
+    highest = [NO_SCORE] * cases
+    for one in scores:
+        highest[: len(one)] = map(max, packed(one), highest)
+    highest = [math.nan if top == NO_SCORE else top for top in highest]  # equal to no score
+    holders = [0] * cases
+    for one in scores:
+        for case in compress(range(cases), map(eq, packed(one), highest)):
+            holders[case] += 1
+    return highest, holders
+
+
+@attrs.frozen
+class Cell:
+    """A score in a table: its level from 0 to ``LEVELS``, ``UNSCORED`` for none, and its text."""
+
+    level: int
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class HeatMap:
+    """Scores case by candidate: of a large run those of the leaders, on the first cases.
+
+    Attributes:
+        candidates: positions of the candidates, its columns.
+        rows: names of the cases and the scores on them.
+        means: the mean of each column.
+        legend: the levels with the scores that they stand for.
+        has_unscored: whether some are unscored.
+    """
+
+    candidates: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    means: tuple[str, ...]
+    legend: tuple[Cell, ...]
+    has_unscored: bool
+
+
+def heat_map(data: ReportData) -> HeatMap | None:
+    """Return the map of a run; None without candidates or cases."""
+    if not data.candidates or not data.case_ids:
+        return None
+    columns, cases = list(range(len(data.candidates))), data.case_ids
+    if len(columns) > _MOST_COLUMNS or len(columns) * len(cases) > _MOST_CELLS:
+        columns = [*dict.fromkeys((0, data.winner, *data.leaders))][:_FEWER_COLUMNS]
+        cases = cases[:_FEWER_ROWS]
+    low, high = _scale(one.scores for one in data.candidates)
+
+    def cell(score: Score) -> Cell:
+        if score is None:
+            return Cell(UNSCORED, "–")
+        return Cell(round((score - low) / (high - low) * LEVELS), _short(score))
+
+    shown = [data.candidates[number] for number in columns]
+    return HeatMap(
+        candidates=tuple(columns),
+        rows=tuple(
+            (
+                short_name(case),
+                tuple(cell(one.scores[at] if at < len(one.scores) else None) for one in shown),
+            )
+            for at, case in enumerate(cases)
+        ),
+        means=tuple(map(_mean, shown)),
+        legend=tuple(
+            cell(low + (high - low) * level / LEVELS) for level in range(0, LEVELS + 1, 2)
+        ),
+        has_unscored=any(None in one.scores for one in shown),
+    )
+
+
+def _scale(scores: Iterable[Sequence[Score]]) -> tuple[float, float]:
+    """Return the ends of the scale: 0 and 1, or the lowest and the highest score beyond."""
+    # Row by row: all scores of a long run at once are hundreds of megabytes.
+    rows = (
+        packed(row) if None not in row else [score for score in row if score is not None]
+        for row in scores
+    )
+    ends = [(min(row), max(row)) for row in rows if row]
+    low = min((least for least, _ in ends), default=0.0)
+    high = max((most for _, most in ends), default=1.0)
+    if low >= 0 and high <= 1:
+        return 0.0, 1.0
+    return low, high if high > low else low + 1
+
+
+def _mean(one: CandidateAdded) -> str:
+    if one.mean is None:
+        return "–"
+    return f"{'~' if one.estimated else ''}{one.mean:.2f}"
+
+
+def _short(score: float) -> str:
+    """Return a score as a narrow cell has it: ``1``, ``.5``, ``.67``."""
+    text = f"{score:.2f}".rstrip("0").rstrip(".")
+    if text in {"-0", ""}:
+        return "0"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
