@@ -9,7 +9,7 @@ from promptgraft.errors import TransientProviderError
 from promptgraft.evals.gate import Subject
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.types import Case
-from promptgraft.integrations.pytest_plugin_answers import Answers, FolderShelf, NoShelf
+from promptgraft.integrations.pytest_plugin_session import Answers
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 
 SECTION = MarkdownSection(title="Word", key="word", template="Repeat: $word")
@@ -39,7 +39,7 @@ def subject() -> tuple[Subject, ScriptedAdapter]:
 
 def test_another_process_finds_what_was_answered_and_answers_the_rest(tmp_path: Path) -> None:
     mine, adapter = subject()
-    first, second = (Answers(FolderShelf(tmp_path / "shelf")) for _ in range(2))
+    first, second = (Answers(tmp_path / "shelf") for _ in range(2))
 
     some = first.of(mine, CASES[:36], identity="a", workers=3)
     assert adapter.calls == 36
@@ -53,7 +53,7 @@ def test_another_process_finds_what_was_answered_and_answers_the_rest(tmp_path: 
 
 def test_other_texts_have_answers_of_their_own(tmp_path: Path) -> None:
     mine, adapter = subject()
-    shelf = FolderShelf(tmp_path / "shelf")
+    shelf = tmp_path / "shelf"
 
     Answers(shelf).of(mine, CASES[:2], identity="a")
     Answers(shelf).of(mine, CASES[:2], identity="b")
@@ -62,7 +62,7 @@ def test_other_texts_have_answers_of_their_own(tmp_path: Path) -> None:
 
 def test_one_process_answers_each_case_once() -> None:
     mine, adapter = subject()
-    answers = Answers(NoShelf())
+    answers = Answers()
 
     assert answers.of(mine, CASES, identity="a") == answers.of(mine, CASES, identity="a")
     assert adapter.calls == 40

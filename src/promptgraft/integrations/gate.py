@@ -79,7 +79,7 @@ def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
 def subject_of(project: Project, choice: Choice) -> Subject:
     """Return what a choice tries; the task adapter of the project is made, nothing is called.
 
-    What a tag holds is read once: whoever moves the tag later changes nothing.
+    What a tag holds is read once: moving the tag later changes nothing.
 
     Raises:
         ConfigError: there is no such prompt, split, run or candidate, the tag that was chosen
@@ -130,17 +130,12 @@ def _tagged(
         prompt, overrides_store=InMemoryPromptOverridesStore([override]), overrides_tag=tag
     )
     skipped = [found.part for found in resolve_override(descriptor, override).skipped]
-    notes = (_not_applied(tag, skipped),) if skipped else ()
-    return held, f"tag `{tag}`{number}", notes
-
-
-def _not_applied(tag: str, parts: list[str]) -> str:
-    more = len(parts) - _SHOWN_PARTS
-    named = ", ".join(parts[:_SHOWN_PARTS]) + (f" and {more} more" if more > 0 else "")
-    return (
-        f"tag `{tag}` holds overrides that do not apply to today's source: {named}; "
-        "`promptgraft diff` says why"
+    more = f" and {len(skipped) - _SHOWN_PARTS} more" if len(skipped) > _SHOWN_PARTS else ""
+    note = (
+        f"tag `{tag}` holds overrides that do not apply to today's source: "
+        f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
+    return held, f"tag `{tag}`{number}", (note,) if skipped else ()
 
 
 def _of_run(
@@ -179,8 +174,6 @@ def _number(record: RunRecord, candidate: int | None) -> int:
 
 def _name_of(project: Project, record: RunRecord) -> str | None:
     """Return the prompt of the project that a run is of; None when there is no such prompt."""
-    for name in project.names:
-        descriptor = project.prompt(name).prompt.descriptor
-        if f"{descriptor.ns}/{descriptor.key}" == record.prompt:
-            return name
-    return None
+    descriptors = {name: project.prompt(name).prompt.descriptor for name in project.names}
+    named = (name for name, d in descriptors.items() if f"{d.ns}/{d.key}" == record.prompt)
+    return next(named, None)

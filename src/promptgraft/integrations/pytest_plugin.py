@@ -66,7 +66,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         selection = _selection(run, metafunc.definition)
         cases = run.cases(selection)
     names.append(_PARAM)
-    metafunc.parametrize(_PARAM, [(selection, case) for case in cases], ids=_ids(cases))
+    metafunc.parametrize(
+        _PARAM, [(selection, case) for case in cases], ids=[_safe_id(case.id) for case in cases]
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -150,24 +152,20 @@ def _scored(found: ReportOfTests) -> ReportOfTests:
 
 def _run_of(config: pytest.Config) -> TestRun:
     if _RUN not in config.stash:
-        from promptgraft.integrations.pytest_plugin_answers import Answers, FolderShelf, NoShelf
-        from promptgraft.integrations.pytest_plugin_session import TestRun, file_of
+        from promptgraft.integrations.pytest_plugin_session import Answers, TestRun, file_of
 
-        shared = _shared_folder(config)
         option = config.getoption("--promptgraft-project")
         config.stash[_RUN] = TestRun(
             project=None if option is None else file_of(_started_in(config) / option),
             tag=config.getoption("--promptgraft-tag"),
-            answers=Answers(NoShelf() if shared is None else FolderShelf(shared)),
+            answers=Answers(_shared_folder(config)),
         )
     return config.stash[_RUN]
 
 
 def _shared_folder(config: pytest.Config) -> Path | None:
     """Return a folder that the workers of pytest-xdist share; None without it."""
-    if not hasattr(config, "workerinput"):
-        return None
-    own = config.getoption("basetemp")
+    own = config.getoption("basetemp") if hasattr(config, "workerinput") else None
     return None if own is None else Path(own).parent / "promptgraft"
 
 
@@ -211,15 +209,13 @@ def _verdict(item: pytest.Item, found: tuple[Selection, Case]) -> CaseVerdict:
     selection, case = found
     verdict = _run_of(item.config).verdict(selection, case)
     if isinstance(verdict, str):
-        pytest.fail(f"case `{case.id}` has no score: {_visible(verdict)}", pytrace=False)
+        from promptgraft.text import visible
+
+        pytest.fail(f"case `{case.id}` has no score: {visible(verdict)}", pytrace=False)
     return verdict
 
 
-def _ids(cases: tuple[Case, ...]) -> list[str]:
-    return [_safe(case.id) for case in cases]
-
-
-def _safe(case_id: str) -> str:
+def _safe_id(case_id: str) -> str:
     """Return an id that every shell, report and ``-k`` takes."""
     safe = _UNSAFE.sub("_", case_id)[:_ID_CHARS]
     if safe == case_id:
@@ -232,15 +228,10 @@ def _safe(case_id: str) -> str:
 def _failing() -> Iterator[None]:
     """Let errors of promptgraft fail a test, or a collection, with their one line."""
     from promptgraft.errors import DataFormatError, PromptgraftError
+    from promptgraft.text import visible
 
     try:
         yield
     except PromptgraftError as error:
         faults = error.faults if isinstance(error, DataFormatError) else (str(error),)
-        raise pytest.fail.Exception(_visible("\n".join(faults)), pytrace=False) from None
-
-
-def _visible(text: str) -> str:
-    from promptgraft.text import visible
-
-    return visible(text)
+        raise pytest.fail.Exception(visible("\n".join(faults)), pytrace=False) from None

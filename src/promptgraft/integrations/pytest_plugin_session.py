@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -10,13 +14,98 @@ import attrs
 from promptgraft.errors import ConfigError, PermanentProviderError, PromptgraftError
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate import Answered, Subject, tried_cases
+from promptgraft.evals.gate.report import answered_from
 from promptgraft.evals.types import Case
 from promptgraft.integrations.gate import Choice, chosen_cases, subject_of
-from promptgraft.integrations.pytest_plugin_answers import Answers
 from promptgraft.integrations.pytest_plugin_reports import CaseVerdict, ReportOfTests
 from promptgraft.project import FILE_NAME, Project, find_project, load_project
 from promptgraft.project.python_source import beside
-from promptgraft.serde import did_you_mean
+from promptgraft.serde import did_you_mean, digest, parse_json
+
+_AT_ONCE = 32  # cases whose locks one process holds
+
+
+class Answers:
+    """Answers each case at its first use and remembers what came of it.
+
+    Args:
+        folder: shared by the workers of pytest-xdist, with a file and a lock for each case; made
+            when it is missing. None for a test run of one process.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._known: dict[str, Answered] = {}
+
+    def of(
+        self, subject: Subject, cases: Sequence[Case], *, identity: object, workers: int = 1
+    ) -> Mapping[str, Answered]:
+        """Return the answers to cases, by their ids.
+
+        Args:
+            subject: answers and judges.
+            cases: some of its cases.
+            identity: plain data; answers to one case are shared where it is the same.
+            workers: cases side by side.
+
+        Raises:
+            PromptgraftError: the evaluation cannot be carried out.
+        """
+        keys = {case.id: digest([identity, case.id]) for case in cases}
+        missing = [case for case in cases if keys[case.id] not in self._known]
+        for first in range(0, len(missing), _AT_ONCE):
+            some = missing[first : first + _AT_ONCE]
+            with self._locked(keys[case.id] for case in some):
+                self._fill(subject, some, keys, workers)
+        return {case_id: self._known[key] for case_id, key in keys.items()}
+
+    def _fill(
+        self, subject: Subject, cases: Sequence[Case], keys: Mapping[str, str], workers: int
+    ) -> None:
+        left = []
+        for case in cases:
+            found = self._find(keys[case.id])
+            if found is None:
+                left.append(case)
+            else:
+                self._known[keys[case.id]] = found
+        with contextlib.ExitStack() as ending:
+            executor = None
+            if workers > 1 and len(left) > 1:
+                executor = ending.enter_context(ThreadPoolExecutor(min(workers, len(left))))
+            attempts = subject.evaluate(left, executor=executor).attempts if left else ()
+        for attempt in attempts:
+            self._keep(keys[attempt.case_id], Answered.of(attempt))
+
+    @contextlib.contextmanager
+    def _locked(self, keys: Iterable[str]) -> Iterator[None]:
+        """Keep other processes from answering these while the block runs."""
+        from filelock import FileLock
+
+        with contextlib.ExitStack() as locks:
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                for key in sorted(keys):  # in one order, so that two workers cannot deadlock
+                    locks.enter_context(FileLock(self._folder / f"{key}.lock"))
+            yield
+
+    def _find(self, key: str) -> Answered | None:
+        """Return the answer of another process."""
+        if self._folder is None:
+            return None
+        file = self._folder / f"{key}.json"
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        return answered_from(parse_json(data, where=str(file)), where=str(file))
+
+    def _keep(self, key: str, answered: Answered) -> None:
+        self._known[key] = answered
+        if self._folder is not None:  # not durable: the file lives no longer than the test run
+            temporary = self._folder / f"{key}.{os.getpid()}.tmp"
+            temporary.write_text(json.dumps(answered.to_json()), "utf-8")
+            temporary.replace(self._folder / f"{key}.json")
 
 
 @attrs.frozen(kw_only=True)
@@ -68,22 +157,16 @@ class TestRun:
         """
         for name, value in given.items():
             if name not in _ARGUMENTS:
-                near = did_you_mean(name, list(_ARGUMENTS))
-                raise ConfigError(
-                    f"unknown argument `{name}`{near}; there are {', '.join(_ARGUMENTS)}"
-                )
-            if type(value) not in _ARGUMENTS[name]:
-                wanted = " or ".join(kind.__name__ for kind in _ARGUMENTS[name])
-                raise ConfigError(f"{name}: expected {wanted}, found {value!r}")
+                known = f"{did_you_mean(name, list(_ARGUMENTS))}; there are {', '.join(_ARGUMENTS)}"
+                raise ConfigError(f"unknown argument `{name}`{known}")
+            if type(value) is not _ARGUMENTS[name]:
+                raise ConfigError(f"{name}: expected {_ARGUMENTS[name].__name__}, found {value!r}")
         chosen = {name: value for name, value in given.items() if name in _CHOICES}
         if self._tag is not None:
             chosen = {**chosen, "tag": self._tag, "source": False}
         rest = {name: given[name] for name in ("check", "max_unscored") if name in given}
-        return _SELECTION(
-            project=self._path(given.get("project"), folder),
-            choice=_CHOICE(**chosen),
-            **rest,
-        )
+        path = self._path(given.get("project"), folder)
+        return _SELECTION(project=path, choice=_CHOICE(**chosen), **rest)
 
     def project(self, path: Path) -> Project:
         """Return a project, read at its first use.
@@ -162,9 +245,8 @@ class TestRun:
 
     def _subject(self, key: tuple[Path, Choice]) -> Subject:
         if key not in self._subjects:
-            path, choice = key
             try:
-                self._subjects[key] = subject_of(self.project(path), choice)
+                self._subjects[key] = subject_of(self.project(key[0]), key[1])
             except PromptgraftError as error:
                 self._subjects[key] = error
         found = self._subjects[key]
@@ -190,12 +272,12 @@ _CHOICE: Callable[..., Choice] = Choice
 _SELECTION: Callable[..., Selection] = Selection
 
 _CHOICES = ("prompt", "split", "tag", "source")
-_ARGUMENTS: Mapping[str, tuple[type, ...]] = {
-    "prompt": (str,),
-    "project": (str,),
-    "split": (str,),
-    "tag": (str,),
-    "source": (bool,),
-    "check": (bool,),
-    "max_unscored": (int,),
+_ARGUMENTS: Mapping[str, type] = {
+    "prompt": str,
+    "project": str,
+    "split": str,
+    "tag": str,
+    "source": bool,
+    "check": bool,
+    "max_unscored": int,
 }
