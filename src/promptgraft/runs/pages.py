@@ -24,9 +24,7 @@ def waiting_baseline(started: RunStarted) -> str:
 
 
 def candidate_page(
-    started: RunStarted,
-    added: CandidateAdded,
-    parents: Sequence[CandidateAdded],
+    started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]
 ) -> str:
     """Return the page of a candidate: its parents, changes, texts and scores."""
     number = added.candidate
@@ -140,11 +138,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
     return ["## Texts", *parts] if parts else []
 
 
-def _scores(
-    started: RunStarted,
-    added: CandidateAdded,
-    parents: Sequence[CandidateAdded],
-) -> str:
+def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     columns: list[Sequence[Score]] = [added.scores, *(one.scores for one in parents)]
     head = ["example", "score", *(f"candidate {one.candidate}" for one in parents)]
     shown = [[_shown(value) for value in column] for column in columns]

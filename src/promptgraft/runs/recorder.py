@@ -21,12 +21,7 @@ from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.documents import frontier_document, ledger_document, result_document
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text
-from promptgraft.runs.pages import (
-    candidate_page,
-    rejection_page,
-    summary_page,
-    waiting_baseline,
-)
+from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import (
     CandidateAdded,

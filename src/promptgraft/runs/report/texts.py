@@ -202,17 +202,11 @@ class CaseView:
     @property
     def size(self) -> int:
         """Bytes that it takes in the page."""
-        texts = (
-            size(text)
-            for _, answer in self.answers
-            for text in (
-                answer.output_repr,
-                answer.tool_trace_repr,
-                reason_of(answer),
-                answer.fault,
-            )
-        )
-        return size(self.input) + sum(texts) + _CASE_BYTES
+        found = size(self.input) + _CASE_BYTES
+        for _, answer in self.answers:
+            found += size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
+            found += size(answer.feedback.feedback) if answer.feedback else 0
+        return found
 
 
 def case_views(data: ReportData, limits: Limits) -> tuple[tuple[CaseView, ...], int]:
@@ -264,8 +258,3 @@ def _shortened(answer: RolloutRecord) -> RolloutRecord:
         fault=cropped(answer.fault, _LONGEST_ANSWER),
         feedback=feedback,
     )
-
-
-def reason_of(answer: RolloutRecord) -> str:
-    """Return why an answer has its score."""
-    return answer.feedback.feedback if answer.feedback else ""
