@@ -10,7 +10,7 @@ import pytest
 from cli.console import FIRST, SECOND, TEMPLATE, Console, write
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
-from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
+from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 NAME = "support/triage"
 SOURCE = "prompts.py:TEMPLATE"

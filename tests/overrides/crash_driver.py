@@ -22,7 +22,7 @@ import attrs
 from killing import Killer, at_every_effect, killed_by, say
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.testing.samples import JUDGE, PROMPT, RULES, TONE, WRITER, set_all
+from promptgraft.testing.prompts import JUDGE, PROMPT, RULES, TONE, WRITER, set_all
 
 OTHER = attrs.evolve(PROMPT, key="other")
 

@@ -16,7 +16,7 @@ import pytest
 from killing import deaths, folder_in_memory
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
-from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
+from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 EVERY = (PROMPT, WRITER, JUDGE, attrs.evolve(PROMPT, key="other"))
@@ -124,7 +124,7 @@ FULL_DISK = """
 import resource, signal, sys
 from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.testing.samples import PROMPT, TONE
+from promptgraft.testing.prompts import PROMPT, TONE
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -141,7 +141,7 @@ READ_ONLY = """
 import os, sys, tempfile
 from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.testing.samples import PROMPT, TONE, bodies
+from promptgraft.testing.prompts import PROMPT, TONE, bodies
 
 names = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 with tempfile.TemporaryDirectory() as scratch:

@@ -15,7 +15,7 @@ from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress
 from promptgraft.overrides.codec import decode_revision
 from promptgraft.serde import Json, digest
-from promptgraft.testing.samples import PROMPT, RULES, TONE, bodies
+from promptgraft.testing.prompts import PROMPT, RULES, TONE, bodies
 
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}

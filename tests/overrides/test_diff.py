@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.overrides import SkipReason, diff_bodies, diff_override, diff_revisions
-from promptgraft.testing.samples import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
+from promptgraft.testing.prompts import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
 
 NO_NEWLINE = "\\ No newline at end of text\n"
 

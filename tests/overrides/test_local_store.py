@@ -29,7 +29,7 @@ from promptgraft.overrides import (
     RevisionedPromptOverridesStore,
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.testing.samples import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
+from promptgraft.testing.prompts import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
 
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")
 

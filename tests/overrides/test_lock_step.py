@@ -29,7 +29,7 @@ from promptgraft.overrides import (
     SectionPath,
 )
 from promptgraft.testing import FakePrompt
-from promptgraft.testing.samples import LICENCE, PROMPT, RULES, TASK, TONE, entry
+from promptgraft.testing.prompts import LICENCE, PROMPT, RULES, TASK, TONE, entry
 
 MISSING: SectionPath = ("missing",)
 Entries = dict[SectionPath, SectionOverride]

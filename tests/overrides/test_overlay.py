@@ -11,7 +11,7 @@ from promptgraft.overrides import (
     OverlayPromptOverridesStore,
     PromptOverridesStore,
 )
-from promptgraft.testing.samples import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
+from promptgraft.testing.prompts import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import pytest
 
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
-from promptgraft.testing.samples import JUDGE, PROMPT, TONE, WRITER, set_all
+from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
 PROMPTS = (PROMPT, WRITER, JUDGE)

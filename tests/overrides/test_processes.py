@@ -13,7 +13,7 @@ import pytest
 
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing import FakePrompt
-from promptgraft.testing.samples import bodies
+from promptgraft.testing.prompts import bodies
 
 WRITERS, EACH = 4, 25
 PATHS = [(f"s{writer}-{index}",) for writer in range(WRITERS) for index in range(EACH)]

@@ -10,7 +10,7 @@ from promptgraft.overrides import PromptOverride, SectionPath, SkipReason
 from promptgraft.overrides.checks import is_fresh
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.testing import FakePrompt
-from promptgraft.testing.samples import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
+from promptgraft.testing.prompts import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
 
 
 def test_nothing_applies_where_nothing_is_kept() -> None:

@@ -28,7 +28,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision
 from promptgraft.testing import FakePrompt
-from promptgraft.testing.samples import (
+from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,
     RULES,
@@ -306,7 +306,7 @@ STEPPER = """
 import sys
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.testing.prompts import FakePrompt
-from promptgraft.testing.samples import set_all
+from promptgraft.testing.prompts import set_all
 
 writer, *keys = sys.argv[2:]
 store = LocalPromptOverridesStore(sys.argv[1])

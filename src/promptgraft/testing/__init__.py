@@ -14,7 +14,7 @@ import pytest
 
 # Before the import below: asserts of a module are rewritten when it is first imported.
 pytest.register_assert_rewrite(
-    "promptgraft.testing.store_refusals",
+    "promptgraft.testing.store_writes",
     "promptgraft.testing.store_contract",
     "promptgraft.testing.revision_contract",
 )

@@ -1,4 +1,4 @@
-"""A prompt that is nothing but what a store sees of it."""
+"""A prompt that is nothing but what a store sees of it, and overrides of three such prompts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import attrs
 
 from promptgraft.errors import UnknownPartError
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.store import PromptOverridesStore as Store
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.descriptors import (
     PromptDescriptor,
@@ -16,6 +19,7 @@ from promptgraft.parts.descriptors import (
     hash_section,
     show_path,
 )
+from promptgraft.parts.section import SectionOverride
 
 
 def _frozen_bodies(bodies: Mapping[SectionPath, str]) -> Mapping[SectionPath, str]:
@@ -86,3 +90,59 @@ class FakePrompt:
         return attrs.evolve(
             self, bodies={kept: body for kept, body in self.bodies.items() if kept != path}
         )
+
+
+TASK: SectionPath = ("task",)
+RULES: SectionPath = ("task", "rules")
+TONE: SectionPath = ("tone",)
+LICENCE: SectionPath = ("licence",)
+
+PROMPT = FakePrompt(
+    bodies={
+        TASK: "Answer $question for $5.\n",
+        RULES: "Be exact.",
+        TONE: "Be kind.",
+        LICENCE: "Fixed.",
+    },
+    placeholders={TASK: ("question",)},
+    fixed=frozenset({LICENCE}),
+)
+WRITER = attrs.evolve(PROMPT, key="writer")
+JUDGE = attrs.evolve(PROMPT, ns="tests/judges", key="judge")
+
+
+def entry(prompt: FakePrompt, path: SectionPath, body: str) -> SectionOverride:
+    """Return an override of one section, written for the source of ``prompt``."""
+    source_hash = hash_section(prompt.section_body(path), prompt.syntax)
+    return SectionOverride(path=path, expected_hash=source_hash, body=body)
+
+
+def override_of(
+    prompt: FakePrompt, *entries: SectionOverride, tag: str = DEFAULT_TAG
+) -> PromptOverride:
+    """Return an override of ``prompt`` with these entries."""
+    return PromptOverride(
+        ns=prompt.ns,
+        prompt_key=prompt.key,
+        tag=tag,
+        sections={section.path: section for section in entries},
+    )
+
+
+def bodies(override: PromptOverride | None) -> dict[SectionPath, str]:
+    """Return the bodies that a store returned, by path."""
+    return {path: section.body for path, section in override.sections.items()} if override else {}
+
+
+def set_all(
+    store: Store, *prompts: FakePrompt, path: SectionPath, body: str
+) -> tuple[PromptOverride, ...]:
+    """Override one section of several prompts in one write."""
+    return store.upsert_all(
+        [(prompt.descriptor, override_of(prompt, entry(prompt, path, body))) for prompt in prompts]
+    )
+
+
+def forget(store: Store, path: SectionPath, *, tag: str = DEFAULT_TAG) -> None:
+    """Remove the override of one section of the suite's prompt."""
+    store.remove_section_override(ns=PROMPT.ns, prompt_key=PROMPT.key, tag=tag, path=path)

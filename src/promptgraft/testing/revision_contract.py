@@ -8,15 +8,12 @@ import itertools
 
 import pytest
 
-from promptgraft.errors import (
-    InvalidIdentifierError,
-    InvalidOverrideError,
-    RevisionNotFoundError,
-)
+from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError, RevisionNotFoundError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.store import OverrideAddress, RevisionedPromptOverridesStore
+from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store
 from promptgraft.overrides.types import Provenance, Revision
-from promptgraft.testing.samples import (
+from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,
     RULES,
@@ -32,7 +29,7 @@ from promptgraft.testing.samples import (
 from promptgraft.testing.store_contract import PromptOverridesStoreContract
 
 
-def history_of(store: RevisionedPromptOverridesStore) -> tuple[Revision, ...]:
+def history_of(store: Store) -> tuple[Revision, ...]:
     """Return the history of the suite's tag, and check what holds of every history."""
     history = store.history(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert [revision.number for revision in history] == list(range(1, len(history) + 1))
@@ -47,14 +44,14 @@ def history_of(store: RevisionedPromptOverridesStore) -> tuple[Revision, ...]:
     return history
 
 
-def current_of(store: RevisionedPromptOverridesStore) -> Revision:
+def current_of(store: Store) -> Revision:
     """Return what the suite's tag points at, which must be something."""
     current = store.current(ns=PROMPT.ns, prompt_key=PROMPT.key)
     assert current is not None
     return current
 
 
-def written(store: RevisionedPromptOverridesStore, *words: str) -> tuple[Revision, ...]:
+def written(store: Store, *words: str) -> tuple[Revision, ...]:
     """Write each word as a revision of its own and return these."""
     revisions = []
     for word in words:
@@ -63,9 +60,7 @@ def written(store: RevisionedPromptOverridesStore, *words: str) -> tuple[Revisio
     return tuple(revisions)
 
 
-def roll_back(
-    store: RevisionedPromptOverridesStore, revision: str | None = None
-) -> Revision | None:
+def roll_back(store: Store, revision: str | None = None) -> Revision | None:
     """Roll the suite's tag back."""
     return store.rollback(ns=PROMPT.ns, prompt_key=PROMPT.key, revision=revision)
 
@@ -73,17 +68,15 @@ def roll_back(
 class RevisionedStoreContract(PromptOverridesStoreContract):
     """The promises of ``RevisionedPromptOverridesStore``."""
 
-    def make_store(self) -> RevisionedPromptOverridesStore:
+    def make_store(self) -> Store:
         """Return a store without overrides and without history."""
         raise NotImplementedError("supply make_store(), or override the fixture `store`")
 
-    def test_without_a_write_there_is_no_history(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_without_a_write_there_is_no_history(self, store: Store) -> None:
         assert history_of(store) == ()
         assert store.current(ns=PROMPT.ns, prompt_key=PROMPT.key) is None
 
-    def test_each_write_is_a_revision(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_each_write_is_a_revision(self, store: Store) -> None:
         provenance = Provenance(
             run_id="run-7", note="läuft", scores=FrozenMap({"baseline": 0.25, "best": 1})
         )
@@ -98,18 +91,15 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert bodies(second.override) == {TONE: "one", RULES: "two"}
         assert set(bodies(third.override)) == {TASK, RULES, TONE}
         assert set(bodies(fourth.override)) == {RULES, TONE}
-        assert [revision.parent for revision in (first, second, third, fourth)] == [
-            None,
-            first.id,
-            second.id,
-            third.id,
-        ]
+        parents = [revision.parent for revision in (second, third, fourth)]
+        assert first.parent is None
+        assert parents == [first.id, second.id, third.id]
         assert second.provenance == provenance
         assert fourth.provenance == Provenance()
         assert current_of(store) == fourth
 
     def test_a_write_of_several_prompts_is_a_revision_of_each_with_a_common_step(
-        self, store: RevisionedPromptOverridesStore
+        self, store: Store
     ) -> None:
         (first,) = written(store, "one")
         provenance = Provenance(run_id="run-7")
@@ -133,9 +123,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert again is not None
         assert again.step not in {None, second.step}
 
-    def test_of_several_prompts_only_those_that_change_get_a_revision(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_of_several_prompts_only_those_that_change_get_a_revision(self, store: Store) -> None:
         (first,) = written(store, "same")
         set_all(store, PROMPT, WRITER, path=TONE, body="same")
 
@@ -143,9 +131,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         (only,) = store.history(ns=WRITER.ns, prompt_key=WRITER.key)
         assert only.step is None
 
-    def test_a_rollback_of_one_prompt_leaves_the_others_of_its_step(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_a_rollback_of_one_prompt_leaves_the_others_of_its_step(self, store: Store) -> None:
         set_all(store, PROMPT, WRITER, path=TONE, body="both")
         assert roll_back(store) is None
 
@@ -153,9 +139,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         (kept,) = history_of(store)
         assert roll_back(store, kept.id) == kept
 
-    def test_the_addresses_of_what_is_kept_are_sorted(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_the_addresses_of_what_is_kept_are_sorted(self, store: Store) -> None:
         assert store.addresses() == ()
         set_all(store, WRITER, PROMPT, JUDGE, path=TONE, body="x")
         for tag in ("v1.0", "best"):
@@ -171,9 +155,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert roll_back(store) is None
         assert OverrideAddress("tests/stores", "support", "latest") not in store.addresses()
 
-    def test_a_write_that_changes_nothing_is_no_revision(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_a_write_that_changes_nothing_is_no_revision(self, store: Store) -> None:
         store.seed(PROMPT)
         kept = current_of(store)
         store.seed(PROMPT)
@@ -182,23 +164,21 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
 
         assert history_of(store) == (kept,)
 
-    def test_a_refused_write_is_no_revision(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_a_refused_write_is_no_revision(self, store: Store) -> None:
         kept = written(store, "one")
         with pytest.raises(InvalidOverrideError, match="lost the placeholder"):
             store.set_section_override(PROMPT, path=TASK, body="lost")
 
         assert history_of(store) == kept
 
-    def test_removing_the_last_override_is_a_revision_without_entries(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_removing_the_last_override_is_a_revision_without_entries(self, store: Store) -> None:
         written(store, "one")
         forget(store, TONE)
 
         assert [bodies(revision.override) for revision in history_of(store)] == [{TONE: "one"}, {}]
 
     def test_a_rollback_points_the_tag_at_the_parent_and_keeps_every_revision(
-        self, store: RevisionedPromptOverridesStore
+        self, store: Store
     ) -> None:
         first, second, third = written(store, "one", "two", "three")
 
@@ -209,7 +189,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert history_of(store) == (first, second, third)
 
     def test_rolling_back_the_first_revision_leaves_the_tag_without_overrides(
-        self, store: RevisionedPromptOverridesStore
+        self, store: Store
     ) -> None:
         revisions = written(store, "one")
 
@@ -219,9 +199,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         with pytest.raises(RevisionNotFoundError):
             roll_back(store)
 
-    def test_a_revision_may_be_named_by_its_id_or_the_start_of_it(
-        self, store: RevisionedPromptOverridesStore
-    ) -> None:
+    def test_a_revision_may_be_named_by_its_id_or_the_start_of_it(self, store: Store) -> None:
         first, second, third = written(store, "one", "two", "three")
 
         assert roll_back(store, third.id) == third  # where the tag points already
@@ -232,7 +210,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert history_of(store) == (first, second, third)
 
     def test_a_write_after_a_rollback_has_a_number_of_its_own_and_the_right_parent(
-        self, store: RevisionedPromptOverridesStore
+        self, store: Store
     ) -> None:
         first, second = written(store, "one", "two")
         roll_back(store)
@@ -242,7 +220,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert history_of(store) == (first, second, third)
         assert roll_back(store) == first
 
-    def test_a_deleted_tag_keeps_its_history(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_a_deleted_tag_keeps_its_history(self, store: Store) -> None:
         first, second = written(store, "one", "two")
         store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="latest")
         assert history_of(store) == (first, second)
@@ -254,9 +232,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert history_of(store) == (first, second, third)
 
     @pytest.mark.parametrize("bad", ["", "123", "abcg", "A" * 12, "../1234", "0" * 65, "1234\n"])
-    def test_what_is_no_revision_is_refused(
-        self, store: RevisionedPromptOverridesStore, bad: str
-    ) -> None:
+    def test_what_is_no_revision_is_refused(self, store: Store, bad: str) -> None:
         revisions = written(store, "one", "two")
         with pytest.raises(InvalidIdentifierError, match="revision"):
             roll_back(store, bad)
@@ -264,7 +240,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         assert history_of(store) == revisions
         assert current_of(store) == revisions[-1]
 
-    def test_an_unknown_revision_is_refused(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_an_unknown_revision_is_refused(self, store: Store) -> None:
         with pytest.raises(RevisionNotFoundError):
             roll_back(store, "0123456789abcdef")
         revisions = written(store, "one")
@@ -274,7 +250,7 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
                 roll_back(store, revision)
         assert current_of(store) == revisions[-1]
 
-    def test_revisions_of_tags_do_not_mix(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_revisions_of_tags_do_not_mix(self, store: Store) -> None:
         (first,) = written(store, "one")
         store.set_section_override(PROMPT, tag="other", path=TONE, body="other")
 
@@ -296,17 +272,14 @@ class RevisionedStoreContract(PromptOverridesStoreContract):
         ids=["note", "run_id", "not a number", "too large", "no number"],
     )
     def test_a_provenance_that_could_not_be_given_back_is_refused(
-        self, store: RevisionedPromptOverridesStore, provenance: Provenance, fault: str
+        self, store: Store, provenance: Provenance, fault: str
     ) -> None:
+        override = override_of(PROMPT, entry(PROMPT, TONE, "x"))
         with pytest.raises(InvalidOverrideError, match=fault):
-            store.upsert(
-                PROMPT.descriptor,
-                override_of(PROMPT, entry(PROMPT, TONE, "x")),
-                provenance=provenance,
-            )
+            store.upsert(PROMPT.descriptor, override, provenance=provenance)
         assert history_of(store) == ()
 
-    def test_bad_addresses_have_no_history(self, store: RevisionedPromptOverridesStore) -> None:
+    def test_bad_addresses_have_no_history(self, store: Store) -> None:
         for ns, key, tag in itertools.product(("a", "../a"), ("b", "../b"), ("c", "../c")):
             if (ns, key, tag) != ("a", "b", "c"):
                 with pytest.raises(InvalidIdentifierError):

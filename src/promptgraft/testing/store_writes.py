@@ -1,8 +1,11 @@
-"""What every override store refuses; the first part of its conformance suite."""
+"""Writes that every override store refuses, and writes of several prompts: part of its suite."""
 
 # ruff: noqa: S101 - a suite is many small methods that assert
 
 from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pytest
@@ -13,21 +16,26 @@ from promptgraft.errors import (
     InvalidOverrideError,
     UnknownPartError,
 )
-from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.overrides.store import PromptOverridesStore as Store
 from promptgraft.parts.descriptors import SectionPath, hash_section
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.serde import HexDigest
-from promptgraft.testing.prompts import FakePrompt
-from promptgraft.testing.samples import (
+from promptgraft.testing.prompts import (
+    JUDGE,
     LICENCE,
     PROMPT,
+    RULES,
     TASK,
     TONE,
+    WRITER,
+    FakePrompt,
     bodies,
     entry,
     forget,
     override_of,
+    set_all,
 )
 
 _BAD_KEYS = {
@@ -57,19 +65,19 @@ _bad_namespaces = pytest.mark.parametrize(
 )
 
 
-class StoreRefusals:
-    """What ``PromptOverridesStore`` refuses, and that nothing is written then."""
+class StoreWrites:
+    """What ``PromptOverridesStore`` refuses, and that a write is kept whole or not at all."""
 
-    def make_store(self) -> PromptOverridesStore:
+    def make_store(self) -> Store:
         """Return a store without overrides."""
         raise NotImplementedError("supply make_store(), or override the fixture `store`")
 
     @pytest.fixture
-    def store(self) -> PromptOverridesStore:
+    def store(self) -> Store:
         """The store under test."""
         return self.make_store()
 
-    def test_an_unknown_section_is_refused(self, store: PromptOverridesStore) -> None:
+    def test_an_unknown_section_is_refused(self, store: Store) -> None:
         with pytest.raises(UnknownPartError, match="toen"):
             store.set_section_override(PROMPT, path=("toen",), body="x")
 
@@ -78,9 +86,7 @@ class StoreRefusals:
             store.upsert(PROMPT.descriptor, override_of(PROMPT, stranger))
         assert store.resolve(PROMPT.descriptor) is None
 
-    def test_a_section_that_may_not_be_overridden_is_refused(
-        self, store: PromptOverridesStore
-    ) -> None:
+    def test_a_section_that_may_not_be_overridden_is_refused(self, store: Store) -> None:
         with pytest.raises(UnknownPartError, match="licence"):
             store.set_section_override(PROMPT, path=LICENCE, body="x")
         with pytest.raises(UnknownPartError, match="licence"):
@@ -97,25 +103,21 @@ class StoreRefusals:
             pytest.param("x" * (MAX_BODY_CHARS + 1), f"at most {MAX_BODY_CHARS}", id="too long"),
         ],
     )
-    def test_a_body_that_is_no_text_is_refused(
-        self, store: PromptOverridesStore, body: str, fault: str
-    ) -> None:
+    def test_a_body_that_is_no_text_is_refused(self, store: Store, body: str, fault: str) -> None:
         with pytest.raises(InvalidOverrideError, match=fault):
             store.set_section_override(PROMPT, path=TONE, body=body)
         with pytest.raises(InvalidOverrideError, match=fault):
             store.upsert(PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, body)))
         assert store.resolve(PROMPT.descriptor) is None
 
-    def test_a_body_of_the_greatest_length_is_kept(self, store: PromptOverridesStore) -> None:
+    def test_a_body_of_the_greatest_length_is_kept(self, store: Store) -> None:
         body = "é" * MAX_BODY_CHARS
         store.set_section_override(PROMPT, path=TONE, body=body)
 
         assert bodies(store.resolve(PROMPT.descriptor)) == {TONE: body}
 
     @pytest.mark.parametrize("body", ["no marker", "$$question", "$questions", "{{ question }}"])
-    def test_a_body_that_lost_a_placeholder_is_refused(
-        self, store: PromptOverridesStore, body: str
-    ) -> None:
+    def test_a_body_that_lost_a_placeholder_is_refused(self, store: Store, body: str) -> None:
         with pytest.raises(InvalidOverrideError, match=r"lost the placeholder `\$question`"):
             store.set_section_override(PROMPT, path=TASK, body=body)
         with pytest.raises(InvalidOverrideError, match=r"lost the placeholder `\$question`"):
@@ -124,7 +126,7 @@ class StoreRefusals:
 
     @pytest.mark.parametrize("path", ["tone", ["tone"], (), ("tone", 1), None], ids=repr)
     def test_a_path_that_is_no_tuple_of_keys_is_refused(
-        self, store: PromptOverridesStore, path: SectionPath
+        self, store: Store, path: SectionPath
     ) -> None:
         with pytest.raises(InvalidOverrideError, match="expected a tuple of section keys"):
             store.set_section_override(PROMPT, path=path, body="x")
@@ -133,28 +135,26 @@ class StoreRefusals:
 
     @pytest.mark.parametrize("path", ["tone", (), ("tone", 1), None], ids=repr)
     def test_an_entry_whose_path_is_no_tuple_of_keys_is_refused(
-        self, store: PromptOverridesStore, path: SectionPath
+        self, store: Store, path: SectionPath
     ) -> None:
         wrong = SectionOverride(path=path, expected_hash=_hash("x"), body="x")
         with pytest.raises(InvalidOverrideError, match="expected a tuple of section keys"):
             store.upsert(PROMPT.descriptor, override_of(PROMPT, wrong))
         assert store.resolve(PROMPT.descriptor) is None
 
-    def test_an_override_for_another_source_is_refused(self, store: PromptOverridesStore) -> None:
+    def test_an_override_for_another_source_is_refused(self, store: Store) -> None:
         changed = PROMPT.edited(TONE, "Be kinder.")
         with pytest.raises(HashMismatchError, match="tone"):
             store.upsert(changed.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "x")))
         assert store.resolve(PROMPT.descriptor) is None
 
-    def test_an_override_for_another_prompt_is_refused(self, store: PromptOverridesStore) -> None:
+    def test_an_override_for_another_prompt_is_refused(self, store: Store) -> None:
         other = attrs.evolve(PROMPT, key="billing")
         with pytest.raises(InvalidOverrideError, match="tests/stores/billing"):
             store.upsert(PROMPT.descriptor, override_of(other, entry(other, TONE, "x")))
         assert store.resolve(other.descriptor) is None
 
-    def test_nothing_of_an_upsert_that_is_half_valid_is_written(
-        self, store: PromptOverridesStore
-    ) -> None:
+    def test_nothing_of_an_upsert_that_is_half_valid_is_written(self, store: Store) -> None:
         before = store.set_section_override(PROMPT, path=TONE, body="before")
         half_valid = override_of(
             PROMPT, entry(PROMPT, TONE, "after"), entry(PROMPT, TASK, "lost"), tag=DEFAULT_TAG
@@ -165,31 +165,122 @@ class StoreRefusals:
         assert store.resolve(PROMPT.descriptor) == before
 
     @_bad_keys
-    def test_a_bad_tag_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+    def test_a_bad_tag_is_refused(self, store: Store, bad: str) -> None:
         with pytest.raises(InvalidIdentifierError, match="tag"):
             store.resolve(PROMPT.descriptor, bad)
         _check_refused(store, PROMPT, tag=bad)
 
     @_bad_keys
-    def test_a_bad_prompt_key_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+    def test_a_bad_prompt_key_is_refused(self, store: Store, bad: str) -> None:
         prompt = attrs.evolve(PROMPT, key=bad)
         with pytest.raises(InvalidIdentifierError, match="prompt key"):
             store.resolve(prompt.descriptor)
         _check_refused(store, prompt, tag=DEFAULT_TAG)
 
     @_bad_namespaces
-    def test_a_bad_namespace_is_refused(self, store: PromptOverridesStore, bad: str) -> None:
+    def test_a_bad_namespace_is_refused(self, store: Store, bad: str) -> None:
         prompt = attrs.evolve(PROMPT, ns=bad)
         with pytest.raises(InvalidIdentifierError, match="ns"):
             store.resolve(prompt.descriptor)
         _check_refused(store, prompt, tag=DEFAULT_TAG)
+
+    # Several prompts
+
+    def test_one_write_of_several_prompts_and_tags_keeps_all_of_them(self, store: Store) -> None:
+        store.set_section_override(WRITER, path=RULES, body="kept")
+        wanted = [
+            (WRITER.descriptor, override_of(WRITER, entry(WRITER, TONE, "writer"))),
+            (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "support"))),
+            (JUDGE.descriptor, override_of(JUDGE)),
+            (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "other"), tag="other")),
+        ]
+        returned = store.upsert_all(wanted)
+
+        expected = [{RULES: "kept", TONE: "writer"}, {TONE: "support"}, {}, {TONE: "other"}]
+        assert [bodies(override) for override in returned] == expected
+        for (descriptor, override), found in zip(wanted, expected, strict=True):
+            assert bodies(store.resolve(descriptor, override.tag)) == found
+        assert store.resolve(JUDGE.descriptor) is None
+        assert store.upsert_all([]) == ()
+
+    @pytest.mark.parametrize("faulty", [0, 1, 2])
+    def test_a_fault_in_one_of_several_prompts_refuses_them_all(
+        self, store: Store, faulty: int
+    ) -> None:
+        prompts = (PROMPT, WRITER, JUDGE)
+        before = store.set_section_override(WRITER, path=TONE, body="before")
+        changed = prompts[faulty].edited(TONE, "Be kinder.")
+        faults: list[tuple[FakePrompt, SectionPath, type[Exception], str]] = [
+            (prompts[faulty], LICENCE, UnknownPartError, "licence"),
+            (changed, TONE, HashMismatchError, "tone"),
+            (prompts[faulty], TASK, InvalidOverrideError, "lost the placeholder"),
+        ]
+        for source, path, error, fault in faults:
+            wanted = [
+                (one.descriptor, override_of(one, entry(one, RULES, "after"))) for one in prompts
+            ]
+            wrong = override_of(prompts[faulty], entry(prompts[faulty], path, "after"))
+            wanted[faulty] = (source.descriptor, wrong)
+            with pytest.raises(error, match=fault):
+                store.upsert_all(wanted)
+            assert store.resolve(WRITER.descriptor) == before
+            assert store.resolve(PROMPT.descriptor) is None
+            assert store.resolve(JUDGE.descriptor) is None
+
+    def test_two_overrides_of_one_prompt_and_tag_are_refused(self, store: Store) -> None:
+        with pytest.raises(InvalidOverrideError, match=r"`tests/stores/support`, tag `latest`"):
+            set_all(store, PROMPT, WRITER, PROMPT, path=TONE, body="x")
+        with pytest.raises(InvalidOverrideError, match="use those of one prompt"):
+            store.upsert_all([(PROMPT.descriptor, override_of(WRITER))])
+        assert store.resolve(PROMPT.descriptor) is None
+        assert store.resolve(WRITER.descriptor) is None
+
+    def test_what_is_read_of_one_prompt_of_a_write_is_there_of_the_others(
+        self, store: Store
+    ) -> None:
+        prompts = (PROMPT, WRITER, JUDGE)
+        set_all(store, *prompts, path=TONE, body="0")
+        written = threading.Event()
+
+        def read() -> int:
+            reads = 0
+            while not written.is_set():
+                seen = [int(bodies(store.resolve(one.descriptor))[TONE]) for one in prompts]
+                assert seen == sorted(seen)
+                prompt = prompts[reads % 3]
+                assert seen[0] <= int(bodies(store.resolve(prompt.descriptor))[TONE])
+                reads += 1
+            return reads
+
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(read) for _ in range(2)]
+            for count in range(1, 20):
+                set_all(store, *prompts[:: -1 if count % 2 else 1], path=TONE, body=str(count))
+            written.set()
+            assert all(reader.result() for reader in readers)
+
+    def test_threads_that_write_overlapping_prompts_lose_nothing(self, store: Store) -> None:
+        paths = [(f"s{index}",) for index in range(6)]
+        a, b, c = (FakePrompt(key=key, bodies=dict.fromkeys(paths, "source")) for key in "abc")
+        sets = [(a, b), (b, c), (c, a), (c, b, a), (b,), (a, c, b)]
+        begin = threading.Barrier(len(sets))
+
+        def write(number: int) -> None:
+            begin.wait()
+            set_all(store, *sets[number], path=paths[number], body="written")
+
+        with ThreadPoolExecutor(len(sets)) as pool:
+            list(pool.map(write, range(len(sets))))
+        for prompt in (a, b, c):
+            expected = {path for path, found in zip(paths, sets, strict=True) if prompt in found}
+            assert set(bodies(store.resolve(prompt.descriptor))) == expected
 
 
 def _hash(text: str) -> HexDigest:
     return hash_section(text, PROMPT.syntax)
 
 
-def _check_refused(store: PromptOverridesStore, prompt: FakePrompt, *, tag: str) -> None:
+def _check_refused(store: Store, prompt: FakePrompt, *, tag: str) -> None:
     with pytest.raises(InvalidIdentifierError):
         store.set_section_override(prompt, tag=tag, path=TONE, body="x")
     with pytest.raises(InvalidIdentifierError):
