@@ -22,6 +22,7 @@ on the number of steps: with 500 of them gepa's state is smaller, and ours was n
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import platform
 import statistics
@@ -129,7 +130,10 @@ def ours(folder: Path, steps: int) -> tuple[Watch, Watch]:
     journal, recording = Watch(), Watch()
     kept = make_run(folder, "durable", {"prompt": "benchmarks"}, now=FakeClock().now())
     bus = EventBus()
-    with kept.held(), Recorder(kept, overhead.PROMPT, clock=FakeClock()) as recorder:
+    with (
+        kept.held(),
+        contextlib.closing(Recorder(kept, overhead.PROMPT, clock=FakeClock())) as recorder,
+    ):
 
         def on_event(event: object) -> None:
             if not isinstance(event, GepaOptimizationCompleted):

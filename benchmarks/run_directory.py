@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import statistics
@@ -57,7 +58,10 @@ def _recorder_figures(folder: Path) -> list[Figure]:
     root = folder / "runs"
     kept = make_run(root, "overhead", {"prompt": "benchmarks/overhead"}, now=FakeClock().now())
     bus = EventBus()
-    with kept.held(), Recorder(kept, overhead.PROMPT, clock=FakeClock()) as recorder:
+    with (
+        kept.held(),
+        contextlib.closing(Recorder(kept, overhead.PROMPT, clock=FakeClock())) as recorder,
+    ):
         timed = Timed(recorder)
         bus.subscribe(object, timed.on_event)
         made = overhead.run(folder / "kept.jsonl", new_steps=overhead.STEPS, bus=bus)

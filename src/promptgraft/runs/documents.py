@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-
-import attrs
+from itertools import compress
+from operator import eq
 
 from promptgraft.overrides.diff import diff_override, parts_json
 from promptgraft.overrides.documents import plain_entries
@@ -13,7 +14,7 @@ from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
-from promptgraft.search.scores import Score
+from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.serde import Json, unstructure
 
 
@@ -28,15 +29,11 @@ def result_document(
 ) -> dict[str, Json]:
     """Return what came of a run; a function of what the run is a function of, but for seconds.
 
-    Args:
-        ended: how it ended.
-        prompt: the source that the winner is compared with.
-        winner: the overrides of the best candidate.
-        seed: that of the run.
-        budget: rollouts that it might have used.
-        examples: size of the validation set.
+    ``budget`` are the rollouts that it might have used, ``examples`` the size of the validation
+    set; the overrides of the ``winner`` are compared with the source, ``prompt``.
     """
-    descriptor = prompt.descriptor
+    descriptor, held_out = prompt.descriptor, ended.held_out
+    is_measured = held_out is not None and not held_out.why_not
     return {
         "prompt": f"{descriptor.ns}/{descriptor.key}",
         "seed": seed,
@@ -44,14 +41,16 @@ def result_document(
         "best": ended.best,
         "scores": {
             "pareto": pareto_means_json(ended, examples),
-            "held_out": _held_out_means(ended),
+            "held_out": means_json(held_out.baseline_mean, held_out.winner_mean, len(held_out.ids))
+            if held_out and is_measured
+            else None,
         },
         "candidates": ended.candidates,
         "means": list(ended.means),
         "merges": ended.merges,
         "gains": dict(ended.gains),
-        "confirmation": _plain(ended.confirmation),
-        "held_out": _plain(ended.held_out),
+        "confirmation": unstructure(ended.confirmation),
+        "held_out": unstructure(held_out),
         "cost": money(ended.cost),
         "ledger": ledger_rows(ended.ledger),
         "winner": {
@@ -77,10 +76,8 @@ def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:
 
 
 def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
-    """Return the candidates that lead somewhere and that nobody dominates."""
-    columns = zip(*(one.scores for one in history.candidates), strict=True)
-    heights = [_highest(column) for column in columns]
-    leaders = [history.candidates[position] for position in ended.frontier]
+    """Return the frontier: candidates that lead on some example and that no other dominates."""
+    highest = highest_scores([one.scores for one in history.candidates])
     return {
         "pareto_ids": list(history.pareto_ids),
         "best": ended.best,
@@ -90,33 +87,31 @@ def frontier_document(history: RunHistory, ended: RunEnded) -> dict[str, Json]:
                 "mean": one.mean,
                 "estimated": one.estimated,
                 "objectives": dict(one.objectives),
-                "leads_on": [
-                    name
-                    for name, score, height in zip(
-                        history.pareto_ids, one.scores, heights, strict=True
-                    )
-                    if score is not None and score == height
-                ],
+                "leads_on": [*compress(history.pareto_ids, map(eq, packed(one.scores), highest))],
             }
-            for one in leaders
+            for one in map(history.candidates.__getitem__, ended.frontier)
         ],
     }
 
 
+def highest_scores(scores: Sequence[Sequence[Score]]) -> list[float]:
+    """Return the highest score on each example; where there is none, NaN: equal to no score."""
+    highest = [UNSCORED] * max(map(len, scores), default=0)
+    # Candidate by candidate, with whole rows: a large run has millions of scores.
+    for one in scores:
+        highest[: len(one)] = map(max, packed(one), highest)
+    return [math.nan if top == UNSCORED else top for top in highest]
+
+
 def ledger_document(ended: RunEnded) -> dict[str, Json]:
     """Return calls, tokens, money and time by role and model, and the sums."""
-    entries = ended.ledger
+    tokens = (one.usage.input_tokens + one.usage.output_tokens for one in ended.ledger)
+    calls = sum(one.calls for one in ended.ledger)
     return {
         "rollouts": ended.rollouts,
         "reflections": ended.reflections,
-        "entries": ledger_rows(entries),
-        "total": {
-            "calls": sum(entry.calls for entry in entries),
-            "tokens": sum(
-                entry.usage.input_tokens + entry.usage.output_tokens for entry in entries
-            ),
-            "cost": money(ended.cost),
-        },
+        "entries": ledger_rows(ended.ledger),
+        "total": {"calls": calls, "tokens": sum(tokens), "cost": money(ended.cost)},
     }
 
 
@@ -152,18 +147,3 @@ def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:
     """Return two means and their difference."""
     gain = None if before is None or after is None else after - before
     return {"baseline": before, "best": after, "gain": gain, "examples": examples}
-
-
-def _held_out_means(ended: RunEnded) -> Json:
-    found = ended.held_out
-    if found is None or found.why_not:
-        return None
-    return means_json(found.baseline_mean, found.winner_mean, len(found.ids))
-
-
-def _plain(found: attrs.AttrsInstance | None) -> Json:
-    return None if found is None else unstructure(found)
-
-
-def _highest(scores: Sequence[Score]) -> Score:
-    return max((score for score in scores if score is not None), default=None)

@@ -1,4 +1,4 @@
-"""Keeps a run while it goes: told of every event, it writes the files of the run directory."""
+"""Writes the files of a run directory while the run is in progress, from its events."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import attrs
 
@@ -36,10 +34,10 @@ from promptgraft.search.scores import Score
 
 
 class Recorder:
-    """Writes what a run tells; a context manager. Safe to share between threads.
+    """Writes what a run tells, until it is closed. Safe to share between threads.
 
     The cost of an event does not grow with the run. When the system refuses to write, the run
-    goes on: ``failure`` says why, and nothing more is written.
+    continues: ``failure`` says why, and nothing more is written.
 
     Args:
         folder: where to; its lock is held.
@@ -63,15 +61,8 @@ class Recorder:
         self._anew: set[Path] = set()
         self.failure = ""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Release the files."""
         self._file.close()
 
     def on_event(self, event: object) -> None:
@@ -91,17 +82,18 @@ class Recorder:
                 self.failure = f"the report of run {self._folder.id} is not written: {error}"
 
     def _record(self, event: object) -> None:
-        told = [one.mean for one in self._history.candidates] if _ends(event) else []
+        is_end = isinstance(event, RunEnded)
+        told = [one.mean for one in self._history.candidates] if is_end else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
-            # Whoever reads a line finds what it tells of.
+            # Before the line: its readers find the page that it tells of.
             self._write(line, known=known)
             if isinstance(line, RunEnded):
                 self._write_means(told)
                 self._remove_pages_of_others()
             if not known:
                 self._file.append(line)
-        if _ends(event):
+        if is_end:
             from promptgraft.runs.report import write_report
 
             write_report(self._folder)
@@ -169,18 +161,14 @@ class Recorder:
                     path.unlink()
 
 
-def _ends(event: object) -> bool:
-    return isinstance(event, RunEnded)
-
-
 @contextlib.contextmanager
 def recorded(
     folder: RunFolder, job: OptimizationJob, *, clock: Clock | None = None
 ) -> Iterator[tuple[OptimizationJob, Recorder]]:
-    """Give ``job`` as a run that is kept in ``folder``, with what keeps it.
+    """Give ``job`` as a run that is kept in ``folder``, with its recorder.
 
     The folder is locked, its journal takes the place of the job's, and the events of the run
-    are written as they happen. Inside, run the job; what the folder holds is not paid again.
+    are written as they happen. Inside, run the job; answers in the folder are not paid again.
 
     Raises:
         JournalLockedError: another process works in the folder.
@@ -191,7 +179,7 @@ def recorded(
     with (
         folder.held(),
         FileJournal(folder.journal) as journal,
-        Recorder(folder, job.prompt, clock=clock or SystemClock()) as recorder,
+        contextlib.closing(Recorder(folder, job.prompt, clock=clock or SystemClock())) as recorder,
         contextlib.ExitStack() as subscribed,
     ):
         subscribed.callback(bus.subscribe(object, recorder.on_event))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import eq
@@ -11,11 +10,11 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import differences, interval, least_changed
+from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.report.allowance import short_name
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.outcomes import HeldOut
-from promptgraft.search.scores import UNSCORED as NO_SCORE
 from promptgraft.search.scores import Score, packed
 
 LEVELS = 10
@@ -125,7 +124,12 @@ class FrontierRow:
 
 def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
     """Return the frontier, the highest means first; at most 100 candidates."""
-    highest, holders = _tops([one.scores for one in data.candidates])
+    scores = [one.scores for one in data.candidates]
+    highest = highest_scores(scores)
+    holders = [0] * len(highest)
+    for found in scores:
+        for case in compress(range(len(highest)), map(eq, packed(found), highest)):
+            holders[case] += 1
     rows = []
     for number in data.leaders[:_MOST_ROWS]:
         one = data.candidates[number]
@@ -139,21 +143,6 @@ def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[Frontier
         )
         rows.append(row)
     return tuple(rows)
-
-
-def _tops(scores: Sequence[Sequence[Score]]) -> tuple[Sequence[float], Sequence[int]]:
-    """Return the highest score on each case, and how many candidates have it."""
-    cases = max(map(len, scores), default=0)
-    # Candidate by candidate, with whole rows: a large run has millions of scores.
-    highest = [NO_SCORE] * cases
-    for one in scores:
-        highest[: len(one)] = map(max, packed(one), highest)
-    highest = [math.nan if top == NO_SCORE else top for top in highest]  # equal to no score
-    holders = [0] * cases
-    for one in scores:
-        for case in compress(range(cases), map(eq, packed(one), highest)):
-            holders[case] += 1
-    return highest, holders
 
 
 @attrs.frozen
