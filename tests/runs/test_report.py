@@ -216,7 +216,7 @@ def test_the_frontier_says_on_how_many_cases_nobody_is_better_and_nobody_as_good
         for number, own in enumerate(scores)
     )
     run = small_run(case_ids=("a", "b", "c"), candidates=pool, winner=1, frontier=(0, 1, 2))
-    rows = frontier_rows(run, ())
+    rows = frontier_rows(run)
     assert [(row.value.candidate, row.leads, row.alone) for row in rows] == [
         (1, 2, 1),
         (0, 1, 0),

@@ -96,7 +96,7 @@ class EventFile:
         path: the file; made when there is none.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: here and in all methods: the system refuses.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,11 +109,7 @@ class EventFile:
         self._advance()
 
     def holds(self, line: Event) -> bool:
-        """Tell whether the next line that a replay tells is there already; cut what differs.
-
-        Raises:
-            OSError: the file cannot be read or cut.
-        """
+        """Tell whether the next line that a replay tells is there already; cut what differs."""
         if isinstance(line, RunPlanned):
             self._plan = line
             if _same(line, self._plan_there):
@@ -129,17 +125,13 @@ class EventFile:
         return True
 
     def append(self, line: Event) -> None:
-        """Add a line that is not there.
-
-        Raises:
-            OSError: the system refuses.
-        """
+        """Add a line that is not there."""
         write_all(self._descriptor, f"{encoded(line)}\n".encode("ascii"))
         if isinstance(line, RunPlanned):
             self._plan_there = line
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         if self._old is not None:
             self._old.close()
             self._old = None

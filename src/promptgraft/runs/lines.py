@@ -134,20 +134,11 @@ def tail_of(path: Path) -> list[Event]:
             start = max(0, size - length)
             file.seek(start)
             texts = file.read(size - start).split(b"\n")[:-1]
-            events = _back_to_where(texts if start == 0 else texts[1:], str(path))
-            if start == 0 or length >= _LONGEST_TAIL_BYTES or _says_where(events[:1]):
-                return events
+            events: list[Event] = []
+            for text in reversed(texts if start == 0 else texts[1:]):
+                events.append(decoded(text, str(path)))
+                if isinstance(events[-1], (RunEnded, RunProgress)):
+                    return events[::-1]
+            if start == 0 or length >= _LONGEST_TAIL_BYTES:
+                return events[::-1]
             length *= 2
-
-
-def _back_to_where(texts: list[bytes], where: str) -> list[Event]:
-    events: list[Event] = []
-    for text in reversed(texts):
-        events.append(decoded(text, where))
-        if _says_where(events[-1:]):
-            break
-    return events[::-1]
-
-
-def _says_where(events: list[Event]) -> bool:
-    return any(isinstance(event, (RunEnded, RunProgress)) for event in events)

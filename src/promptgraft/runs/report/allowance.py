@@ -11,13 +11,9 @@ from promptgraft.text import visible
 TOTAL_BYTES = 10_000_000
 """No report is larger."""
 
-LONGEST_TEXT = 40_000
-"""Bytes of one text; of a longer one the head and the tail are shown."""
-
+_LONGEST_TEXT = 40_000
+_LONGEST_NAME = 160
 _LEAST_BYTES = 500
-
-LONGEST_NAME = 160
-"""Bytes of a name of a part, a case or a model."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,12 +42,10 @@ def size(text: str) -> int:
     return len(html.escape(visible(text)).encode("utf-8", "surrogatepass"))
 
 
-def cropped(text: str, most: int = LONGEST_TEXT) -> str:
+def cropped(text: str, most: int = _LONGEST_TEXT) -> str:
     """Return ``text``, or its head and its tail and how much is left out between them.
 
-    Args:
-        text: any text.
-        most: bytes in the page that it may take, about.
+    What is returned takes about ``most`` bytes in the page.
     """
     if (len(text) * 2 <= most and text.isascii() and text.isprintable()) or size(text) <= most:
         return text
@@ -64,22 +58,18 @@ def cropped(text: str, most: int = LONGEST_TEXT) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a name, cut when it is long."""
-    if size(name) <= LONGEST_NAME:
+    """Return the name of a part, a case or a model, cut when it is long."""
+    if size(name) <= _LONGEST_NAME:
         return name
-    kept = name[:LONGEST_NAME]
-    while size(kept) > LONGEST_NAME:
+    kept = name[:_LONGEST_NAME]
+    while size(kept) > _LONGEST_NAME:
         kept = kept[: len(kept) * 3 // 4]
     return f"{kept}…"
 
 
 @attrs.define
 class Allowance:
-    """Bytes that may still be used for something.
-
-    Attributes:
-        left: how many.
-    """
+    """Bytes that are left for something."""
 
     left: int
 
@@ -90,7 +80,6 @@ class Allowance:
 
     def takes(self, bytes_: int) -> bool:
         """Use ``bytes_`` if there are as many, and tell whether there were."""
-        if bytes_ > self.left:
-            return False
-        self.left -= bytes_
-        return True
+        fits = bytes_ <= self.left
+        self.left -= bytes_ if fits else 0
+        return fits

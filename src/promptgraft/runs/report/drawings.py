@@ -117,7 +117,13 @@ def _chart(
         return round(_BOTTOM - share * (_BOTTOM - _TOP), 1)
 
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
-    won = data.winner > 0 and last is not None
+    summary = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over "
+    summary += f"{label(end, end)} {what}"
+    winner = None
+    if data.winner and last is not None:
+        winner = across(used[data.winner]), up(last)
+        if first is not None:
+            summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
     steps = [
         (across(used[one.candidate]), up(one.mean or 0.0))
         for one in steps_of(data.candidates, data.winner)
@@ -126,24 +132,15 @@ def _chart(
     path = "".join(f"H{x:g}V{y:g}" for x, y in steps)
     return Chart(
         what=what,
-        summary=_summary(data, what, label(end, end)),
+        summary=f"{summary}.",
         x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
         y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
         dots=tuple((across(x), up(y)) for x, y in scored),
         best=f"{start}{path}H{across(end):g}" if steps else "",
         baseline=None if first is None else up(first),
-        winner=(across(used[data.winner]), up(last)) if won and last is not None else None,
+        winner=winner,
         is_dense=len(scored) > _MANY,
     )
-
-
-def _summary(data: ReportData, what: str, used: str) -> str:
-    means = [one.mean for one in data.candidates if one.mean is not None]
-    first, best = data.candidates[0].mean, data.candidates[data.winner].mean
-    told = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over {used} {what}"
-    if first is not None and best is not None and data.winner:
-        told += f"; baseline {first:.3f}, winner #{data.winner} {best:.3f}"
-    return f"{told}."
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
@@ -196,12 +193,7 @@ class Edge:
 class Tree:
     """A drawing of candidates, each right of its parents.
 
-    Attributes:
-        width: of the drawing.
-        height: of the drawing.
-        nodes: the candidates.
-        edges: their origins; those on the winner's line last, so that they lie on top.
-        left_out: how many candidates are not drawn.
+    The edges on the winner's line come last, so that they lie on top.
     """
 
     width: int
@@ -237,20 +229,14 @@ def _shown(data: ReportData) -> list[int]:
         return [one.candidate for one in data.candidates]
     found = set(data.line_of(data.winner))
     for number in data.leaders:
-        more = found | _ancestry(data.candidates, number)
+        more, waiting = set(found), [number]
+        while waiting:
+            if (one := waiting.pop()) not in more:
+                more.add(one)
+                waiting.extend(data.candidates[one].parents)
         if len(more) <= MOST_NODES or len(found) == 1:
             found = more
     return sorted(found)
-
-
-def _ancestry(candidates: Sequence[CandidateAdded], number: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [number]
-    while waiting:
-        if (one := waiting.pop()) not in found:
-            found.add(one)
-            waiting.extend(candidates[one].parents)
-    return found
 
 
 def _places(

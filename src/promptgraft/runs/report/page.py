@@ -61,7 +61,6 @@ def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
 
 def _filled(data: ReportData, limits: Limits) -> str:
     candidates = candidate_views(data, limits)
-    objectives = _objectives(data)
     style, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
@@ -79,8 +78,8 @@ def _filled(data: ReportData, limits: Limits) -> str:
             spending=spending_chart(data),
             steps=tuple(steps_of(data.candidates, data.winner))[:200],
             tree=family_tree(data),
-            objectives=objectives,
-            frontier=frontier_rows(data, objectives),
+            objectives=_objectives(data),
+            frontier=frontier_rows(data),
             heat=heat_map(data),
             winner_changes=winner_changes(data),
             candidates=candidates,

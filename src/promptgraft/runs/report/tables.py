@@ -11,7 +11,6 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import differences, interval, least_changed
 from promptgraft.runs.documents import highest_scores
-from promptgraft.runs.report.allowance import short_name
 from promptgraft.runs.report.data import ReportData
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.outcomes import HeldOut
@@ -109,20 +108,16 @@ class FrontierRow:
 
     Attributes:
         value: the candidate.
-        what: the part that it changed.
         leads: on how many cases no other one has a higher score.
         alone: on how many of these no other one has as high a score.
-        objectives: its means in the objectives of the run.
     """
 
     value: CandidateAdded
-    what: str
     leads: int
     alone: int
-    objectives: tuple[Score, ...]
 
 
-def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[FrontierRow, ...]:
+def frontier_rows(data: ReportData) -> tuple[FrontierRow, ...]:
     """Return the frontier, the highest means first; at most 100 candidates."""
     scores = [one.scores for one in data.candidates]
     highest = highest_scores(scores)
@@ -134,14 +129,7 @@ def frontier_rows(data: ReportData, objectives: Sequence[str]) -> tuple[Frontier
     for number in data.leaders[:_MOST_ROWS]:
         one = data.candidates[number]
         led = [*compress(holders, map(eq, packed(one.scores), highest))]
-        row = FrontierRow(
-            value=one,
-            what=short_name(one.changed),
-            leads=len(led),
-            alone=led.count(1),
-            objectives=tuple(one.objectives.get(name) for name in objectives),
-        )
-        rows.append(row)
+        rows.append(FrontierRow(value=one, leads=len(led), alone=led.count(1)))
     return tuple(rows)
 
 
@@ -191,10 +179,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
     return HeatMap(
         candidates=tuple(columns),
         rows=tuple(
-            (
-                short_name(case),
-                tuple(cell(one.scores[at] if at < len(one.scores) else None) for one in shown),
-            )
+            (case, tuple(cell(one.scores[at] if at < len(one.scores) else None) for one in shown))
             for at, case in enumerate(cases)
         ),
         means=tuple(map(_mean, shown)),

@@ -56,7 +56,6 @@ class CandidateView:
 
     Attributes:
         value: the candidate.
-        what: what kind of candidate it is, or which part it changed.
         gain: its mean against the baseline's.
         step_gain: its mean against its first parent's.
         marks: ``winner``, ``winner's line``, ``frontier``.
@@ -66,7 +65,6 @@ class CandidateView:
     """
 
     value: CandidateAdded
-    what: str
     gain: Score
     step_gain: Score
     marks: tuple[str, ...]
@@ -115,17 +113,14 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
         changes = tuple(_with_origins(one, parents)) if allowance.is_worth_it else ()
         needed = sum(change.size for change in changes)
         fits = not parents or (allowance.is_worth_it and allowance.takes(needed))
-        on_line = "winner" if one.candidate == data.winner else "winner's line"
-        marks = {
-            on_line: one.candidate in line and one.candidate > 0,
-            "frontier": one.candidate in leading,
-        }
+        marks = ["frontier"] if one.candidate in leading else []
+        if one.candidate in line and one.candidate:
+            marks.insert(0, "winner" if one.candidate == data.winner else "winner's line")
         view = CandidateView(
             value=one,
-            what=short_name(one.changed),
             gain=_difference(data.candidates[0].mean, one.mean),
             step_gain=_difference(parents[0].mean, one.mean) if parents else None,
-            marks=tuple(mark for mark, holds in marks.items() if holds),
+            marks=tuple(marks),
             is_near=rank < _NEAR,
             changes=changes if fits else (),
             is_cut=not fits,
@@ -167,16 +162,8 @@ def _rejection(found: MutationRejected, left: Allowance) -> RejectionView:
     pieces = _compared(found.before, found.text, _AROUND) if is_compared else ()
     needed = sum(size(piece.text) + _PIECE_BYTES for piece in pieces) + size(detail)
     fits = left.is_worth_it and left.takes(needed)
-    return RejectionView(
-        value=replace(
-            found,
-            detail=detail if fits else short_name(found.detail),
-            module=short_name(found.module),
-            reason=short_name(found.reason),
-        ),
-        pieces=pieces if fits else (),
-        is_cut=not fits,
-    )
+    value = replace(found, detail=detail if fits else short_name(found.detail))
+    return RejectionView(value=value, pieces=pieces if fits else (), is_cut=not fits)
 
 
 def _difference(before: Score, after: Score) -> Score:
@@ -189,20 +176,18 @@ class CaseView:
 
     Attributes:
         case: the case.
-        input: what was asked.
         answers: who answered, and the answer; one or two.
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
     """
 
     case: str
-    input: str
     answers: tuple[tuple[str, RolloutRecord], ...]
     outcome: str
 
     @property
     def size(self) -> int:
         """Bytes that it takes in the page."""
-        found = size(self.input) + _CASE_BYTES
+        found = size(self.answers[0][1].inputs_repr) + _CASE_BYTES
         for _, answer in self.answers:
             found += size(answer.output_repr) + size(answer.tool_trace_repr) + size(answer.fault)
             found += size(answer.feedback.feedback) if answer.feedback else 0
@@ -230,20 +215,14 @@ def _case(data: ReportData, case: str) -> CaseView | None:
     )
     if not answers:
         return None
-    return CaseView(
-        case=short_name(case),
-        input=answers[0][1].inputs_repr,
-        answers=answers,
-        outcome=_outcome(answers[0][1].score, answers[1][1].score) if len(answers) == 2 else "",
-    )
-
-
-def _outcome(before: Score, after: Score) -> str:
-    if before is None or after is None:
-        return "unscored"
-    if before == after:
-        return "same"
-    return "better" if after > before else "worse"
+    before, after = answers[0][1].score, answers[-1][1].score
+    if len(answers) == 1:
+        outcome = ""
+    elif before is None or after is None:
+        outcome = "unscored"
+    else:
+        outcome = "same" if before == after else "better" if after > before else "worse"
+    return CaseView(case=case, answers=answers, outcome=outcome)
 
 
 def _shortened(answer: RolloutRecord) -> RolloutRecord:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -48,11 +47,9 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 
 def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
-    """Return ``pieces`` with long unchanged stretches left out.
+    """Return ``pieces`` without most of the long unchanged stretches.
 
-    Args:
-        pieces: a comparison.
-        around: about how many unchanged characters to keep beside a change.
+    About ``around`` characters of these are kept beside a change.
     """
     found: list[Piece] = []
     for at, piece in enumerate(pieces):
@@ -63,13 +60,9 @@ def collapsed(pieces: Sequence[Piece], around: int) -> tuple[Piece, ...]:
         if piece.kind is not Kind.SAME or hidden < _LEAST_HIDDEN:
             found.append(piece)
             continue
-        ends = (
-            Piece(Kind.SAME, text[:first]),
-            Piece(Kind.LEFT_OUT, f"{hidden:,} words unchanged"),
-            Piece(Kind.SAME, text[last:]),
-        )
-        found += (end for end in ends if end.text)
-    return tuple(found)
+        gap = Piece(Kind.LEFT_OUT, f"{hidden:,} words unchanged")
+        found += (Piece(Kind.SAME, text[:first]), gap, Piece(Kind.SAME, text[last:]))
+    return tuple(piece for piece in found if piece.text)
 
 
 def _runs(
@@ -96,8 +89,8 @@ def _by_word(before: str, after: str) -> Iterator[_Run]:
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
     """Return how many words both begin with."""
-    pairs = zip(old, new, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
