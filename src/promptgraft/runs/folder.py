@@ -84,7 +84,7 @@ class RunFolder:
 
     @property
     def frontier(self) -> Path:
-        """The candidates that lead somewhere."""
+        """The candidates that lead on some example."""
         return self.path / "frontier.json"
 
     @property
@@ -152,7 +152,7 @@ class RunFolder:
 
         lock = FileLock(self.lock, thread_local=False)
         try:
-            # Whoever asks whether the folder is in use holds the lock for a moment.
+            # `is_locked` holds the lock for a moment.
             lock.acquire(timeout=_SECONDS_FOR_THE_LOCK, poll_interval=0.05)
         except Timeout:
             raise JournalLockedError(
@@ -160,7 +160,7 @@ class RunFolder:
                 f"with `promptgraft watch {self.id}`"
             ) from None
         try:
-            with contextlib.suppress(OSError):  # only a help for those who find it held
+            with contextlib.suppress(OSError):  # only for the message of a second process
                 self.lock.write_text(f"{os.getpid()}\n", "ascii")
             yield
         finally:
@@ -176,7 +176,7 @@ def _holder(lock: Path) -> str:
 def make_run(
     root: Path, prompt_key: str, config: Mapping[str, Json], *, now: datetime
 ) -> RunFolder:
-    """Make the folder of a new run; whoever sees it sees its ``config.json`` too.
+    """Make the folder of a new run, which has its ``config.json`` as soon as it is seen.
 
     ``config`` gets ``id`` and ``created``. Runs of one second get ``-2``, ``-3``, … behind
     their id.
@@ -274,13 +274,7 @@ def read_document(path: Path) -> dict[str, Json]:
 
 
 def field_of(kind: Kind[T], document: Mapping[str, Json], file: Path, *path: str) -> T:
-    """Return a field of a JSON document of a run.
-
-    Args:
-        kind: what it must be.
-        document: the document.
-        file: where the document comes from, for messages.
-        path: the names of the objects that hold the field, and its own.
+    """Return the field at ``path`` in a JSON document that ``file`` holds.
 
     Raises:
         DataFormatError: there is something else, or nothing.

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 import attrs
 
@@ -22,6 +21,7 @@ from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import MOMENT, STRING
+from promptgraft.text import listed
 
 LATEST = "latest"
 _SHOWN_RUNS = 5
@@ -58,13 +58,12 @@ def find_run(root: Path, name: str = LATEST) -> RunFolder:
     found = found or [folder for folder in folders if folder.id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    ids = [folder.id for folder in folders]
     if found:
-        raise ConfigError(f"several runs in {root} begin with `{name}`: {_named(found)}; name one")
-    raise ConfigError(
-        f"no run in {root} is called `{name}`{did_you_mean(name, [*ids, LATEST])}; "
-        "`promptgraft runs` lists them"
-    )
+        more = f" and {len(found) - _SHOWN_RUNS} more" if len(found) > _SHOWN_RUNS else ""
+        some = f"{listed(folder.id for folder in found[:_SHOWN_RUNS])}{more}"
+        raise ConfigError(f"several runs in {root} begin with `{name}`: {some}; name one")
+    near = did_you_mean(name, [*(folder.id for folder in folders), LATEST])
+    raise ConfigError(f"no run in {root} is called `{name}`{near}; `promptgraft runs` lists them")
 
 
 def summarize(folder: RunFolder) -> RunSummary:
@@ -164,11 +163,6 @@ def _order(created: datetime, name: str) -> tuple[datetime, int, str]:
     return created, len(name), name
 
 
-def _named(folders: list[RunFolder]) -> str:
-    more = f" and {len(folders) - _SHOWN_RUNS} more" if len(folders) > _SHOWN_RUNS else ""
-    return ", ".join(f"`{folder.id}`" for folder in folders[:_SHOWN_RUNS]) + more
-
-
 def read_run(folder: RunFolder) -> RunRecord:
     """Return a run as its files tell it, ended or not.
 
@@ -199,25 +193,21 @@ def read_events(folder: RunFolder, history: RunHistory) -> None:
         OSError: the file cannot be read.
         DataFormatError: a line is not what a run writes, or does not fit those before it.
     """
-    events = str(folder.events)
     for number, event in read_lines(folder.events):
         try:
             history.add(event)
         except DataFormatError as error:
             raise DataFormatError(
-                f"{events}:{number}: {error}; `promptgraft resume` writes the file again"
+                f"{folder.events}:{number}: {error}; `promptgraft resume` writes the file again"
             ) from None
 
 
 def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tuple[str, Event]]:
     """Yield the lines of a run with their events, those there and those to come, until it is left.
 
-    A run is left when nobody holds its lock: it has ended, was interrupted, or was never begun.
-    When a resumed run cuts its file, what comes then is yielded, and the rest is not told again.
-
-    Args:
-        folder: the run.
-        wait: called with seconds when there is nothing new.
+    A run is left when its lock is free: it has ended, was interrupted, or was never begun. When a
+    resumed run cuts its file, only what comes then is yielded. ``wait`` is called with seconds
+    when there is nothing new.
 
     Raises:
         OSError: a file cannot be read.
@@ -241,22 +231,14 @@ def _new_lines(folder: RunFolder, start: int) -> tuple[list[tuple[str, Event]], 
     except FileNotFoundError:
         return [], 0
     with file:
-        size = file.seek(0, os.SEEK_END)
-        start = _line_start(file, min(start, size))
+        start = min(start, file.seek(0, os.SEEK_END))
+        if start:
+            # The file may have been cut and have grown again: on to the next beginning of a line.
+            file.seek(start - 1)
+            start += len(file.readline()) - 1
         file.seek(start)
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
     where, texts = str(folder.events), whole.split(b"\n")[:-1]
     lines = [(text.decode("ascii", "replace"), decoded(text, where)) for text in texts]
     return lines, start + len(whole)
-
-
-def _line_start(file: BinaryIO, position: int) -> int:
-    """Return where the first line begins that does not begin before ``position``.
-
-    That is ``position`` itself, unless the file was cut and has grown again.
-    """
-    if position == 0:
-        return 0
-    file.seek(position - 1)
-    return position - 1 + len(file.readline())

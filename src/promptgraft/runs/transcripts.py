@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
-from promptgraft.journal.records import Record, decode_record, record_key
+from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
 from promptgraft.runs.reading import read_events
@@ -84,9 +84,18 @@ def transcripts(
                 continue
             candidate = _candidate_at(place, tried)
             if candidates is None or candidate in candidates:
-                transcript = _transcript(decode_record(line), place, candidate)
-                if case in (None, transcript.case):
-                    yield transcript
+                record = decode_record(line)
+                # The best candidate in the race of a merge is tried as it is in that of a child.
+                is_best = place.phase is Phase.IDLE or place.leg == "race/best"
+                found = Transcript(
+                    position=record.key,
+                    phase=str(Phase.PARETO if is_best else place.phase),
+                    step=place.step,
+                    candidate=candidate,
+                    record=record_from_json(record.answer, record.key),
+                )
+                if case in (None, found.case):
+                    yield found
 
 
 def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | None:
@@ -108,20 +117,8 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
         case Phase.IDLE:
             return step.scored
         case Phase.PARETO if place.leg == "best":
-            # Where steps overlap, the best one is tried on more though nobody may join.
+            # Where steps overlap, the best one may be tried on more without a child that joins.
             return step.scored if step.child is None else step.best_of_child
         case Phase.MERGE:
             return step.best_of_merge if place.leg == "race/best" else step.merge
     return step.child
-
-
-def _transcript(record: Record, place: Place, candidate: int | None) -> Transcript:
-    # The best candidate in the race of a merge is tried as it is in that of a child.
-    is_best = place.phase is Phase.IDLE or place.leg == "race/best"
-    return Transcript(
-        position=record.key,
-        phase=str(Phase.PARETO if is_best else place.phase),
-        step=place.step,
-        candidate=candidate,
-        record=record_from_json(record.answer, record.key),
-    )
