@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -194,7 +193,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     yield from _docstring(value)
     for member, found in sorted(vars(value).items()):
         plain = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
-        kept = isinstance(plain, (property, cached_property))
+        kept = hasattr(plain, "__get__") and not inspect.isfunction(plain)
         if member.startswith("_") or not plain.__doc__ or not (kept or inspect.isfunction(plain)):
             continue
         yield f"### `{name}.{member}`"

@@ -169,7 +169,6 @@ def hostile_run() -> ReportData:
         facts=((HOSTILE[0], everything), (HOSTILE[3], HOSTILE[10])),
         stop_reason=HOSTILE[0],
         stop_detail=everything,
-        confirmation=everything,
         gains={HOSTILE[4]: 0.5},
         held_out=HeldOut(ids=(), why_not=everything),
         case_ids=ids,

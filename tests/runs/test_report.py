@@ -32,7 +32,7 @@ from promptgraft.runs.report.page import render
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map, measured
 from promptgraft.runs.report.texts import candidate_views
 from promptgraft.search.events import CandidateAdded
-from promptgraft.search.outcomes import HeldOut
+from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
@@ -94,8 +94,35 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +1.000 to +1.000" in told
+    assert "The whole interval lies above zero" in told
     assert "7 better, 0 worse, 0 the same, 1 unscored and in no mean" in told
     assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        ((0.0,) * 7 + (None,), "The whole interval lies below zero"),
+        ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "The interval contains zero"),
+    ],
+)
+def test_the_side_of_zero_on_which_the_interval_lies_is_said(
+    scores: tuple[float | None, ...], sentence: str
+) -> None:
+    ids = tuple("abcdefgh")
+    before = tuple(None if score is None else 1.0 - score for score in scores)
+    run = small_run(held_out=HeldOut(ids=ids, baseline_scores=before, winner_scores=scores))
+    assert sentence in section(render(run), "held-out")
+
+
+@pytest.mark.parametrize(("confirmed", "word"), [(True, "confirmed"), (False, "did not confirm")])
+def test_what_came_of_a_second_round_is_said(confirmed: bool, word: str) -> None:
+    again = Confirmation(
+        candidate=3, baseline_mean=0.25, winner_mean=0.75, p_value=0.03125, confirmed=confirmed
+    )
+    told = section(render(small_run(confirmation=again)), "verdict")
+    sentence = f"{word} candidate #3: baseline 0.250, winner 0.750, p = 0.031."
+    assert f"A second round of answers {sentence}" in told
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:

@@ -39,6 +39,17 @@ _SECONDS_FOR_THE_LOCK = 0.3
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
+class _File:
+    """A file of every run directory, as an attribute of :class:`RunFolder`."""
+
+    def __init__(self, name: str, about: str) -> None:
+        self._name = name
+        self.__doc__ = about
+
+    def __get__(self, folder: RunFolder, kind: type[RunFolder]) -> Path:
+        return folder.path / self._name
+
+
 @attrs.frozen
 class RunFolder:
     """The files of one run.
@@ -48,6 +59,18 @@ class RunFolder:
     """
 
     path: Path
+
+    config = _File("config.json", "What the run was asked for; there as soon as the folder is.")
+    journal = _File("journal.jsonl", "Every answer that the run paid for.")
+    events = _File("events.jsonl", "What happened, a line for each event.")
+    result = _File("result.json", "What came of the run; there when it has ended.")
+    frontier = _File("frontier.json", "The candidates that lead on some example.")
+    ledger = _File("ledger.json", "Calls, tokens, money and time by role and model.")
+    summary = _File("summary.md", "The run on one page of Markdown.")
+    report = _File("report.html", "The whole run as one page of HTML.")
+    candidates = _File("candidates", "The folder with a page for each candidate.")
+    rejected = _File("rejected", "The folder with a page for each rejected proposal.")
+    lock = _File("run.lock", "Held while a process works in the folder.")
 
     @property
     def id(self) -> str:
@@ -61,61 +84,6 @@ class RunFolder:
             return datetime.strptime(f"{self.id[:15]}+0000", "%Y%m%d-%H%M%S%z")
         except ValueError:
             return datetime.min.replace(tzinfo=UTC)
-
-    @property
-    def config(self) -> Path:
-        """What the run was asked for; there as soon as the folder is."""
-        return self.path / "config.json"
-
-    @property
-    def journal(self) -> Path:
-        """Every answer that the run paid for."""
-        return self.path / "journal.jsonl"
-
-    @property
-    def events(self) -> Path:
-        """What happened, a line for each event."""
-        return self.path / "events.jsonl"
-
-    @property
-    def result(self) -> Path:
-        """What came of the run; there when it has ended."""
-        return self.path / "result.json"
-
-    @property
-    def frontier(self) -> Path:
-        """The candidates that lead on some example."""
-        return self.path / "frontier.json"
-
-    @property
-    def ledger(self) -> Path:
-        """Calls, tokens, money and time by role and model."""
-        return self.path / "ledger.json"
-
-    @property
-    def summary(self) -> Path:
-        """The run on one page of Markdown."""
-        return self.path / "summary.md"
-
-    @property
-    def report(self) -> Path:
-        """The whole run as one page of HTML."""
-        return self.path / "report.html"
-
-    @property
-    def candidates(self) -> Path:
-        """The folder with a page for each candidate."""
-        return self.path / "candidates"
-
-    @property
-    def rejected(self) -> Path:
-        """The folder with a page for each rejected proposal."""
-        return self.path / "rejected"
-
-    @property
-    def lock(self) -> Path:
-        """Held while a process works in the folder."""
-        return self.path / "run.lock"
 
     def candidate(self, number: int) -> Path:
         """Return the page of a candidate."""
@@ -228,18 +196,14 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OSError: the system refuses; it names ``path``, and the old file is left.
     """
-    with named_in_errors(path):
-        _replace(path, text)
-
-
-def _replace(path: Path, text: str) -> None:
     temporary = f"{path.parent}/.{path.name}.tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        write_all(descriptor, text.encode("utf-8", "backslashreplace"))
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
+    with named_in_errors(path):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105 - the call that tests interrupt
 
 
 def write_document(path: Path, document: Mapping[str, Json]) -> None:

@@ -14,12 +14,12 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
-from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected, RunEnded
+from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.outcomes import HeldOut
+from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.targets.types import RolloutRecord
-from promptgraft.text import moment, score
+from promptgraft.text import moment
 
 _ADDED = "added_task_examples"
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final"}
@@ -40,7 +40,7 @@ class ReportData:
         improved: whether the winner beats the baseline; None when the run has not ended.
         stop_reason: why the run ended; empty when it has not.
         stop_detail: the same in words.
-        confirmation: what came of trying the winner again, in words; empty without.
+        confirmation: what came of trying the winner again; None when it was not.
         gains: what each kind of change along the winner's line did to the mean.
         case_ids: the cases of the validation set.
         candidates: the pool, the baseline first.
@@ -63,7 +63,7 @@ class ReportData:
     improved: bool | None = None
     stop_reason: str = ""
     stop_detail: str = ""
-    confirmation: str = ""
+    confirmation: Confirmation | None = None
     gains: Mapping[str, float] = attrs.field(factory=dict)
     case_ids: tuple[str, ...] = ()
     candidates: tuple[CandidateAdded, ...] = ()
@@ -139,24 +139,12 @@ def gather(folder: RunFolder) -> ReportData:
             improved=ended.improved,
             stop_reason=ended.stop_reason,
             stop_detail=ended.stop_detail,
-            confirmation=_confirmation(ended),
+            confirmation=ended.confirmation,
             gains=ended.gains,
             winner=ended.best if ended.improved else 0,
             ledger=ended.ledger,
         )
     return attrs.evolve(data, answers=_answers(record, data.winner))
-
-
-def _confirmation(ended: RunEnded) -> str:
-    found = ended.confirmation
-    if found is None:
-        return ""
-    outcome = "confirmed" if found.confirmed else "did not confirm"
-    return (
-        f"A second round of answers {outcome} candidate #{found.candidate}: "
-        f"baseline {score(found.baseline_mean)}, winner {score(found.winner_mean)}, "
-        f"p = {score(found.p_value)}."
-    )
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:

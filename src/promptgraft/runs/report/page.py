@@ -29,19 +29,6 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_OBJECTIVES = 10
 
-_SECTIONS = (
-    ("held-out", "Held-out result"),
-    ("verdict", "Verdict"),
-    ("score", "Score and cost"),
-    ("family", "Family tree"),
-    ("frontier", "Frontier"),
-    ("cases", "Cases"),
-    ("changes", "Prompt changes"),
-    ("rejected", "Rejected"),
-    ("answers", "Transcripts"),
-    ("ledger", "Ledger"),
-)
-
 
 def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
     """Return the page.
@@ -60,7 +47,6 @@ def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
 
 
 def _filled(data: ReportData, limits: Limits) -> str:
-    candidates = candidate_views(data, limits)
     style, script = _asset("report.css"), _asset("report.js")
     return (
         _environment()
@@ -68,10 +54,9 @@ def _filled(data: ReportData, limits: Limits) -> str:
         .render(
             data=data,
             version=__version__,
-            sections=_SECTIONS,
+            style=style,
+            script=script,
             policy=_policy(style, script),
-            style=_markup(style),
-            script=_markup(script),
             verdict=_verdict(data),
             held_out=measured(data.held_out),
             rollouts_chart=rollouts_chart(data),
@@ -82,8 +67,7 @@ def _filled(data: ReportData, limits: Limits) -> str:
             frontier=frontier_rows(data),
             heat=heat_map(data),
             winner_changes=winner_changes(data),
-            candidates=candidates,
-            far=sum(not view.is_near for view in candidates),
+            candidates=candidate_views(data, limits),
             rejections=rejection_views(data, limits),
             reasons=_reasons(data),
             cases=case_views(data, limits),
@@ -130,12 +114,6 @@ def _hash(text: str) -> str:
 @cache
 def _asset(name: str) -> str:
     return (_TEMPLATES / name).read_text("utf-8")
-
-
-def _markup(text: str) -> str:
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - a file of ours
 
 
 @cache

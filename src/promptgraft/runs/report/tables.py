@@ -55,17 +55,6 @@ class HeldOutView:
     ends: tuple[float, float] | None
     no_interval: str
 
-    @property
-    def verdict(self) -> str:
-        """What the interval says, in words."""
-        if self.ends is None:
-            return ""
-        if self.ends[0] > 0:
-            return "The whole interval lies above zero: the winner is better on unseen cases."
-        if self.ends[1] < 0:
-            return "The whole interval lies below zero: the winner is worse on unseen cases."
-        return "The interval contains zero: chance alone can explain this difference."
-
     def across(self, value: float) -> float:
         """Return where a gain stands in a drawing 560 wide with zero in its middle."""
         reach = max(map(abs, (self.gain, *(self.ends or ())))) * 1.1 or 1.0
