@@ -21,7 +21,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
 )
-from promptgraft.clock import Clock
+from promptgraft.clock import Clock, SystemClock
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.budget import Charge
 from promptgraft.runtime.deadline import Deadline
@@ -120,7 +120,7 @@ def caller_of(
         policy=policy,
         call_timeout=call_timeout,
         max_concurrency=max_concurrency,
-        clock=clock,
+        clock=clock or SystemClock(),
     )
 
 

@@ -373,11 +373,17 @@ def test_no_more_requests_are_in_flight_than_the_option_allows(most: int) -> Non
     ("options", "message"),
     [
         ({"call_timeout": 0.0}, "call_timeout: expected seconds above 0, found 0.0"),
-        ({"call_timeout": float("nan")}, "call_timeout: expected seconds above 0, found nan"),
-        ({"max_concurrency": 0}, "max_concurrency: expected an integer of at least 1, found 0"),
+        (
+            {"call_timeout": float("nan")},
+            "call_timeout: expected seconds above 0, found nan",
+        ),
+        (
+            {"max_concurrency": 0},
+            "max_concurrency: expected an integer of at least 1, found 0",
+        ),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         caller_of(Scripted(), **options)  # type: ignore[arg-type]
-    assert str(caught.value) == message
+    assert str(caught.value) == f"Caller: {message}"

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from promptgraft.adapters.base import PromptExecuted, PromptResponse, ToolInvoked, Usage
-from promptgraft.adapters.calling.conversation import Conversation, concluded, converse
+from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, ToolRequest, Turn
 from promptgraft.clock import FakeClock
 from promptgraft.errors import (
@@ -87,19 +87,16 @@ class World:
         template = PromptTemplate(ns="n", key="k", sections=[section], output_type=output_type)
         self.rendered: RenderedPrompt[Any] = Prompt(template).render()
 
-    def converse(self, *, rounds: int = 8, deadline: Deadline | None = None) -> Conversation:
+    def respond(self, *, rounds: int = 8, deadline: Deadline | None = None) -> PromptResponse[Any]:
         return converse(
             self.rendered,
             wire=self.notes,
             ask=self._ask,
+            read=str.strip,
             session=self.session,
             deadline=deadline,
             max_tool_rounds=rounds,
         )
-
-    def respond(self, *, rounds: int = 8) -> PromptResponse[Any]:
-        talk = self.converse(rounds=rounds)
-        return concluded(self.rendered, talk, read=str.strip, session=self.session)
 
     def _ask(self, body: JsonObject) -> Turn:
         self.sent.append(body)
@@ -197,5 +194,5 @@ def test_no_tool_is_called_after_the_deadline() -> None:
     world = World(says("", Finish.TOOLS, "a", "b"))
     deadline = Deadline.after(1, clock=world.notes.clock)
     with pytest.raises(DeadlineExceededError):
-        world.converse(deadline=deadline)
+        world.respond(deadline=deadline)
     assert world.notes.done == ["a"]

@@ -15,7 +15,7 @@ import attrs
 from promptgraft.adapters.base import PromptResponse, Usage
 from promptgraft.adapters.calling.access import ADDRESS, Access, Api, is_address
 from promptgraft.adapters.calling.caller import Caller
-from promptgraft.adapters.calling.conversation import concluded, converse
+from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
@@ -211,19 +211,14 @@ class ModelAdapter(ABC):
                 deadline=deadline,
             )
 
-        conversation = converse(
+        return converse(
             rendered,
             wire=wire,
             ask=ask,
+            read=lambda text: answer_in(rendered, self._known.rules, text),
             session=session,
             deadline=deadline,
             max_tool_rounds=self.max_tool_rounds,
-        )
-        return concluded(
-            rendered,
-            conversation,
-            read=lambda text: answer_in(rendered, self._known.rules, text),
-            session=session,
         )
 
     @property

@@ -36,52 +36,48 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.strict.checks import COUNT, SECONDS
 
-Read = Callable[[JsonObject], Turn]
-Price = Callable[[Turn], Decimal | None]
-
 GRACE = 0.5
 """Seconds that an endpoint has to notice by itself that a request took too long."""
 
 
+@attrs.frozen(eq=False)
 class Caller:
     """Calls one endpoint, from any thread; belongs to the process that made it.
 
-    Args:
+    Attributes:
         endpoint: sends the requests.
         policy: how often and how long a call is tried.
         call_timeout: seconds of wall time for one request.
         max_concurrency: requests of this caller in flight, at least 1; None to let only the
             shared limiter of the account decide.
-        clock: measures time; the system's when it is None.
+        clock: measures time.
 
     Raises:
         ConfigError: an option is out of range.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        policy: RetryPolicy,
-        call_timeout: float,
-        max_concurrency: int | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        SECONDS.hold("call_timeout", call_timeout)
-        COUNT.or_none.hold("max_concurrency", max_concurrency)
-        self._endpoint = endpoint
-        self._policy = policy
-        self._call_timeout = call_timeout
-        self._clock = clock or SystemClock()
-        self._lane = Lane(max_concurrency)
-        self._gate = gate_of(endpoint.account, self._clock)
+    endpoint: Endpoint
+    policy: RetryPolicy = attrs.field(kw_only=True)
+    call_timeout: float = attrs.field(kw_only=True, validator=SECONDS)
+    max_concurrency: int | None = attrs.field(default=None, kw_only=True, validator=COUNT.or_none)
+    clock: Clock = attrs.field(factory=SystemClock, kw_only=True)
+    lane: Lane = attrs.field(init=False)
+    gate: Gate = attrs.field(init=False)
+
+    @lane.default
+    def _new_lane(self) -> Lane:
+        return Lane(self.max_concurrency)
+
+    @gate.default
+    def _shared_gate(self) -> Gate:
+        return gate_of(self.endpoint.account, self.clock)
 
     def call(
         self,
         body: JsonObject,
         *,
-        read: Read,
-        price: Price,
+        read: Callable[[JsonObject], Turn],
+        price: Callable[[Turn], Decimal | None],
         model: str,
         expected: Charge,
         session: SessionProtocol,
@@ -107,80 +103,69 @@ class Caller:
             RefusedAnswerError: a filter of the provider refused the request.
             LimitReachedError: time or budget is up, or the run is cancelled.
         """
-
-        def announce(seconds: float, reason: str) -> None:
-            session.notify(CallWaiting(model=model, seconds=seconds, reason=self._safe(reason)))
-
-        time = CallTime(self._policy, self._clock, deadline)
-        bill = Bill(session.budget, expected)
+        time = CallTime(self.policy, self.clock, deadline)
         call = _Call(
-            endpoint=self._endpoint,
+            caller=self,
             body=body,
             read=read,
             price=price,
-            call_timeout=self._call_timeout,
-            gate=self._gate,
-            lane=self._lane,
-            clock=self._clock,
             time=time,
-            bill=bill,
+            bill=Bill(session.budget, expected),
             deadline=deadline,
-            announce=announce,
+            announce=lambda seconds, reason: session.notify(
+                CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
+            ),
         )
         fault = "broken off"
         try:
-            outcome = event_loop.run(call.outcome(self._policy), deadline=deadline)
+            outcome = event_loop.run(call.outcome(), deadline=deadline)
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
         except LimitReachedError as error:
             cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""
             fault = self._safe(f"{cancelled}{error}")
             raise
         finally:
-            session.dispatch(bill.close(model=model, seconds=time.total, fault=fault))
+            session.dispatch(call.bill.close(model=model, seconds=time.total, fault=fault))
         if isinstance(outcome, Fault):
             raise outcome.error(fault)
         return outcome
 
     def _message(self, fault: Fault, model: str) -> str:
-        parts = (f"model `{model}`: {fault.what}", fault.detail)
-        said = ": ".join(part for part in parts if part)
+        said = ": ".join(filter(None, (f"model `{model}`: {fault.what}", fault.detail)))
         return self._safe(f"{said}; {fault.mend}" if fault.mend else said)
 
     def _safe(self, text: str) -> str:
-        return one_line(text, self._endpoint.secrets)
+        return one_line(text, self.endpoint.secrets)
 
 
 @attrs.frozen(kw_only=True)
 class _Call:
     """What happens in the thread of the event loop."""
 
-    endpoint: Endpoint
+    caller: Caller
     body: JsonObject
-    read: Read
-    price: Price
-    call_timeout: float
-    gate: Gate
-    lane: Lane
-    clock: Clock
+    read: Callable[[JsonObject], Turn]
+    price: Callable[[Turn], Decimal | None]
     time: CallTime
     bill: Bill
     deadline: Deadline | None
     announce: Announce
 
-    async def outcome(self, policy: RetryPolicy) -> Turn | Fault:
+    async def outcome(self) -> Turn | Fault:
+        policy = self.caller.policy
         return await retry(self._attempt, policy=policy, time=self.time, announce=self.announce)
 
     async def _attempt(self) -> Turn | Fault:
         """Wait for a turn and take it."""
-        queued = self.clock.monotonic()
+        gate, lane, clock = self.caller.gate, self.caller.lane, self.caller.clock
+        queued = clock.monotonic()
         try:
-            ticket = await self.gate.enter(
-                self.lane, refusal=self.time.refusal, announce=self.announce
-            )
+            ticket = await gate.enter(lane, refusal=self.time.refusal, announce=self.announce)
         except PausedError as paused:
-            return _too_long_a(paused)
+            what = f"rate limited for another {paused.seconds:.0f} s ({paused.refusal})"
+            return Fault(error=RateLimitedError, what=what)
         finally:
-            self.time.forgive(self.clock.monotonic() - queued)
+            self.time.forgive(clock.monotonic() - queued)
         verdict, wait = Verdict.SILENT, None
         try:
             outcome = await self._request()
@@ -189,7 +174,7 @@ class _Call:
             elif outcome.limited:
                 verdict, wait = Verdict.LIMITED, outcome.wait
         finally:
-            self.gate.leave(ticket, self.lane, verdict, wait=wait)
+            gate.leave(ticket, lane, verdict, wait=wait)
         return outcome
 
     async def _request(self) -> Turn | Fault:
@@ -198,20 +183,26 @@ class _Call:
             self.deadline.check()
         self.bill.begin()
         try:
-            outcome = self._turn(await self._send())
+            outcome = self._read(judge(await self._send(), now=self.caller.clock.now()))
             if isinstance(outcome, Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
             self.bill.failed()
         return outcome
 
+    def _read(self, body: JsonObject | Fault) -> Turn | Fault:
+        try:
+            return body if isinstance(body, Fault) else self.read(body)
+        except UnreadableTurnError as error:
+            return unreadable(error)
+
     async def _send(self) -> Received | NothingReceivedError:
-        seconds = min(self.call_timeout, self.time.left_of_call)
+        seconds = min(self.caller.call_timeout, self.time.left_of_call)
         last = self.time.left_of_run <= seconds
         seconds = min(seconds, self.time.left_of_run)
         try:
             async with asyncio.timeout(seconds + GRACE):
-                return await self.endpoint.send(self.body, seconds=seconds)
+                return await self.caller.endpoint.send(self.body, seconds=seconds)
         except TimeoutError:
             nothing = NothingReceivedError(f"nothing within {seconds:g} s", timed_out=True)
         except NothingReceivedError as error:
@@ -219,22 +210,6 @@ class _Call:
         if last and nothing.timed_out:
             raise DeadlineExceededError("the deadline of the run has passed")
         return nothing
-
-    def _turn(self, got: Received | NothingReceivedError) -> Turn | Fault:
-        body = judge(got, now=self.clock.now())
-        if isinstance(body, Fault):
-            return body
-        try:
-            return self.read(body)
-        except UnreadableTurnError as error:
-            return unreadable(error)
-
-
-def _too_long_a(paused: PausedError) -> Fault:
-    return Fault(
-        error=RateLimitedError,
-        what=f"rate limited for another {paused.seconds:.0f} s ({paused.refusal})",
-    )
 
 
 class Bill:
@@ -292,14 +267,14 @@ class Bill:
         with self._lock:
             self._closed = True
             self._settle(NOTHING)
-            return ModelCalled(
-                model=model,
-                requests=self._requests,
-                usage=self._usage,
-                cost=self._cost,
-                seconds=seconds,
-                fault=fault,
-            )
+        return ModelCalled(
+            model=model,
+            requests=self._requests,
+            usage=self._usage,
+            cost=self._cost,
+            seconds=seconds,
+            fault=fault,
+        )
 
     def _settle(self, actual: Charge) -> None:
         if self._open and self._budget is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -57,21 +57,20 @@ class Fault:
 def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
     """Return the body that is to be read, or what is wrong with ``outcome``.
 
-    Args:
-        outcome: what came of a request.
-        now: the time in UTC, for dates in headers.
+    Dates in headers are held against ``now``, in UTC.
     """
     if isinstance(outcome, NothingReceivedError):
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
-        return _refusal(outcome, _said(outcome, body), outcome.status, now)
+        said = _Said(message=_excerpt(outcome.content)) if isinstance(body, Fault) else _said(body)
+        return _refusal(outcome, said, outcome.status, now)
     if isinstance(body, Fault):
         return body
     if body.get("type") != "error" and not body.get("error"):
         return body
-    said = _said_in(body)
+    said = _said(body)
     return _refusal(outcome, said, said.status, now)
 
 
@@ -110,9 +109,8 @@ class _Said:
         """The status that belongs to it, 500 where nothing better is known."""
         if self.code.isdecimal() and 400 <= int(self.code[:9]) < 600:
             return int(self.code)
-        return next(
-            (_STATUS_OF[word] for word in (self.kind, self.code) if word in _STATUS_OF), 500
-        )
+        known = (_STATUS_OF.get(word) for word in (self.kind, self.code))
+        return next(filter(None, known), 500)
 
 
 _STATUS_OF = {
@@ -215,13 +213,7 @@ def _transient(what: str, detail: str) -> Fault:
     return Fault(error=TransientProviderError, what=what, detail=detail, retried=True)
 
 
-def _said(received: Received, body: JsonObject | Fault) -> _Said:
-    if isinstance(body, Fault):
-        return _Said(message=_excerpt(received.content))
-    return _said_in(body)
-
-
-def _said_in(body: JsonObject) -> _Said:
+def _said(body: JsonObject) -> _Said:
     """Read ``{"error": {"type", "code", "message"}}``, and what gateways make of it."""
     error = body.get("error")
     if not isinstance(error, dict):
@@ -259,18 +251,15 @@ _ANTHROPIC = re.compile(r"anthropic-ratelimit-(.+)-reset")
 def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
     """Return the seconds that ``retry-after-ms`` or ``retry-after`` ask for, or None.
 
-    A date that has passed is 0. What is neither a number nor a date is ignored.
-
-    Args:
-        headers: names in lower case.
-        now: the time in UTC, for dates.
+    A date that has passed is 0. What is neither a number nor a date is ignored. ``headers`` have
+    names in lower case; ``now`` is in UTC.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
     told = headers.get("retry-after", "").strip()
     seconds = _number(told)
-    return _until(_http_date(told), now) if seconds is None else seconds
+    return _until(told, parsedate_to_datetime, now) if seconds is None else seconds
 
 
 def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -288,7 +277,7 @@ def _resets(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
             remaining, reset = f"x-ratelimit-remaining-{found[1]}", _duration(value)
         elif found := _ANTHROPIC.fullmatch(name):
             remaining = f"anthropic-ratelimit-{found[1]}-remaining"
-            reset = _until(_rfc3339(value), now)
+            reset = _until(value, datetime.fromisoformat, now)
         else:
             continue
         if reset is not None and not _number(headers.get(remaining, "")):
@@ -309,23 +298,10 @@ def _duration(text: str) -> float | None:
     return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
 
 
-def _until(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else max(0.0, (moment - now).total_seconds())
-
-
-def _http_date(text: str) -> datetime | None:
+def _until(text: str, parse: Callable[[str], datetime], now: datetime) -> float | None:
     try:
-        return _aware(parsedate_to_datetime(text))
+        moment = parse(text.strip())
     except (ValueError, OverflowError):
         return None
-
-
-def _rfc3339(text: str) -> datetime | None:
-    try:
-        return _aware(datetime.fromisoformat(text.strip()))
-    except ValueError:
-        return None
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - now).total_seconds())

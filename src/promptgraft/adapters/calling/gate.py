@@ -17,12 +17,7 @@ from promptgraft.clock import Clock
 
 
 class PausedError(Exception):
-    """The gate stays closed for longer than somebody may wait.
-
-    Attributes:
-        seconds: for how long.
-        refusal: why that is too long.
-    """
+    """The gate stays closed for so many seconds; ``refusal`` says why that is too long."""
 
     def __init__(self, seconds: float, refusal: str) -> None:
         super().__init__(refusal)
@@ -31,11 +26,7 @@ class PausedError(Exception):
 
 
 class Lane:
-    """The requests of one adapter.
-
-    Args:
-        width: how many of them may be in flight; None for no limit of its own.
-    """
+    """The requests of one adapter, of which ``width`` may be in flight; None for no limit."""
 
     def __init__(self, width: int | None = None) -> None:
         self._width = width
@@ -43,7 +34,6 @@ class Lane:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next one has to wait for another."""
         return self._width is not None and self.in_flight >= self._width
 
 

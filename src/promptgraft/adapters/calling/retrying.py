@@ -117,6 +117,12 @@ class _RefusedError(Exception):
         self.fault = fault
 
 
+def _unless_refused(outcome: T | Fault) -> T:
+    if isinstance(outcome, Fault):
+        raise _RefusedError(outcome)
+    return outcome
+
+
 async def retry(
     send: Callable[[], Awaitable[T | Fault]],
     *,
@@ -130,59 +136,36 @@ async def retry(
     """
     import stamina
 
-    hook = _Hook(policy, time, announce)
-    attempts = stamina.retry_context(on=hook.wait_after, attempts=policy.attempts, timeout=None)
+    sent, end = 0, ""
+
+    def wait_after(error: Exception) -> bool | float:
+        """Return the seconds to wait before the next request, or False."""
+        nonlocal sent, end
+        if not isinstance(error, _RefusedError) or not error.fault.retried:
+            return False
+        sent += 1
+        if sent >= policy.attempts:
+            end = f" (request {sent} of {policy.attempts})"
+            return False
+        told = error.fault.wait or 0.0
+        wait = max(told, policy.backoff(sent))
+        asked = f"the next try would be in {wait:.1f} s"
+        if told >= wait:
+            asked = f"the provider says to come back in {told:g} s"
+        if refusal := time.refusal(wait):
+            end = f" (not tried again: {asked}, {refusal})"
+            return False
+        if wait > ANNOUNCED_WAIT:
+            announce(
+                wait, f"{'rate limited' if error.fault.limited else error.fault.what}; {asked}"
+            )
+        return wait
+
+    attempts = stamina.retry_context(on=wait_after, attempts=policy.attempts, timeout=None)
     try:
         async for attempt in attempts:
             with attempt:
                 return _unless_refused(await send())
     except _RefusedError as error:
         fault = error.fault
-    return attrs.evolve(fault, what=f"{fault.what}{hook.end}")
-
-
-def _unless_refused(outcome: T | Fault) -> T:
-    if isinstance(outcome, Fault):
-        raise _RefusedError(outcome)
-    return outcome
-
-
-class _Hook:
-    """Decides after every request, and remembers why there was no other."""
-
-    def __init__(self, policy: RetryPolicy, time: CallTime, announce: Announce) -> None:
-        self._policy = policy
-        self._time = time
-        self._announce = announce
-        self._sent = 0
-        self.end = ""
-
-    def wait_after(self, error: Exception) -> bool | float:
-        """Return the seconds to wait before the next request, or False."""
-        if not isinstance(error, _RefusedError):
-            return False
-        self._sent += 1
-        fault = error.fault
-        if not fault.retried:
-            return False
-        if self._sent >= self._policy.attempts:
-            self.end = f" (request {self._sent} of {self._policy.attempts})"
-            return False
-        told = fault.wait or 0.0
-        wait = max(told, self._policy.backoff(self._sent))
-        if refusal := self._time.refusal(wait):
-            self.end = f" (not tried again: {_asked(told, wait)}, {refusal})"
-            return False
-        if wait > ANNOUNCED_WAIT:
-            self._announce(wait, f"{_reason(fault)}; {_asked(told, wait)}")
-        return wait
-
-
-def _asked(told: float, wait: float) -> str:
-    if told >= wait:
-        return f"the provider says to come back in {told:g} s"
-    return f"the next try would be in {wait:.1f} s"
-
-
-def _reason(fault: Fault) -> str:
-    return "rate limited" if fault.limited else fault.what
+    return attrs.evolve(fault, what=f"{fault.what}{end}")

@@ -129,7 +129,10 @@ def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
         strict["$defs"] = _each(left.pop("$defs"), rules)
     for key in ("anyOf", "oneOf"):
         if key in left:
-            strict["anyOf"] = _all(left.pop(key), rules)
+            choices = left.pop(key)
+            strict["anyOf"] = (
+                [_strict(one, rules) for one in choices] if isinstance(choices, list) else []
+            )
     if "$ref" in left:
         strict["anyOf"] = [{"$ref": left.pop("$ref")}]
     strict.update({key: left.pop(key) for key in sorted(_KEPT & left.keys())})

@@ -6,11 +6,13 @@ and nothing of formats. What lies between them is shared.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
 import attrs
+import msgspec
 
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import TransientProviderError
@@ -18,6 +20,8 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
+
+T = TypeVar("T")
 
 
 class Finish(StrEnum):
@@ -140,26 +144,21 @@ class NothingReceivedError(TransientProviderError):
 class Endpoint(Protocol):
     """Sends bodies to one provider with one account.
 
-    Attributes of implementations are safe to use from any thread; ``send`` is only awaited
-    in the thread of ``promptgraft.runtime.event_loop``.
+    ``send`` is only awaited in the thread of ``promptgraft.runtime.event_loop``; any thread may
+    read the attributes.
+
+    Attributes:
+        account: what a limit of the provider belongs to: provider, host, and a digest of the key.
+        secrets: texts that must appear nowhere.
     """
 
-    @property
-    def account(self) -> str:
-        """What a limit of the provider belongs to: provider, host, and a digest of the key."""
-        ...
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Texts that must appear nowhere."""
-        ...
+    account: str
+    secrets: tuple[str, ...]
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         """Send one request, without retries, and return what came back, whatever its status.
 
-        Args:
-            body: the request.
-            seconds: wall time after which it is given up, whatever trickles in.
+        It is given up after ``seconds`` of wall time, whatever trickles in.
 
         Raises:
             NothingReceivedError: nothing, or not all of it, came back.
@@ -215,17 +214,8 @@ def _wanted(schema: JsonObject) -> str:
         return f"## Answer\n\n{text}" + (f"\n\n{said}" if said else "")
     return (
         "## Answer\n\nAnswer with one JSON object that fits this JSON Schema and nothing else:\n\n"
-        f"```json\n{_json(schema)}\n```"
+        f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
     )
-
-
-def _json(value: Json) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
-
-
-T = TypeVar("T")
 
 
 def sendable(body: JsonObject) -> JsonObject:
@@ -260,8 +250,6 @@ def read_as(kind: type[T], body: JsonObject) -> T:
     Raises:
         UnreadableTurnError: it has another shape.
     """
-    import msgspec
-
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:

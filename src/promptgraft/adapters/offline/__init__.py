@@ -1,5 +1,126 @@
 """The embedded offline model: no key, no network, no randomness."""
 
-from promptgraft.adapters.offline.adapter import OfflineAdapter
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TypeVar
+
+from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
+from promptgraft.adapters.offline.agent import act
+from promptgraft.adapters.offline.learner import ATTENTION, WORDS_PER_FAILURE
+from promptgraft.adapters.offline.reflector import REPLIES, reflect
+from promptgraft.errors import ConfigError
+from promptgraft.prompt.fields import fields_of, options_of
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.session import SessionProtocol
+from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT
+
+OutputT = TypeVar("OutputT")
+
+_META_NS = "promptgraft/gepa"
 
 __all__ = ["OfflineAdapter"]
+
+
+class OfflineAdapter:
+    """The embedded offline model: no key, no network, no randomness.
+
+    It is a small in-context learner for demos, tests and benchmarks. Asked for a choice, it
+    compares the words of the input (what stands in for placeholders) with the rules and the
+    examples in the prompt's own text, and takes the choice that they speak for most; so a
+    better prompt scores better on inputs that nobody has seen. Asked to reflect, it reads the
+    same reflection prompt as any model and writes words of the failures into the rules.
+
+    It is **not** a language model: it knows a list of English stop words and word endings and
+    nothing else, understands no sentence, and answers no other prompt. Its scores say that a
+    search works, not how good a prompt is with a real model. ``specs/adapters.md`` tells how
+    it decides.
+
+    An answer is a function of the rendered prompt and the options alone. Safe to call from
+    several threads.
+
+    Args:
+        identity: what a run's fingerprint says about it; options that are not the default
+            are added.
+        attention: how many rule words of each choice count, in reading order.
+        words_per_failure: how many words of a failed input a reflection takes up at most.
+
+    Raises:
+        ConfigError: an option is no integer of at least 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: str = "offline/1",
+        attention: int = ATTENTION,
+        words_per_failure: int = WORDS_PER_FAILURE,
+    ) -> None:
+        self._identity = identity
+        for name, value, default in (
+            ("attention", attention, ATTENTION),
+            ("words_per_failure", words_per_failure, WORDS_PER_FAILURE),
+        ):
+            COUNT.hold(f"OfflineAdapter: {name}", value)
+            self._identity += "" if value == default else f" {name}={value}"
+        self._attention = attention
+        self._words_per_failure = words_per_failure
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @property
+    def longest_answer(self) -> int:
+        return 0
+
+    def price_of(self, usage: Usage) -> Decimal:
+        del usage
+        return Decimal(0)
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Render ``prompt``, answer it, and parse the answer.
+
+        Raises:
+            ConfigError: the prompt asks for something that the embedded model does not serve.
+            BindingError, PromptRenderError: the prompt does not render.
+            DeadlineExceededError: ``deadline`` has passed.
+        """
+        if deadline is not None:
+            deadline.check()
+        rendered = prompt.render(session)
+        text = self._reply(rendered, session, deadline)
+        session.dispatch(free_call(self._identity))
+        return answered(rendered, text, session=session)
+
+    def _reply(
+        self,
+        rendered: RenderedPrompt[OutputT],
+        session: SessionProtocol,
+        deadline: Deadline | None,
+    ) -> str:
+        kind = rendered.output_type
+        if rendered.ns == _META_NS and rendered.key in REPLIES:
+            return reflect(
+                rendered.key,
+                rendered.text,
+                words_per_failure=self._words_per_failure,
+                attention=self._attention,
+            )
+        if rendered.tools or fields_of(kind) or options_of(kind):
+            return act(rendered, session=session, deadline=deadline, attention=self._attention)
+        raise ConfigError(
+            f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
+            "prompts whose output type is a choice (an Enum or Literal of strings) or a class, "
+            f"prompts with tools, and the reflection prompts of `{_META_NS}`; found output "
+            f"type {shown(kind)}; use the adapter of a model provider"
+        )

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import filterfalse
 from typing import Any, get_args, get_origin
 
 import attrs
 
 from promptgraft.adapters.calling.conversation import call_tool
 from promptgraft.adapters.offline.learner import learn
-from promptgraft.adapters.offline.shown import (
+from promptgraft.adapters.offline.words import (
     Call,
     Nearness,
-    Path,
     Pattern,
-    leaves,
-    read_json,
-    read_pattern,
-    texts_in,
-)
-from promptgraft.adapters.offline.words import (
+    Place,
     counterparts,
+    leaves,
     names_in,
     plain_words,
+    read_json,
+    read_pattern,
     replaced,
     terms,
+    texts_in,
 )
 from promptgraft.prompt.fields import FieldInfo, fields_of, options_of
-from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool
+from promptgraft.prompt.rendered import (
+    RenderedPrompt,
+    RenderedSection,
+    RenderedTool,
+    Segment,
+)
 from promptgraft.prompt.schema import NOTHING_SAID, describe, shown_name, type_name
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -59,31 +63,19 @@ def act(
     Raises:
         DeadlineExceededError: ``deadline`` has passed.
     """
-    text = "\n".join(_pieces(rendered.sections, values=True))
-    worked = [read_pattern(section.text) for section in rendered.sections if _is_worked(section)]
-    pattern = _pattern(rendered.tools, worked, text)
-    done = _Done(pattern, text)
-    tools = {tool.name: tool for tool in rendered.tools}
-    for call in pattern.calls[:_MOST_CALLS]:
+    sections = rendered.sections
+    text = "\n".join(part.text for one in sections for part in one.segments if _is_value(part))
+    worked = [read_pattern(section.text) for section in sections if _is_worked(section)]
+    work = _Work(rendered, attention, worked, _pattern(rendered.tools, worked, text), text)
+    for call in work.pattern.calls[:_MOST_CALLS]:
         if deadline is not None:
             deadline.check()
-        done.made.append(_made(tools.get(call.tool), call, done, session))
-    rules = "\n\n".join(
-        f"# {section.title}\n{''.join(_pieces([section]))}".partition("\nExample calls of `")[0]
-        for section in rendered.sections
-        if not _is_worked(section)
-    )
-    return _Answer(rendered, rules, worked, done, attention).text()
+        work.make(call, session)
+    return work.answer()
 
 
-def _pieces(sections: Sequence[RenderedSection], *, values: bool = False) -> Iterator[str]:
-    """Yield the text of sections with a space for each value, or only the values."""
-    for section in sections:
-        for segment in section.segments:
-            if values == (segment.placeholder is not None):
-                yield segment.text
-            elif not values:
-                yield " "
+def _is_value(segment: Segment) -> bool:
+    return segment.placeholder is not None
 
 
 def _is_worked(section: RenderedSection) -> bool:
@@ -92,7 +84,10 @@ def _is_worked(section: RenderedSection) -> bool:
 
 def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str) -> Pattern:
     """Return what is to be done for an input: a worked example, or one call of a tool."""
-    said = ["\n".join((_spoken(t), t.description, *t.param_descriptions.values())) for t in tools]
+    said = [
+        "\n".join((t.name.replace("_", " "), t.description, *t.param_descriptions.values()))
+        for t in tools
+    ]
     examples = [[call.description for call in tool.examples] for tool in tools]
     objectives = [pattern.objective for pattern in worked]
     nearness = Nearness([*objectives, *said, *(one for calls in examples for one in calls)])
@@ -117,10 +112,6 @@ def _pattern(tools: Sequence[RenderedTool], worked: Sequence[Pattern], text: str
     return Pattern(objective=example.description, calls=[call])
 
 
-def _spoken(tool: RenderedTool) -> str:
-    return tool.name.replace("_", " ")
-
-
 def _guess(tool: RenderedTool, text: str) -> Json:
     """Return parameters for a tool of which no call is shown: the names in the input, in order."""
     names = iter([name.value for name in names_in(text) if name.kind != "number"])
@@ -131,32 +122,38 @@ def _guess(tool: RenderedTool, text: str) -> Json:
     }
 
 
-def _made(
-    tool: RenderedTool | None, call: Call, done: _Done, session: SessionProtocol
-) -> Call | None:
-    """Make a call like a shown one; None where the prompt has no such tool or value."""
-    if tool is None:
-        return None
-    try:
-        given = done.like(call.input)
-    except LookupError:
-        return None
-    return Call(tool=tool.name, input=given, output=call_tool(tool, given, session).output)
-
-
 @attrs.frozen
-class _Done:
-    """What has been done for an input after the pattern of another one.
+class _Work:
+    """What is done for an input after a pattern, up to the answer in the form that is asked for.
 
     Attributes:
-        pattern: what the prompt shows.
+        rendered: the prompt.
+        attention: how many rule words of each choice count.
+        worked: the worked examples in the prompt.
+        pattern: what is done for an input that is like this one.
         text: the input.
         made: what was made of each of the calls so far; None where nothing was.
     """
 
+    rendered: RenderedPrompt[object]
+    attention: int
+    worked: Sequence[Pattern]
     pattern: Pattern
     text: str
     made: list[Call | None] = attrs.field(factory=list)
+
+    def make(self, call: Call, session: SessionProtocol) -> None:
+        """Make a call like a shown one, where the prompt has such a tool and value."""
+        tool = next((tool for tool in self.rendered.tools if tool.name == call.tool), None)
+        try:
+            given = self.like(call.input)
+        except LookupError:
+            tool = None
+        if tool is None:
+            self.made.append(None)
+            return
+        output = call_tool(tool, given, session).output
+        self.made.append(Call(tool=tool.name, input=given, output=output))
 
     def like(self, value: Json) -> Json:
         """Return what answers to a value of the pattern.
@@ -198,7 +195,7 @@ class _Done:
         """Yield the texts in the results, in order."""
         return (text for call in self.made if call for text in texts_in(call.output))
 
-    def _place(self, value: Json) -> tuple[int, Path] | None:
+    def _place(self, value: Json) -> tuple[int, Place] | None:
         """Return which of the shown results holds a value, and where."""
         for index, (call, _) in enumerate(zip(self.pattern.calls, self.made, strict=False)):
             for path, leaf in leaves(call.output):
@@ -206,38 +203,27 @@ class _Done:
                     return index, path
         return None
 
-    def _at(self, place: tuple[int, Path]) -> Json:
+    def _at(self, place: tuple[int, Place]) -> Json:
         made = self.made[place[0]]
         found = _at(made.output if made else None, place[1])
         if found is None:
             raise LookupError
         return found
 
-
-@attrs.frozen
-class _Answer:
-    """From what was found out to an answer in the form that the prompt asks for."""
-
-    rendered: RenderedPrompt[object]
-    rules: str
-    worked: Sequence[Pattern]
-    done: _Done
-    attention: int
-
-    def text(self) -> str:
+    def answer(self) -> str:
         """Return JSON for a class, an option for a choice, else plain text."""
         kind: Any = self.rendered.output_type
-        outcome = self.done.pattern.outcome
+        outcome = self.pattern.outcome
         if options := options_of(kind):
             said = self.rendered.described.get(type_name(kind), NOTHING_SAID)
             return self._choice(describe(said, options), options, ())
         if fields_of(kind):
             return json.dumps(self._fields(kind, ()), ensure_ascii=False)
         if isinstance(outcome, str) and outcome:
-            return str(self.done.outcome(outcome) or "")
-        return next(self.done.texts(), self.done.text)
+            return str(self.outcome(outcome) or "")
+        return next(self.texts(), self.text)
 
-    def _fields(self, kind: Any, path: Path) -> dict[str, Json]:
+    def _fields(self, kind: Any, path: Place) -> dict[str, Json]:
         """Return the fields of a class under the names that are shown."""
         values: dict[str, Json] = {}
         for field in fields_of(kind):
@@ -248,33 +234,41 @@ class _Answer:
                 values[name] = value
         return values
 
-    def _value(self, field: FieldInfo, name: str, path: Path) -> Json:
+    def _value(self, field: FieldInfo, name: str, path: Place) -> Json:
         said = self.rendered.described.get(field.key, field.described)
         kind = _plain(field.kind)
         if options := options_of(kind):
             return self._choice(describe(said, options), options, path)
         if fields_of(kind) and len(path) <= _DEEPEST:
             return dict(self._fields(kind, path))
-        known = _at(self.done.pattern.outcome, path)
+        known = _at(self.pattern.outcome, path)
         if known is not None and known != "":
-            found = self.done.outcome(known)
+            found = self.outcome(known)
         else:
             found = self._leaf(f"{name} {said.description}", kind)
         return _empty(kind) if found is None and field.required else found
 
-    def _choice(self, said: str, options: tuple[str, ...], path: Path) -> str:
+    def _choice(self, said: str, options: tuple[str, ...], path: Place) -> str:
         """Return the option that rules, meanings and worked examples speak for most."""
-        text = "\n\n".join(filter(None, (self.rules, said, *self._answered(path))))
-        evidence = self.done.text
+        text = "\n\n".join(filter(None, (self._rules(), said, *self._answered(path))))
+        evidence = self.text
         if self.rendered.tools:  # names say which one was looked up, not of which kind it is
-            evidence = " ".join(plain_words("\n".join((evidence, *self.done.texts()))))
+            evidence = " ".join(plain_words("\n".join((evidence, *self.texts()))))
         scores = learn(text, options, self.attention).scores(evidence)
-        known = _at(self.done.pattern.outcome, path)
+        known = _at(self.pattern.outcome, path)
         if max(scores) == min(scores) and isinstance(known, str) and known in options:
             return known
         return options[scores.index(max(scores))]
 
-    def _answered(self, path: Path) -> Iterator[str]:
+    def _rules(self) -> str:
+        """Return the prompt without values, worked examples and example calls."""
+        rules = []
+        for section in filterfalse(_is_worked, self.rendered.sections):
+            said = "".join(" " if _is_value(part) else part.text for part in section.segments)
+            rules.append(f"# {section.title}\n{said}".partition("\nExample calls of `")[0])
+        return "\n\n".join(rules)
+
+    def _answered(self, path: Place) -> Iterator[str]:
         """Yield each worked example as a text with its option on the next line."""
         for pattern in self.worked:
             option = _at(pattern.outcome, path)
@@ -288,7 +282,7 @@ class _Answer:
         wanted = set(terms(said))
         best: Json = None
         most = 0
-        for made in filter(None, self.done.made):
+        for made in filter(None, self.made):
             for path, leaf in (*leaves(made.output), *leaves(made.input)):
                 keys = {stem for key in path if isinstance(key, str) for stem in terms(key)}
                 if type(leaf) is kind and len(keys & wanted) > most:
@@ -307,7 +301,7 @@ def _plain(kind: Any) -> Any:
     return parts[0] if optional else kind
 
 
-def _at(value: Json, path: Path) -> Json:
+def _at(value: Json, path: Place) -> Json:
     """Return what stands at a place in a JSON value; None for nothing."""
     for key in path:
         if isinstance(value, dict) and isinstance(key, str):

@@ -9,8 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.adapters.offline.learner import names_of
-from promptgraft.adapters.offline.shown import Call, object_in, read_calls, read_json, texts_in
-from promptgraft.adapters.offline.words import plain_words
+from promptgraft.adapters.offline.words import (
+    Call,
+    object_in,
+    plain_words,
+    read_calls,
+    read_json,
+    texts_in,
+)
 from promptgraft.errors import ConfigError
 from promptgraft.serde import Json
 
@@ -29,9 +35,9 @@ _EXPECTED = re.compile(r"expected:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\
 
 @attrs.frozen(kw_only=True)
 class Field:
-    """A field of the answer; its name is empty for an answer that is a choice.
+    """A field of the answer, with its options where it is a choice.
 
-    ``options`` are those of a choice, and empty for other types.
+    The name is empty for an answer that is itself a choice.
     """
 
     name: str
@@ -44,11 +50,8 @@ class Case:
 
     Attributes:
         score: its score; None when it has none.
-        input: what went in, as text.
-        output: what came out.
         given: what was answered, by field.
         wanted: what should have been, by field, as far as the feedback tells.
-        called: the calls that were made.
         right: the calls that would have been right: those of the evaluation log, else those
             that were made where the answer was perfect.
     """
@@ -78,15 +81,13 @@ class Question:
     """What a reflection prompt asks for.
 
     Attributes:
-        part: name of the part.
-        current: its present text.
+        part: name of the part whose ``current`` text is to be improved.
         neighbours: the other parts of the prompt, as one text.
         max_chars: how long the new text may be; None when nothing is said.
         refused: the reply that was refused; None at the first attempt.
         fields: the fields of the answer; none for free text.
         tools: names of the tools whose types are shown.
         others: other examples of the kind, as texts.
-        cases: what happened, in the order shown.
     """
 
     part: str
@@ -113,6 +114,10 @@ class _Block:
     def prose(self) -> str:
         return "\n".join(self.lines)
 
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.fenced]
+
 
 def read_question(text: str) -> Question:
     """Read a reflection prompt, in linear time.
@@ -136,13 +141,13 @@ def read_question(text: str) -> Question:
     fields = _fields(titled("expected answers").prose)
     return Question(
         part=part[1] if part else "",
-        current=shown.fenced[0][1] if shown.fenced else "",
-        neighbours="\n\n".join(text for _, text in titled("rest of the prompt").fenced),
+        current=next(iter(shown.texts), ""),
+        neighbours="\n\n".join(titled("rest of the prompt").texts),
         max_chars=int(at_most[1]) if at_most else None,
-        refused=next((text for _, text in titled("refused attempt").fenced), None),
+        refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,
         tools=_TOOL.findall(titled("types").prose),
-        others=[text for _, text in titled("other examples").fenced],
+        others=titled("other examples").texts,
         cases=[_case(block, fields) for block in blocks if block.level == _EXAMPLE_LEVEL],
     )
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.learner import names_of
+from promptgraft.adapters.offline.learner import Tried, names_of, rewrite
 from promptgraft.adapters.offline.questions import Case, Field, Question, read_question
-from promptgraft.adapters.offline.rewriting import Tried, rewrite
-from promptgraft.adapters.offline.shown import Call, Nearness, leaves, object_in
 from promptgraft.adapters.offline.words import (
+    Call,
+    Nearness,
     form_of,
     invented,
+    leaves,
     names_in,
+    object_in,
     plain_words,
     replaced,
     term,
