@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import attrs
+import msgspec
 
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.access import Api
@@ -17,7 +18,6 @@ from promptgraft.adapters.calling.schemas import (
     native_schema,
     with_object_root,
 )
-from promptgraft.adapters.calling.sdk import SdkEndpoint, broken, timed_out
 from promptgraft.adapters.calling.turns import (
     Finish,
     ToolAnswer,
@@ -25,6 +25,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
     content_of,
+    extended,
     read_as,
     sendable,
 )
@@ -33,15 +34,14 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
 from promptgraft.strict.checks import instance
 
-if TYPE_CHECKING:
-    import httpx2
-
 _API = Api(
     adapter="AnthropicAdapter",
     provider="anthropic",
     packages=("anthropic", "genai_prices", "stamina"),
     variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
     address_variable="ANTHROPIC_BASE_URL",
+    client="AsyncAnthropic",
+    path="/v1/messages",
     taken={
         "model": "model",
         "max_tokens": "max_output_tokens",
@@ -157,7 +157,9 @@ class AnthropicWire:
             )
         blocks = [read_as(_Block, block) for block in answer.content]
         requests = tuple(
-            ToolRequest(id=block.id, name=block.name, arguments=_json(block.input))
+            ToolRequest(
+                id=block.id, name=block.name, arguments=json.dumps(block.input, ensure_ascii=False)
+            )
             for block in blocks
             if block.type == "tool_use"
         )
@@ -181,22 +183,17 @@ class AnthropicWire:
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
         results: list[Json] = [_result(answer) for answer in answers]
-        told: list[Json] = [{"role": "user", "content": results}] if results else []
-        messages = request["messages"]
-        before = messages if isinstance(messages, list) else []
-        return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+        return extended(request, turn, [{"role": "user", "content": results}] if results else [])
 
 
-@attrs.frozen(kw_only=True)
-class _Tokens:
+class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     type: str
     model: str
     content: list[dict[str, Any]]
@@ -204,13 +201,12 @@ class _Answer:
     usage: _Tokens = _Tokens()
 
 
-@attrs.frozen(kw_only=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     type: str
     text: str | None = None
     id: str = ""
     name: str = ""
-    input: dict[str, Any] = attrs.field(factory=dict)
+    input: dict[str, Any] = {}
 
 
 def _tool(tool: RenderedTool) -> JsonObject:
@@ -233,10 +229,6 @@ def _result(answer: ToolAnswer) -> JsonObject:
         "content": answer.content,
     }
     return {**result, "is_error": True} if answer.failed else result
-
-
-def _json(value: Mapping[str, Json]) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 @attrs.frozen(eq=False)
@@ -265,13 +257,13 @@ class AnthropicAdapter(ModelAdapter):
         ConfigError: an option is out of range, or there is no key.
     """
 
+    api: ClassVar[Api] = _API
+
     profile: AnthropicProfile | None = attrs.field(
         default=None,
         kw_only=True,
         validator=instance(AnthropicProfile).or_none,
     )
-
-    api: ClassVar[Api] = _API
 
     @property
     def longest_answer(self) -> int:
@@ -292,29 +284,3 @@ class AnthropicAdapter(ModelAdapter):
             effort=self.effort,
             options={**options, **self._further_fields},
         )
-
-    def _endpoint(self) -> SdkEndpoint:
-        import anthropic
-        import httpx2
-
-        access = self._access
-        client = anthropic.AsyncAnthropic(
-            api_key=access.key,
-            base_url=access.address,
-            default_headers=access.sent_headers,
-            max_retries=0,
-        )
-
-        async def post(body: JsonObject, seconds: float) -> httpx2.Response:
-            try:
-                return await client.post(
-                    "/v1/messages", cast_to=httpx2.Response, body=body, options={"timeout": seconds}
-                )
-            except anthropic.APIStatusError as error:
-                return error.response
-            except anthropic.APITimeoutError:
-                raise timed_out(seconds) from None
-            except anthropic.APIConnectionError as error:
-                raise broken(error) from None
-
-        return SdkEndpoint(access, post=post, close=client.close)

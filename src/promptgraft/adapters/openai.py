@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
+import msgspec
 
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.access import Api
@@ -17,7 +18,6 @@ from promptgraft.adapters.calling.schemas import (
     native_schema,
     with_object_root,
 )
-from promptgraft.adapters.calling.sdk import SdkEndpoint, broken, timed_out
 from promptgraft.adapters.calling.turns import (
     Finish,
     ToolAnswer,
@@ -25,6 +25,7 @@ from promptgraft.adapters.calling.turns import (
     Turn,
     UnreadableTurnError,
     content_of,
+    extended,
     read_as,
     sendable,
 )
@@ -34,15 +35,14 @@ from promptgraft.prompt.schema import JsonObject
 from promptgraft.serde import Json
 from promptgraft.strict.checks import INTEGER, SHARE, instance, number
 
-if TYPE_CHECKING:
-    import httpx2
-
 _API = Api(
     adapter="OpenAIAdapter",
     provider="openai",
     packages=("openai", "genai_prices", "stamina"),
     variables=("OPENAI_API_KEY",),
     address_variable="OPENAI_BASE_URL",
+    client="AsyncOpenAI",
+    path="/chat/completions",
     taken={
         "model": "model",
         "max_tokens": "max_output_tokens",
@@ -178,52 +178,42 @@ class OpenAIWire:
         )
 
     def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
-        told: list[Json] = [_told(answer) for answer in answers]
-        messages = request["messages"]
-        before = messages if isinstance(messages, list) else []
-        return {**request, **sendable({"messages": [*before, turn.message, *told]})}
+        return extended(request, turn, [_told(answer) for answer in answers])
 
 
-@attrs.frozen(kw_only=True)
-class _Function:
+class _Function(msgspec.Struct, frozen=True):
     name: str
     arguments: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class _ToolCall:
+class _ToolCall(msgspec.Struct, frozen=True):
     id: str
     function: _Function
 
 
-@attrs.frozen(kw_only=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Choice:
+class _Choice(msgspec.Struct, frozen=True):
     message: _Message
     finish_reason: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Details:
+class _Details(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Tokens:
+class _Tokens(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: _Details | None = None
 
 
-@attrs.frozen(kw_only=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     choices: list[_Choice]
     model: str | None = None
     usage: _Tokens | None = None
@@ -272,6 +262,8 @@ class OpenAIAdapter(ModelAdapter):
         ConfigError: an option is out of range, the model does not take it, or there is no key.
     """
 
+    api: ClassVar[Api] = _API
+
     temperature: float | None = attrs.field(
         default=None, kw_only=True, validator=number(0, 2).or_none
     )
@@ -289,8 +281,6 @@ class OpenAIAdapter(ModelAdapter):
                     f"OpenAIAdapter: {name}: `{self.model}` does not take it; leave it out, or "
                     "give profile=OpenAIProfile(sampling=True, ...)"
                 )
-
-    api: ClassVar[Api] = _API
 
     @property
     def _known(self) -> OpenAIProfile:
@@ -310,32 +300,3 @@ class OpenAIAdapter(ModelAdapter):
         return OpenAIWire(
             model=self.model, profile=self._known, options={**given, **self._further_fields}
         )
-
-    def _endpoint(self) -> SdkEndpoint:
-        import httpx2
-        import openai
-
-        access = self._access
-        client = openai.AsyncOpenAI(
-            api_key=access.key,
-            base_url=access.address,
-            default_headers=access.sent_headers,
-            max_retries=0,
-        )
-
-        async def post(body: JsonObject, seconds: float) -> httpx2.Response:
-            try:
-                return await client.post(
-                    "/chat/completions",
-                    cast_to=httpx2.Response,
-                    body=body,
-                    options={"timeout": seconds},
-                )
-            except openai.APIStatusError as error:
-                return error.response
-            except openai.APITimeoutError:
-                raise timed_out(seconds) from None
-            except openai.APIConnectionError as error:
-                raise broken(error) from None
-
-        return SdkEndpoint(access, post=post, close=client.close)

@@ -361,6 +361,9 @@ def access(**options: Any) -> Access:
         packages=(),
         variables=("SOME_KEY",),
         address_variable="SOME_URL",
+        client="Client",
+        path="/",
+        taken={},
     )
     return Access(api=some, **given)
 

@@ -44,6 +44,8 @@ class Api:
         packages: what must be installed; the first is the SDK, and the extra that installs all.
         variables: environment variables of the key; the first that is set counts.
         address_variable: environment variable of the address.
+        client: the class of the SDK that sends.
+        path: of the requests, below the address.
         taken: by field of a request, what sets it where that is not ``extra_body``.
     """
 
@@ -52,7 +54,9 @@ class Api:
     packages: tuple[str, ...]
     variables: tuple[str, ...]
     address_variable: str
-    taken: Mapping[str, str] = attrs.field(factory=dict)
+    client: str
+    path: str
+    taken: Mapping[str, str]
 
 
 @attrs.frozen(kw_only=True)

@@ -19,7 +19,8 @@ from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
-from promptgraft.adapters.calling.turns import Endpoint, Turn, Wire
+from promptgraft.adapters.calling.sdk import SdkEndpoint
+from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.template import Prompt
@@ -231,10 +232,6 @@ class ModelAdapter(ABC):
     def wire(self) -> Wire:
         """The provider's format, with the options of this adapter."""
 
-    @abstractmethod
-    def _endpoint(self) -> Endpoint:
-        """Return a new endpoint."""
-
     @property
     def _access(self) -> Access:
         return Access(
@@ -256,7 +253,7 @@ class ModelAdapter(ABC):
 
     def _new_caller(self) -> Caller:
         return Caller(
-            self._endpoint(),
+            SdkEndpoint(self._access),
             policy=self.policy,
             call_timeout=self.timeout,
             max_concurrency=self.max_concurrency,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import weakref
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received
@@ -15,65 +16,86 @@ if TYPE_CHECKING:
     import httpx2
 
 
+class _Client(Protocol):
+    """What the clients have in common: one generator has made them."""
+
+    def post(
+        self,
+        path: str,
+        *,
+        cast_to: type[httpx2.Response],
+        body: JsonObject,
+        options: Mapping[str, float],
+    ) -> Awaitable[httpx2.Response]: ...
+
+    def close(self) -> Awaitable[None]: ...
+
+
 class SdkEndpoint:
-    """Sends through one client of an SDK, which is built before the endpoint.
+    """Sends through one client of an SDK, which is built with the endpoint.
 
     That imports the SDK, which takes a second or two: not in the event loop, where it would
     hold up the calls of everybody else. From its first request on the client belongs to the
     event loop, and is closed there when the endpoint is gone.
 
     Args:
-        access: where the client sends, and with which key.
-        post: sends a body once, within so many seconds, and returns the response, whatever its
-            status; raises NothingReceivedError when nothing, or not all of it, came back.
-        close: closes the client.
+        access: where to send, and with which key.
+
+    Raises:
+        ConfigError: there is no key.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        *,
-        post: Callable[[JsonObject, float], Awaitable[httpx2.Response]],
-        close: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, access: Access) -> None:
         self.account = access.account
         self.secrets = access.secrets
-        self._post = post
-        self._close = close
+        self._path = access.api.path
+        self._sdk = importlib.import_module(access.api.packages[0])
+        self._client: _Client = getattr(self._sdk, access.api.client)(
+            api_key=access.key,
+            base_url=access.address,
+            default_headers=access.sent_headers,
+            max_retries=0,
+        )
         self._is_used = False
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         if not self._is_used:
             self._is_used = True
             loop = asyncio.get_running_loop()
-            weakref.finalize(self, _close, loop, self._close).atexit = False
+            weakref.finalize(self, _close, loop, self._client.close).atexit = False
         try:
             async with asyncio.timeout(seconds):
                 response = await self._post(body, seconds)
-        except TimeoutError:
-            raise timed_out(seconds) from None
+        except (TimeoutError, self._sdk.APITimeoutError):
+            raise NothingReceivedError(
+                f"no whole answer within {seconds:g} s", timed_out=True
+            ) from None
+        except self._sdk.APIConnectionError as error:
+            cause = error.__cause__ or error  # the SDKs keep the reason there
+            said = ": ".join(filter(None, (type(cause).__name__, str(cause))))
+            raise NothingReceivedError(f"the connection failed: {said}") from None
         return Received(
             status=response.status_code, headers=dict(response.headers), content=response.text
         )
 
+    async def _post(self, body: JsonObject, seconds: float) -> httpx2.Response:
+        """Send ``body`` once and return the response, whatever its status."""
+        import httpx2
 
-def timed_out(seconds: float) -> NothingReceivedError:
-    """Return the error for a request that took too long."""
-    return NothingReceivedError(f"no whole answer within {seconds:g} s", timed_out=True)
-
-
-def broken(error: BaseException) -> NothingReceivedError:
-    """Return the error for a connection that broke; the SDKs keep the reason in the cause."""
-    cause = error.__cause__ or error
-    said = ": ".join(filter(None, (type(cause).__name__, str(cause))))
-    return NothingReceivedError(f"the connection failed: {said}")
+        try:
+            return await self._client.post(
+                self._path, cast_to=httpx2.Response, body=body, options={"timeout": seconds}
+            )
+        except self._sdk.APIStatusError as error:
+            response: httpx2.Response = error.response
+            return response
 
 
 def _close(loop: asyncio.AbstractEventLoop, close: Callable[[], Awaitable[None]]) -> None:
     """Close a client in its loop, from any thread, without waiting."""
+
+    async def closing() -> None:
+        await close()
+
     if loop.is_running():
-        asyncio.run_coroutine_threadsafe(_awaited(close), loop)
-
-
-async def _awaited(close: Callable[[], Awaitable[None]]) -> None:
-    await close()
+        asyncio.run_coroutine_threadsafe(closing(), loop)

@@ -38,10 +38,8 @@ class Finish(StrEnum):
 class ToolRequest:
     """A model wants a tool to be called.
 
-    Attributes:
-        id: the provider's name of this request.
-        name: the tool.
-        arguments: JSON, as the model wrote it; it need not be valid.
+    ``id`` is the provider's name of this request; ``arguments`` are JSON as the model wrote it,
+    which need not be valid.
     """
 
     id: str
@@ -51,13 +49,7 @@ class ToolRequest:
 
 @attrs.frozen(kw_only=True)
 class ToolAnswer:
-    """What the model is told of a tool that it wanted to be called.
-
-    Attributes:
-        request: what it asked for.
-        content: the result as JSON or text, or what went wrong.
-        failed: whether it went wrong.
-    """
+    """What the model is told of a tool that it wanted: the result, or what went wrong."""
 
     request: ToolRequest
     content: str
@@ -116,13 +108,7 @@ class Wire(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Received:
-    """What came back for a request, whatever its status.
-
-    Attributes:
-        status: the HTTP status.
-        headers: names in lower case.
-        content: the body as text.
-    """
+    """What came back for a request, whatever its status; headers have names in lower case."""
 
     status: int
     headers: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
@@ -130,11 +116,7 @@ class Received:
 
 
 class NothingReceivedError(TransientProviderError):
-    """A request got no answer: it timed out or its connection broke.
-
-    Attributes:
-        timed_out: whether time was up, rather than the connection broken.
-    """
+    """A request got no answer: it timed out (``timed_out``) or its connection broke."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -168,12 +150,7 @@ class Endpoint(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Content:
-    """The two texts that a model is sent.
-
-    Attributes:
-        system: what is the same for all values that are bound; empty when nothing is.
-        user: everything else, in reading order.
-    """
+    """The two texts that a model is sent; ``system`` is the same for all values that are bound."""
 
     system: str
     user: str
@@ -182,12 +159,8 @@ class Content:
 def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
     """Split a prompt before the first section that shows a value.
 
-    A prompt whose first section shows one, or that shows none, is all the user's.
-
-    Args:
-        rendered: the prompt.
-        say_format: whether to say which answers are wanted, for models that cannot be told in
-            another way.
+    A prompt whose first section shows one, or that shows none, is all the user's. With
+    ``say_format`` it says which answers are wanted, for models that cannot be told otherwise.
     """
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
@@ -225,6 +198,13 @@ def sendable(body: JsonObject) -> JsonObject:
     become the character.
     """
     return {_text(key): _sendable(value) for key, value in body.items()}
+
+
+def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
+    """Return a request with further messages: a turn, and what the model is told."""
+    messages = request["messages"]
+    before = messages if isinstance(messages, list) else []
+    return {**request, **sendable({"messages": [*before, turn.message, *told]})}
 
 
 def _sendable(value: Json) -> Json:
