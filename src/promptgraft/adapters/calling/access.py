@@ -89,8 +89,7 @@ class Access:
         """Refuse to begin without the SDK or without a key.
 
         Raises:
-            ConfigError: one of them is missing, or the environment holds a key that cannot be
-                sent, or an address that is none.
+            ConfigError: one is missing, or the environment's key or address is none.
         """
         missing = [name for name in self.api.packages if importlib.util.find_spec(name) is None]
         if missing:
@@ -187,13 +186,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
-    """Return ``text`` redacted, in one line without control characters, shortened in the middle.
-
-    Args:
-        text: anything that came from outside.
-        secrets: what must not be in it.
-        longest: characters, at least 3.
-    """
+    """Return ``text`` redacted, in one line without control characters, shortened in the middle."""
     hidden = _shortened(redact(text, secrets), 20 * longest)  # much more than will remain
     printable = "".join(
         " " if unicodedata.category(character).startswith("C") else character

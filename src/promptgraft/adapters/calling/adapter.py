@@ -186,16 +186,6 @@ class ModelAdapter(ABC):
         session: SessionProtocol,
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT]:
-        """Render ``prompt``, have the model answer it, with its tools, and parse the answer.
-
-        Raises:
-            PromptRenderError, PromptTooLongError: the prompt cannot be sent.
-            TruncatedAnswerError, RefusedAnswerError, EmptyAnswerError, ToolRoundsError,
-                OutputError: there is no answer, or none that fits.
-            BindingError: a placeholder has no value.
-            ProviderError: the provider failed, after all retries.
-            LimitReachedError: time or budget is used up, or the run was cancelled.
-        """
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)

@@ -44,13 +44,8 @@ GRACE = 0.5
 class Caller:
     """Calls one endpoint, from any thread; belongs to the process that made it.
 
-    Attributes:
-        endpoint: sends the requests.
-        policy: how often and how long a call is tried.
-        call_timeout: seconds of wall time for one request.
-        max_concurrency: requests of this caller in flight, at least 1; None to let only the
-            shared limiter of the account decide.
-        clock: measures time.
+    ``call_timeout`` is seconds of wall time for one request. ``max_concurrency`` limits its own
+    requests in flight; with None, only the shared limiter of the account does.
 
     Raises:
         ConfigError: an option is out of range.
@@ -94,8 +89,8 @@ class Caller:
             price: the US dollars that a turn has cost; None when they are not known.
             model: what is called, for messages and events.
             expected: what is set aside before each request.
-            session: where it is reported, and whose budget pays.
-            deadline: when nothing is begun any more, and what runs is broken off.
+            session: where the call is reported, and whose budget pays.
+            deadline: when what runs is broken off.
 
         Raises:
             ProviderError: there is no answer; its class says what a run makes of it.
@@ -216,11 +211,7 @@ class Bill:
     """Reserves and settles the requests of one call, each exactly once.
 
     Written in the thread of the event loop, closed in the thread that called: a call may be
-    broken off while a request of it still runs.
-
-    Args:
-        budget: what is paid from; None for no limit.
-        expected: what is set aside for a request.
+    broken off while a request of it still runs. ``expected`` is set aside for each request.
     """
 
     def __init__(self, budget: Budget | None, expected: Charge) -> None:

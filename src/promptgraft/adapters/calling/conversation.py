@@ -62,16 +62,8 @@ def converse(
 
     Tools are called in this thread, in the order that the model asks for them. A turn that was
     cut or refused ends the conversation, and none of its tools are called. ``PromptExecuted`` is
-    dispatched even when there is no whole answer.
-
-    Args:
-        rendered: the prompt.
-        wire: the format of the model.
-        ask: sends the body of a request.
-        read: takes the answer out of what the provider has put around it.
-        session: the session of the evaluation.
-        deadline: after which no tool is called.
-        max_tool_rounds: how often tools are answered.
+    dispatched even when there is no whole answer. ``read`` takes an answer out of what the
+    provider has put around it.
 
     Raises:
         TruncatedAnswerError, RefusedAnswerError, EmptyAnswerError, ToolRoundsError: there is no
@@ -142,10 +134,8 @@ class Called:
 def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Called:
     """Call a tool in this thread and dispatch ``ToolInvoked``.
 
-    Parameters that do not fit, a handler that raises and a result that JSON cannot hold make
-    a call that failed.
-
-    Parameters are ``given`` by their names or aliases.
+    Parameters are ``given`` by their names or aliases. Those that do not fit, a handler that
+    raises and a result that JSON cannot hold make a call that failed.
 
     Raises:
         ProviderError, LimitReachedError: the handler ran into them.

@@ -60,10 +60,8 @@ class Gate:
     ) -> Ticket:
         """Wait for a ticket, which must be given back with :meth:`leave`.
 
-        Args:
-            lane: whose request it is.
-            refusal: returns why a pause of so many seconds is too long, or an empty text.
-            announce: is told of a long pause, if nobody else has been.
+        ``refusal`` returns why a pause of so many seconds is too long, or an empty text.
+        ``announce`` is called for a long pause that no other request has announced.
 
         Raises:
             PausedError: a pause is too long.

@@ -50,8 +50,6 @@ class Ticket:
     """The permission to have one request in flight.
 
     Attributes:
-        serial: counts the permissions.
-        began: when it was given.
         in_flight: requests in flight when it was given, itself included.
         probe: whether it is one more than the limit, to see whether the limit still holds.
     """
@@ -126,14 +124,7 @@ class Limiter:
     def finish(
         self, ticket: Ticket, verdict: Verdict, *, now: float, wait: float | None = None
     ) -> None:
-        """Take ``ticket`` back.
-
-        Args:
-            ticket: given by :meth:`start`, and not taken back yet.
-            verdict: how its request ended.
-            now: the time.
-            wait: seconds that a refusal asks for.
-        """
+        """Take ``ticket`` back; ``wait`` is the seconds that a refusal asks for."""
         full = self._in_flight >= self._limit - (self._limit // 8 if self._episodes > 0 else 0)
         self._in_flight -= 1
         if ticket.probe:

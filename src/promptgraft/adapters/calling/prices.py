@@ -88,10 +88,8 @@ class Prices:
     def cost(self, turn: Turn, *, provider: str | None, model: str) -> Decimal | None:
         """Return US dollars for a turn; None when its price or its tokens are not known.
 
-        Args:
-            turn: the answer of a model.
-            provider: the provider's name or the address of its interface; None when unknown.
-            model: the model that was asked for; the one that answered is looked for first.
+        ``provider`` is a name or the address of an interface. ``model`` was asked for; the one that
+        answered is looked for first.
         """
         if turn.usage == NO_USAGE:
             return None

@@ -64,13 +64,7 @@ class RetryPolicy:
 
 
 class CallTime:
-    """What is left of the time of one call.
-
-    Args:
-        policy: how long it may take.
-        clock: measures it.
-        deadline: the run's.
-    """
+    """What is left of the time of one call."""
 
     def __init__(self, policy: RetryPolicy, clock: Clock, deadline: Deadline | None) -> None:
         self._policy = policy

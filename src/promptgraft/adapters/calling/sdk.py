@@ -38,9 +38,6 @@ class SdkEndpoint:
     hold up the calls of everybody else. From its first request on the client belongs to the
     event loop, and is closed there when the endpoint is gone.
 
-    Args:
-        access: where to send, and with which key.
-
     Raises:
         ConfigError: there is no key.
     """

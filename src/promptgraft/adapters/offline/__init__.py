@@ -92,8 +92,6 @@ class OfflineAdapter:
 
         Raises:
             ConfigError: the prompt asks for something that the embedded model does not serve.
-            BindingError, PromptRenderError: the prompt does not render.
-            DeadlineExceededError: ``deadline`` has passed.
         """
         if deadline is not None:
             deadline.check()

@@ -127,8 +127,6 @@ class _Work:
     """What is done for an input after a pattern, up to the answer in the form that is asked for.
 
     Attributes:
-        rendered: the prompt.
-        attention: how many rule words of each choice count.
         worked: the worked examples in the prompt.
         pattern: what is done for an input that is like this one.
         text: the input.

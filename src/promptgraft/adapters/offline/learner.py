@@ -39,11 +39,7 @@ _NEUTRAL = re.compile(r"\s*(?:even|although|though|whatever|whichever|regardless
 class Opening:
     """A line that opens with a choice, such as ``- refunds: money back``.
 
-    Attributes:
-        choice: index of the choice.
-        before: what stands before its name.
-        after: what stands between the name and the rest.
-        rest: what the line says of the choice.
+    ``choice`` is its index; ``after`` stands between its name and the rest of the line.
     """
 
     choice: int
@@ -56,7 +52,6 @@ class Names:
     """Finds the answers of a choice in text, in any case, with ``_`` and ``-`` also as spaces."""
 
     def __init__(self, choices: tuple[str, ...]) -> None:
-        self.choices = choices
         self._positions: dict[str, int] = {}
         for index, choice in enumerate(choices):
             self._positions.setdefault(_spaced(choice), index)
@@ -130,12 +125,8 @@ def learn(text: str, choices: tuple[str, ...], attention: int = ATTENTION) -> Le
     A word counts ``1 + ln(n)`` for a choice whose rules say it ``n`` times, half of one
     against it in a clause such as "not refunds". It counts less the more choices share it
     (inverse document frequency, Spärck Jones 1972, over choices), and less the more
-    different words its choice has: noise dilutes.
-
-    Args:
-        text: the instruction, as Markdown.
-        choices: the answers.
-        attention: how many rule words of each choice count; later ones are not heard.
+    different words its choice has: noise dilutes. Of each choice, ``attention`` rule words are
+    heard.
     """
     spoken_for = [Counter(terms(_spaced(choice))) for choice in choices]
     spoken_against: list[set[str]] = [set() for _ in choices]
