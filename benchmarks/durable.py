@@ -132,7 +132,7 @@ def ours(folder: Path, steps: int) -> tuple[Watch, Watch]:
     bus = EventBus()
     with (
         kept.held(),
-        contextlib.closing(Recorder(kept, overhead.PROMPT, clock=FakeClock())) as recorder,
+        contextlib.closing(Recorder(kept, overhead.PROMPTS, clock=FakeClock())) as recorder,
     ):
 
         def on_event(event: object) -> None:

@@ -66,6 +66,7 @@ TEMPLATE: PromptTemplate[object] = PromptTemplate(
 )
 
 PROMPT = Prompt(TEMPLATE)
+PROMPTS = {"benchmarks/overhead": PROMPT}
 
 EXAMPLES = tuple(
     GepaExample(

@@ -60,7 +60,7 @@ def _recorder_figures(folder: Path) -> list[Figure]:
     bus = EventBus()
     with (
         kept.held(),
-        contextlib.closing(Recorder(kept, overhead.PROMPT, clock=FakeClock())) as recorder,
+        contextlib.closing(Recorder(kept, overhead.PROMPTS, clock=FakeClock())) as recorder,
     ):
         timed = Timed(recorder)
         bus.subscribe(object, timed.on_event)

@@ -92,7 +92,8 @@ class World:
     @property
     def teams(self) -> str:
         """What the winner of the run says."""
-        (section,) = self.candidate()["entries"]["sections"]
+        (change,) = self.candidate()["entries"].values()
+        (section,) = change["sections"]
         body: str = section["body"]
         return body
 
@@ -118,7 +119,8 @@ class World:
         """Change what the last candidate is made of."""
         descriptor = self.prompt.descriptor
         empty = PromptOverride(ns=descriptor.ns, prompt_key=descriptor.key, tag="live")
-        said = {**self.candidate(), "entries": plain_entries(empty.holding(entries))}
+        changes = {f"{descriptor.ns}/{descriptor.key}": plain_entries(empty.holding(entries))}
+        said = {**self.candidate(), "entries": changes}
         path = self.run / "events.jsonl"
         lines = path.read_text("utf-8").splitlines()
         (place,) = (at for at, line in enumerate(lines) if json.loads(line).get("n") == said["n"])

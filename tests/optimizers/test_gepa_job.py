@@ -55,7 +55,7 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("prompt", PROMPT.template, "prompt: expected a Prompt, found "),
+        ("subject", PROMPT.template, "subject: expected a Prompt, found "),
         ("context", PlainAdapter(), "context: expected an OptimizationContext, found "),
         ("config", Path(), "config: expected a RunConfig, found "),
     ],

@@ -102,7 +102,7 @@ def test_waits_are_told_from_many_threads_line_by_line(tmp_path: Path) -> None:
     folder = new_folder(tmp_path, job)
     notice = CallWaiting(model="slow", seconds=3.0, reason="rate limited")
     with (
-        contextlib.closing(Recorder(folder, job.prompt, clock=FakeClock())) as recorder,
+        contextlib.closing(Recorder(folder, job.prompts, clock=FakeClock())) as recorder,
         ThreadPoolExecutor(8) as pool,
     ):
         notices = [attrs.evolve(notice, seconds=float(number)) for number in range(200)]

@@ -132,7 +132,7 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
         "parents": st.just(()) | PARENTS,
         "module": st.none() | TEXTS,
         "texts": BY_NAME,
-        "entries": st.just({"sections": [{"path": ["a"], "body": "b"}]}),
+        "entries": st.just({"a/b": {"sections": [{"path": ["a"], "body": "b"}]}}),
     },
     CandidateScored: SCORED,
     MutationProposed: {**CHILD, "before": TEXTS, "after": TEXTS},

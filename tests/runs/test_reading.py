@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from optimizers.worlds import answer
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
-from promptgraft.overrides.documents import plain_entries
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import (
     RunFolder,
@@ -34,6 +33,7 @@ from promptgraft.runs.reading import follow
 from promptgraft.search.events import RunStarted
 from promptgraft.search.notices import Unknown
 from promptgraft.search.validation import Racing
+from promptgraft.targets.types import plain_changes
 from runs.toy_runs import (
     KilledError,
     after,
@@ -61,7 +61,7 @@ def test_a_run_is_read_as_the_run_returned_it(tmp_path: Path) -> None:
     assert [one.parents for one in record.candidates] == list(result.parents)
     assert [dict(one.objectives) for one in record.candidates] == [*map(dict, result.objectives)]
     assert [one.entries for one in record.candidates] == [
-        plain_entries(one.override) for one in result.candidates
+        plain_changes(one.changes) for one in result.candidates
     ]
     assert [(one.step, one.text, one.reason) for one in record.rejections] == [
         (one.step, one.text, one.reason) for one in result.rejections

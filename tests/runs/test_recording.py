@@ -72,7 +72,7 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     assert found["improved"] is True
     assert found["scores"]["pareto"]["best"] == result.best_pareto_mean
     assert found["scores"]["held_out"]["examples"] == 3
-    assert found["winner"]["entries"]["sections"][0]["body"].startswith("More words: ")
+    assert found["winner"]["entries"]["toy/words"]["sections"][0]["body"].startswith("More words: ")
     assert document(folder.ledger)["rollouts"] == result.total_rollouts
     leaders = document(folder.frontier)["frontier"]
     assert [one["candidate"] for one in leaders] == list(result.frontier)

@@ -26,14 +26,16 @@ class Target:
     """What a run was made from, as it is today.
 
     Attributes:
-        prompt: the source.
+        name: what was improved, as runs name it.
+        prompts: the sources.
         store: where its overrides are kept.
         tag: the tag that the run began with.
         source: the files that the prompt is written in; None for a prompt in Python.
         folder: the project's folder; None for a job.
     """
 
-    prompt: PromptLike
+    name: str
+    prompts: tuple[PromptLike, ...]
     store: LocalPromptOverridesStore
     tag: str
     source: PromptSource | None
@@ -41,9 +43,27 @@ class Target:
 
     @property
     def address(self) -> OverrideAddress:
-        """The prompt and the tag that the run began with."""
+        """The one prompt and the tag that the run began with."""
         descriptor = self.prompt.descriptor
         return OverrideAddress(descriptor.ns, descriptor.key, self.tag)
+
+    @property
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        """The prompts and the tag that the run began with."""
+        described = [prompt.descriptor for prompt in self.prompts]
+        return tuple(OverrideAddress(one.ns, one.key, self.tag) for one in described)
+
+    @property
+    def prompt(self) -> PromptLike:
+        """The one source.
+
+        Raises:
+            ConfigError: there are several, or there is none.
+        """
+        match self.prompts:
+            case [prompt]:
+                return prompt
+        raise ConfigError(f"expected a run of one prompt, found one of `{self.name}`")
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
@@ -78,7 +98,8 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
         with beside(project.folder):
             found = project.prompt(_origin(run).prompt)
             yield Target(
-                prompt=found.prompt,
+                name=_origin(run).prompt or run.prompt,
+                prompts=(found.prompt,),
                 store=project.store() if store is None else open_store(store),
                 tag=_run_tag(run),
                 source=found.source,
@@ -95,7 +116,18 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
                 f"{origin.spec}: the job keeps overrides in a {type(kept).__name__}; "
                 "`apply` writes into stores on disk: name one with --store"
             )
-        yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
+        if not job.prompts:
+            raise ConfigError(
+                f"run {run.id} improves `{job.name}`, which is no prompt: it keeps winners itself"
+            )
+        yield Target(
+            name=job.name,
+            prompts=tuple(job.prompts.values()),
+            store=kept,
+            tag=_run_tag(run),
+            source=None,
+            folder=None,
+        )
 
 
 def _run_tag(run: RunRecord) -> str:

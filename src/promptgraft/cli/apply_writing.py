@@ -38,8 +38,9 @@ from promptgraft.project.applying.winner import (
     Stored,
     Winner,
     fresh_entries,
-    store_winner,
+    store_winners,
     winner_of,
+    winners_of,
 )
 from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord
@@ -100,35 +101,46 @@ def apply_to_store(asked: Asked, target: Target, wanted: str | None) -> Answer:
         StaleWinnerError: a part has changed since the run began.
         StoreError: the store cannot be read or written.
     """
-    winner, store = winner_of(asked.run, asked.candidate, target.address), target.store
-    stored = store_winner(store, winner, target.prompt, wanted or target.tag, dry=asked.dry)
-    return partial(_answer_of_store, asked, winner, store, stored)
+    winners, store = winners_of(asked.run, asked.candidate, target.addresses), target.store
+    sourced = list(zip(winners, target.prompts, strict=True))
+    stored = store_winners(store, sourced, wanted or target.tag, dry=asked.dry)
+    return partial(_answer_of_store, asked, winners[0], store, stored)
 
 
 def _answer_of_store(
-    asked: Asked, winner: Winner, store: LocalPromptOverridesStore, stored: Stored
+    asked: Asked, winner: Winner, store: LocalPromptOverridesStore, stored: Sequence[Stored]
 ) -> None:
-    tag, file = stored.address.tag, str(override_file(store, stored.address))
-    before, after = revision_json_or_none(stored.before), revision_json_or_none(stored.after)
-    parts = parts_json(stored.parts, checked=False)
+    rows = [
+        {
+            "prompt": f"{one.address.ns}/{one.address.prompt_key}",
+            "file": str(override_file(store, one.address)),
+            "from": revision_json_or_none(one.before),
+            "to": revision_json_or_none(one.after),
+            "parts": parts_json(one.parts, checked=False),
+        }
+        for one in stored
+    ]
+    tag = stored[0].address.tag
+    # One prompt is told as it is; several are listed.
+    told = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
+    told.pop("prompt", None)
+    applied = any(one.parts for one in stored)
     screen = asked.answer(
-        "store",
-        applied=bool(stored.parts),
-        winner=winner,
-        store=str(store.root_path),
-        tag=tag,
-        file=file,
-        **{"from": before, "to": after, "parts": parts},
+        "store", applied=applied, winner=winner, store=str(store.root_path), tag=tag, **told
     )
     if screen is None:
         return
     screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
-    if not stored.parts:
+    if not applied:
         screen.line(f"already applied: tag `{tag}`, or the source, says just that")
         return
-    to = "a new revision" if asked.dry else short(stored.after)
-    screen.fields([("from", short(stored.before)), ("to", to), ("file", file)], width=6)
-    screen.parts(stored.parts)
+    for one, row in zip(stored, rows, strict=True):
+        if len(rows) > 1:
+            screen.line(str(row["prompt"]), bold=True)
+        to = "a new revision" if asked.dry and one.parts else short(one.after)
+        moved = [("from", short(one.before)), ("to", to), ("file", str(row["file"]))]
+        screen.fields(moved, width=6)
+        screen.parts(one.parts)
     screen.line()
     if asked.dry:
         screen.line("a dry run: nothing was written")
@@ -136,7 +148,9 @@ def _answer_of_store(
     elsewhere = store.root_path != LocalPromptOverridesStore().root_path
     named = str(store.root_path) if elsewhere else ""
     screen.line("Take it back:", bold=True)
-    screen.body(tag_command("rollback", stored.address, named))
+    for one in stored:
+        if one.parts:
+            screen.body(tag_command("rollback", one.address, named))
 
 
 def write_to_source(asked: Asked, target: Target) -> Answer:

@@ -103,8 +103,7 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> E
 
     with loaded(target, project) as found:
         plan = found.job.plan()
-        descriptor = found.job.prompt.descriptor
-    name = f"{descriptor.ns}/{descriptor.key}"
+        name = found.job.name
     if as_json:
         print_json({"prompt": name, **plan.as_json()})
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -273,7 +274,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     copies = _copies_in(folder)
     # Every fault of every file is known before the first write.
     wanted = checked_edits(copies)
-    taken = [_take(store, copy, edits) for copy, edits in zip(copies, wanted, strict=True)]
+    taken = _take(store, copies, wanted)
     if as_json:
         prompts = [
             {
@@ -323,11 +324,24 @@ class _Taken:
         return [part.part for part in self.before.parts if part.part not in now]
 
 
-def _take(store: LocalPromptOverridesStore, copy: MetaCopy, edits: PromptOverride) -> _Taken:
-    before = _stored_meta(store, copy.template)
-    note = Provenance(note=f"promptgraft meta apply, {copy.path.name}")
-    store.mutate(_address(copy.template), lambda _: edits, provenance=note)
-    return _Taken(copy=copy, before=before, after=_stored_meta(store, copy.template))
+def _take(
+    store: LocalPromptOverridesStore, copies: Sequence[MetaCopy], edits: Sequence[PromptOverride]
+) -> list[_Taken]:
+    """Let the store hold the edits of all copies, in one atomic write."""
+    before = [_stored_meta(store, copy.template) for copy in copies]
+    wanted = {_address(copy.template): edit for copy, edit in zip(copies, edits, strict=True)}
+    note = f"promptgraft meta apply, {', '.join(copy.path.name for copy in copies)}"
+    changes = {address: partial(_replaced, edit) for address, edit in wanted.items()}
+    store.mutate_all(changes, provenance=Provenance(note=note))
+    return [
+        _Taken(copy=copy, before=held, after=_stored_meta(store, copy.template))
+        for copy, held in zip(copies, before, strict=True)
+    ]
+
+
+def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
+    del present
+    return edit
 
 
 @meta_command.command(

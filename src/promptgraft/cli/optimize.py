@@ -74,7 +74,7 @@ class Changes:
             for name in ("max_cost", "max_tokens", "timeout")
             if (value := getattr(self, name)) is not None
         }
-        return OptimizationJob(job.prompt, context, attrs.evolve(config, **limits))
+        return OptimizationJob(job.subject, context, attrs.evolve(config, **limits))
 
     def over(self, older: Changes) -> Changes:
         """Return both, these before ``older``."""
@@ -229,7 +229,7 @@ def optimize_command(
             outcome = run_dry(job, keeping)
         else:
             config = _config(found, job, changes)
-            key, root = job.prompt.descriptor.key, kept_in.root.absolute()
+            key, root = job.name.rpartition("/")[2], kept_in.root.absolute()
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
     return conclude_run(outcome, kept_in, stream=stream)

@@ -23,10 +23,9 @@ from promptgraft.overrides import (
     OverrideAddress,
     PartDiff,
     Revision,
-    diff_override,
 )
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import result_document
+from promptgraft.runs.documents import changed_parts, result_document
 from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
@@ -101,19 +100,22 @@ class Outcome:
 
     @property
     def prompt(self) -> str:
-        """The prompt as the command line names it."""
-        return f"{self.address.ns}/{self.address.prompt_key}"
+        """What is improved as the command line names it."""
+        return self.job.name
 
     @property
-    def address(self) -> OverrideAddress:
-        """Prompt and tag."""
+    def address(self) -> OverrideAddress | None:
+        """Prompt and tag; None when there is not one prompt."""
+        if len(self.job.prompts) != 1:
+            return None
         descriptor = self.job.prompt.descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.job.context.overrides_tag)
+        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
 
     @property
     def parts(self) -> tuple[PartDiff, ...]:
         """How the winner differs from the source."""
-        return diff_override(self.job.prompt, self.result.best_override)
+        result = self.result
+        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
 
     @property
     def local_store(self) -> LocalPromptOverridesStore | None:
@@ -125,15 +127,15 @@ class Outcome:
 
     @property
     def file(self) -> Path | None:
-        """The file of the store that holds the winner; None without a store on disk."""
-        store = self.local_store
-        return None if store is None else override_file(store, self.address)
+        """The file of the store that holds the winner; None without one such file on disk."""
+        store, address = self.local_store, self.address
+        return None if store is None or address is None else override_file(store, address)
 
     @property
     def revision(self) -> Revision | None:
-        """What the tag points at since the winner was stored; None without a store on disk."""
-        store = self.local_store
-        return None if store is None else current_of(store, self.address)
+        """What the tag points at since the winner was stored; None without one such file."""
+        store, address = self.local_store, self.address
+        return None if store is None or address is None else current_of(store, address)
 
     @property
     def unstored(self) -> str:
@@ -158,15 +160,17 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
     document = result_document(
         outcome.result.ended,
-        outcome.job.prompt,
-        outcome.result.best_override,
+        outcome.prompt,
+        outcome.result.best.changes,
+        outcome.parts,
+        tag=outcome.result.tag,
         seed=outcome.job.config.seed,
         budget=outcome.job.config.rollout_budget,
         examples=len(outcome.result.pareto_ids),
     )
     store = outcome.local_store
     stored: dict[str, Json] = {
-        "tag": outcome.address.tag,
+        "tag": outcome.result.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
         "file": None if outcome.file is None else str(outcome.file),
@@ -311,11 +315,11 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
 def _print_kept(screen: Screen, outcome: Outcome) -> None:
     rows = []
     if outcome.file is not None:
-        rows.append(("stored", f"tag `{outcome.address.tag}`, {short(outcome.revision)}"))
+        rows.append(("stored", f"tag `{outcome.result.tag}`, {short(outcome.revision)}"))
         rows.append(("file", str(relative(outcome.file))))
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
-        rows.append(("stored", f"tag `{outcome.address.tag}` of the {kind}"))
+        rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))
     elif outcome.result.improved and (outcome.job.config.persist or outcome.folder is None):
         rows.append(("stored", f"no: {outcome.unstored}"))
     if (folder := outcome.folder) is not None:
@@ -327,7 +331,7 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
 def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
-    if outcome.local_store is not None:
+    if outcome.local_store is not None and outcome.address is not None:
         store = outcome.local_store.root_path
         elsewhere = store != LocalPromptOverridesStore().root_path
         return tag_command("diff", outcome.address, str(relative(store)) if elsewhere else "")

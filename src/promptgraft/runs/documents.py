@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import eq
 
-from promptgraft.overrides.diff import diff_override, parts_json
-from promptgraft.overrides.documents import plain_entries
-from promptgraft.overrides.types import PromptOverride
+import attrs
+
+from promptgraft.overrides.diff import (
+    PartDiff,
+    diff_bodies,
+    diff_override,
+    diff_revisions,
+    parts_json,
+)
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.serde import Json, unstructure
+from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.types import Change, plain_changes
 
 
 def result_document(
     ended: RunEnded,
-    prompt: PromptLike,
-    winner: PromptOverride,
+    name: str,
+    winner: Mapping[str, Change],
+    parts: Sequence[PartDiff],
     *,
+    tag: str,
     seed: int,
     budget: int,
     examples: int,
@@ -30,12 +40,13 @@ def result_document(
     """Return what came of a run; a function of what the run is a function of, but for seconds.
 
     ``budget`` are the rollouts that it might have used, ``examples`` the size of the validation
-    set; the overrides of the ``winner`` are compared with the source, ``prompt``.
+    set; ``parts`` say how the changes of the ``winner`` differ from the source
+    (:func:`changed_parts`).
     """
-    descriptor, held_out = prompt.descriptor, ended.held_out
+    held_out = ended.held_out
     is_measured = held_out is not None and not held_out.why_not
     return {
-        "prompt": f"{descriptor.ns}/{descriptor.key}",
+        "prompt": name,
         "seed": seed,
         **figures_json(ended, budget),
         "best": ended.best,
@@ -55,11 +66,47 @@ def result_document(
         "ledger": ledger_rows(ended.ledger),
         "winner": {
             "candidate": ended.best,
-            "tag": winner.tag,
-            "entries": {**plain_entries(winner)},
+            "tag": tag,
+            "entries": plain_changes(winner),
         },
-        "parts": parts_json(diff_override(prompt, winner), checked=True),
+        "parts": parts_json(parts, checked=True),
     }
+
+
+def changed_parts(
+    prompts: Mapping[str, PromptLike],
+    baseline: Mapping[str, Change],
+    winner: Mapping[str, Change],
+) -> tuple[PartDiff, ...]:
+    """Return how a winner differs from the source: of several prompts under names with addresses.
+
+    Args:
+        prompts: the sources by address.
+        baseline: the changes of the baseline; what they say is compared where there is no source.
+        winner: the changes of the winner.
+    """
+    found: list[PartDiff] = []
+    for address, change in winner.items():
+        before = baseline.get(address)
+        if isinstance(change, str):
+            old = before if isinstance(before, str) else ""
+            if change != old:
+                found.append(_part("text", address, old, change))
+        elif len(winner) == 1 and address in prompts:
+            found += diff_override(prompts[address], change)
+        else:
+            source = prompts.get(address)
+            parts = diff_revisions(change.holding(()), change)
+            for part in parts if source is None else diff_override(source, change):
+                name = named_in(address, part.part)
+                moved = _part(part.kind, name, part.before, part.after)
+                found.append(attrs.evolve(moved, state=part.state))
+    return tuple(found)
+
+
+def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDiff:
+    text = diff_bodies(before or "", after or "", part=name)
+    return PartDiff(kind=kind, part=name, before=before, after=after, text=text)
 
 
 def figures_json(ended: RunEnded, budget: int) -> dict[str, Json]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -12,11 +12,13 @@ import attrs
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
-from promptgraft.overrides.diff import diff_override
-from promptgraft.overrides.documents import read_entries
-from promptgraft.overrides.store import OverrideAddress
 from promptgraft.parts.descriptors import PromptLike
-from promptgraft.runs.documents import frontier_document, ledger_document, result_document
+from promptgraft.runs.documents import (
+    changed_parts,
+    frontier_document,
+    ledger_document,
+    result_document,
+)
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
@@ -31,6 +33,7 @@ from promptgraft.search.events import (
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
 from promptgraft.search.scores import Score
+from promptgraft.targets.types import read_changes
 
 
 class Recorder:
@@ -41,18 +44,20 @@ class Recorder:
 
     Args:
         folder: where to; its lock is held.
-        prompt: the source that the winner is compared with.
+        prompts: the sources that the winner is compared with, by ``namespace/key``.
         clock: the times of events.
 
     Raises:
         OSError: the folder cannot be written.
     """
 
-    def __init__(self, folder: RunFolder, prompt: PromptLike, *, clock: Clock) -> None:
+    def __init__(
+        self, folder: RunFolder, prompts: Mapping[str, PromptLike], *, clock: Clock
+    ) -> None:
         for inside in (folder.candidates, folder.rejected):
             inside.mkdir(exist_ok=True)
         self._folder = folder
-        self._prompt = prompt
+        self._prompts = prompts
         self._file = EventFile(folder.events)
         self._lines = EventLines(clock)
         self._history = self._lines.history
@@ -128,14 +133,18 @@ class Recorder:
             write_text(path, text())
 
     def _write_documents(self, ended: RunEnded) -> None:
-        folder, history, prompt = self._folder, self._history, self._prompt
-        address = OverrideAddress(prompt.descriptor.ns, prompt.descriptor.key, ended.tag)
-        entries = history.candidates[ended.best].entries
-        winner = read_entries(entries, address.empty(), where="the entries of the winner")
+        folder, history = self._folder, self._history
+        baseline, winner = (
+            read_changes(history.candidates[at].entries, ended.tag, where=f"candidate {at}")
+            for at in (0, ended.best)
+        )
+        changes = changed_parts(self._prompts, baseline, winner)
         document = result_document(
             ended,
-            prompt,
+            history.started.prompt if history.started else folder.id,
             winner,
+            changes,
+            tag=ended.tag,
             seed=history.seed or 0,
             budget=history.budget or 0,
             examples=len(history.pareto_ids),
@@ -143,7 +152,6 @@ class Recorder:
         write_document(folder.result, document)
         write_document(folder.frontier, frontier_document(history, ended))
         write_document(folder.ledger, ledger_document(ended))
-        changes = diff_override(prompt, winner)
         write_text(folder.summary, summary_page(folder, history, ended, changes))
 
     def _write_means(self, told: Sequence[Score]) -> None:
@@ -179,7 +187,7 @@ def recorded(
     with (
         folder.held(),
         FileJournal(folder.journal) as journal,
-        contextlib.closing(Recorder(folder, job.prompt, clock=clock or SystemClock())) as recorder,
+        contextlib.closing(Recorder(folder, job.prompts, clock=clock or SystemClock())) as recorder,
         contextlib.ExitStack() as subscribed,
     ):
         subscribed.callback(bus.subscribe(object, recorder.on_event))

@@ -31,11 +31,10 @@ def run_config(
         settings: those of the project, or what :func:`described_job` returns.
         options: what the command line changed, so that it can be changed again.
     """
-    descriptor = job.prompt.descriptor
     return {
         "promptgraft": __version__,
         "python": platform.python_version(),
-        "prompt": f"{descriptor.ns}/{descriptor.key}",
+        "prompt": job.name,
         "origin": {**origin},
         "options": {**options},
         "settings": {**settings},
@@ -56,7 +55,7 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
     }
     return {
         "models": {
-            "task": context.task_adapter.identity,
+            "task": context.adapter.identity if context.adapter else job.name,
             "reflection": context.proposing_adapter.identity,
         },
         "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,

@@ -40,12 +40,14 @@ class OptimizationJob:
     context: OptimizationContext
     config: RunConfig
 
-    def __init__(self, prompt: Improvable, context: OptimizationContext, config: RunConfig) -> None:
-        _check("prompt", prompt, Prompt, Prompts, Target, Subject)
+    def __init__(
+        self, subject: Improvable, context: OptimizationContext, config: RunConfig
+    ) -> None:
+        _check("subject", subject, Prompt, Prompts, Target, Subject)
         _check("context", context, OptimizationContext)
         _check("config", config, RunConfig)
-        alone = prompt if isinstance(prompt, (Prompt, Prompts, Target)) else prompt.prompt
-        self.__attrs_init__(alone, context.around(prompt), config)
+        alone = subject if isinstance(subject, (Prompt, Prompts, Target)) else subject.prompt
+        self.__attrs_init__(alone, context.around(subject), config)
 
     @property
     def name(self) -> str:

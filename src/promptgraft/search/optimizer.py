@@ -252,7 +252,7 @@ class _Run:
         It is an answer too: the winner of this very run changes the store, and a run that is
         resumed must see what it saw at first.
         """
-        kept, question = target.kept, digest(target.identity.name)
+        kept, question = target.in_force, digest(target.identity.name)
         if kept is None:
             return target
         recorded = self._answers.recall("base", question)

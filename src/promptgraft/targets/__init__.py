@@ -1,1 +1,53 @@
 """What is improved: candidates, how they are tried, and how they are kept."""
+
+from promptgraft.targets.base import (
+    Estimate,
+    Identity,
+    InvalidProposalError,
+    RejectionReason,
+    Subject,
+    Target,
+    TextTarget,
+)
+from promptgraft.targets.modules import Module
+from promptgraft.targets.parts.examples import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
+)
+from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
+from promptgraft.targets.parts.part import PartOf, PromptModule, View
+from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
+from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.prompts import Ask, Prompts
+from promptgraft.targets.types import Candidate, Change, ModuleDescription, RolloutRecord
+
+__all__ = [
+    "Ask",
+    "Candidate",
+    "Change",
+    "Estimate",
+    "Flow",
+    "GenerationModule",
+    "Identity",
+    "InvalidProposalError",
+    "Module",
+    "ModuleDescription",
+    "OutputFieldModule",
+    "PartOf",
+    "PromptModule",
+    "PromptRollout",
+    "PromptTarget",
+    "Prompts",
+    "RejectionReason",
+    "RolloutRecord",
+    "Scoring",
+    "SectionModule",
+    "Subject",
+    "Target",
+    "TaskExampleModule",
+    "TextTarget",
+    "ToolExampleModule",
+    "ToolModule",
+    "View",
+]

@@ -211,20 +211,20 @@ class Target(Protocol):
         del examples
 
     @property
-    def kept(self) -> Json:
+    def in_force(self) -> Json:
         """What is in force now, and may change while a run goes on; None for nothing.
 
         A run records it at its beginning, because a winner changes it.
         """
         return None
 
-    def over(self, kept: Json) -> Target:
-        """Return the target as it was when ``kept`` was in force.
+    def over(self, in_force: Json) -> Target:
+        """Return the target as it was when ``in_force`` was.
 
         Raises:
             DataFormatError: it is something else.
         """
-        del kept
+        del in_force
         return self
 
     @abstractmethod

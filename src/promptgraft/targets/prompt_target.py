@@ -161,15 +161,17 @@ class PromptTarget:
                 raise BindingError(f"example `{example.id}`: {error}") from None
 
     @property
-    def kept(self) -> Json:
+    def in_force(self) -> Json:
         return plain_changes(self.rollout.base)
 
-    def over(self, kept: Json) -> PromptTarget:
+    def over(self, in_force: Json) -> PromptTarget:
         base = self.rollout.base
         [tag] = {override.tag for override in base.values()}
-        found = Candidate(changes=read_changes(kept, tag, where="base")).overrides
+        found = Candidate(changes=read_changes(in_force, tag, where="base")).overrides
         if found.keys() != base.keys():
-            raise DataFormatError(f"expected overrides of {', '.join(base)}, found {shown(kept)}")
+            raise DataFormatError(
+                f"expected overrides of {', '.join(base)}, found {shown(in_force)}"
+            )
         return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=found))
 
     def persist(self, candidate: Candidate, provenance: Provenance) -> bool:

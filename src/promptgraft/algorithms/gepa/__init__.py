@@ -2,6 +2,7 @@
 
 from promptgraft.algorithms.gepa.config import GepaConfig, GepaOptimizer
 from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
+from promptgraft.algorithms.gepa.prompts import meta_prompt
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.config_fields import ToolExampleTarget
 from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
@@ -78,4 +79,5 @@ __all__ = [
     "Strict",
     "ToolExampleTarget",
     "TraceFormatter",
+    "meta_prompt",
 ]

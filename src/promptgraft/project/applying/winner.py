@@ -5,7 +5,7 @@ An entry of a winner may apply, be what the source says itself by now, or be sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -25,7 +25,6 @@ from promptgraft.overrides import (
     diff_revisions,
 )
 from promptgraft.overrides.checks import check_names, checked_entry, is_fresh
-from promptgraft.overrides.documents import read_entries
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry, SkipReason
@@ -33,7 +32,9 @@ from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunFolder, RunRecord, State
 from promptgraft.runs.comparing import held_out_means
 from promptgraft.search.events import CandidateAdded
-from promptgraft.serde import digest
+from promptgraft.serde import digest, shown
+from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.types import Change, read_changes
 
 _BASE = "base"
 """The key of the journal's record of what the tag held at first."""
@@ -116,40 +117,67 @@ def _checked(run: RunRecord, candidate: int) -> Chosen:
 
 
 def winner_of(run: RunRecord, candidate: int, address: OverrideAddress) -> Winner:
-    """Return a candidate of a run, by its number: 0 is the baseline.
+    """Return a candidate of one prompt as something to hand over; see :func:`winners_of`."""
+    (winner,) = winners_of(run, candidate, [address])
+    return winner
 
-    ``address`` names the prompt, and the tag that the run began with.
+
+def winners_of(
+    run: RunRecord, candidate: int, addresses: Sequence[OverrideAddress]
+) -> tuple[Winner, ...]:
+    """Return a candidate as something to hand over, for each prompt that the run changes.
+
+    Args:
+        run: the run.
+        candidate: its number; 0 is the baseline.
+        addresses: the prompts, and the tag that the run began with.
 
     Raises:
-        ConfigError: the run is of another prompt, or its journal does not say what it began with.
+        ConfigError: the run is of other prompts, or its journal does not say what it began with.
         DataFormatError, JournalError: a file of the run is not what a run writes.
         OSError: a file cannot be read.
     """
-    prompt = f"{address.ns}/{address.prompt_key}"
-    if prompt != run.prompt:
-        raise ConfigError(
-            f"run {run.id} is of prompt `{run.prompt}`, the source is `{prompt}`; name the project "
-            "or the job that it was made of"
-        )
-    empty = address.empty()
     chosen = run.candidates[candidate]
+    names = [f"{at.ns}/{at.prompt_key}" for at in addresses]
+    if not names or {*names} != chosen.entries.keys():
+        raise ConfigError(
+            f"run {run.id} is of prompt {_listed(chosen.entries)}, the source is {_listed(names)}; "
+            "name the project or the job that it was made of"
+        )
+    tag = addresses[0].tag
     where = f"{run.folder.events}: candidate {candidate}: entries"
+    changes, base = read_changes(chosen.entries, tag, where=where), _base(run.folder, tag)
     note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
-    return Winner(
-        base=_base(run.folder, empty),
-        changes=read_entries(chosen.entries, empty, where=where),
-        provenance=Provenance(run_id=run.id, note=note, scores=_scores(run, chosen)),
+    provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, chosen))
+    return tuple(
+        Winner(
+            base=_override(base, name, where=str(run.folder.journal)),
+            changes=_override(changes, name, where=where),
+            provenance=provenance,
+        )
+        for name in names
     )
 
 
-def _base(folder: RunFolder, empty: PromptOverride) -> PromptOverride:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _override(changes: Mapping[str, Change], name: str, *, where: str) -> PromptOverride:
+    found = changes.get(name)
+    if not isinstance(found, PromptOverride):
+        raise ConfigError(f"{where}: expected overrides of prompt `{name}`, found {shown(found)}")
+    return found
+
+
+def _base(folder: RunFolder, tag: str) -> Mapping[str, Change]:
     """Return what the tag held when the run began, out of the journal, without its lock."""
     with folder.journal.open("rb") as file:
         next(file, None)  # the header
         for line in file:
             if line.endswith(b"\n") and record_key(line) == _BASE:
                 where = f"{folder.journal}: {_BASE}"
-                return read_entries(decode_record(line).answer, empty, where=where)
+                return read_changes(decode_record(line).answer, tag, where=where)
     raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
 
 
@@ -295,37 +323,64 @@ def fresh_entries(winner: Winner, prompt: PromptLike, tag: str) -> tuple[Entry, 
     return (*found.fresh, *check_source(prompt, winner.untouched).fresh)
 
 
-def store_winner(
-    store: LocalPromptOverridesStore, winner: Winner, prompt: PromptLike, tag: str, *, dry: bool
-) -> Stored:
-    """Let a tag hold a winner, with everything else that it holds; one revision at most.
+def store_winners(
+    store: LocalPromptOverridesStore,
+    winners: Sequence[tuple[Winner, PromptLike]],
+    tag: str,
+    *,
+    dry: bool,
+) -> tuple[Stored, ...]:
+    """Let a tag hold the winner for each prompt, with everything else that it holds.
 
-    ``dry`` writes nothing. Checks and write are one step for all other writers.
+    That is one atomic write of at most one revision of each prompt; ``dry`` writes nothing. Checks
+    and write are one step for all other writers.
 
     Raises:
-        StaleWinnerError: the source, or what the tag holds, has changed since the run began in
+        StaleWinnerError: a source, or what the tag holds, has changed since the run began in
             a part that the winner says something of.
         InvalidOverrideError: the winner contradicts what the tag holds besides.
         StoreError: the store cannot be read or written.
     """
-    entries = fresh_entries(winner, prompt, tag)
-    address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
-    told: list[PartDiff] = []
-
-    def change(present: PromptOverride) -> PromptOverride:
-        if stale := check_tag_contents(winner, entries, present):
-            raise StaleWinnerError(stale)
-        told[:] = in_force_changes(prompt, present, entries)
-        return merged_into(present, entries, prompt.descriptor)
-
-    before = _current(store, address)
+    writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
+    before = [_current(store, write.address) for write in writes]
     if dry:
-        change(before.override if before else address.empty())
-        after = before
+        for write, held in zip(writes, before, strict=True):
+            write.change(held.override if held else write.address.empty())
     else:
-        store.mutate(address, change, provenance=winner.provenance)
-        after = _current(store, address)
-    return Stored(address=address, before=before, after=after, parts=tuple(told))
+        store.mutate_all(
+            {write.address: write.change for write in writes}, provenance=winners[0][0].provenance
+        )
+    return tuple(
+        Stored(
+            address=write.address,
+            before=held,
+            after=held if dry else _current(store, write.address),
+            parts=tuple(write.told),
+        )
+        for write, held in zip(writes, before, strict=True)
+    )
+
+
+class _Write:
+    """What a winner changes under the tag of one prompt."""
+
+    def __init__(self, winner: Winner, prompt: PromptLike, tag: str, of_several: bool) -> None:
+        self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
+        self._winner = winner
+        self._prompt = prompt
+        name = f"{self.address.ns}/{self.address.prompt_key}"
+        self._of = named_in(name, "") if of_several else ""
+        try:
+            self._entries = fresh_entries(winner, prompt, tag)
+        except StaleWinnerError as error:
+            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in error.faults)) from None
+        self.told: list[PartDiff] = []
+
+    def change(self, present: PromptOverride) -> PromptOverride:
+        if stale := check_tag_contents(self._winner, self._entries, present):
+            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
+        self.told[:] = in_force_changes(self._prompt, present, self._entries)
+        return merged_into(present, self._entries, self._prompt.descriptor)
 
 
 def in_force_changes(

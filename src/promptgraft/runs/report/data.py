@@ -8,7 +8,7 @@ from decimal import Decimal
 import attrs
 from msgspec.structs import replace
 
-from promptgraft.overrides.documents import read_entries
+from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.reading import read_run
@@ -18,10 +18,10 @@ from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRej
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.outcomes import Confirmation, HeldOut
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.types import RolloutRecord, read_changes
 from promptgraft.text import moment
 
-_ADDED = "added_task_examples"
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final"}
 _NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no held-out cases")
 _NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
@@ -124,7 +124,7 @@ def gather(folder: RunFolder) -> ReportData:
         facts=tuple(_facts(record)),
         held_out=_NOT_ENDED,
         case_ids=record.pareto_ids,
-        candidates=tuple(_with_examples(one, record.prompt) for one in record.candidates),
+        candidates=tuple(_with_examples(one) for one in record.candidates),
         frontier=ended.frontier if ended else _frontier(record),
         rejections=tuple(record.rejections),
         merges=tuple(one for one in record.merges if isinstance(one, MergeRejected)),
@@ -166,15 +166,16 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
             yield name, version
 
 
-def _with_examples(one: CandidateAdded, prompt: str) -> CandidateAdded:
+def _with_examples(one: CandidateAdded) -> CandidateAdded:
     """Return a candidate with the texts of the task examples that it adds, too."""
-    if _ADDED not in one.entries:
-        return one
-    ns, _, key = prompt.rpartition("/")
-    address = PromptOverride(ns=ns, prompt_key=key, tag="latest")
-    found = read_entries({_ADDED: one.entries[_ADDED]}, address, where="entries")
-    added = {entry.part: entry.show() for entry in found.entries()}
-    return replace(one, texts={**one.texts, **added})
+    changes = read_changes(one.entries, DEFAULT_TAG, where="entries")
+    added = {
+        entry.part if len(changes) == 1 else named_in(address, entry.part): entry.show()
+        for address, override in changes.items()
+        if isinstance(override, PromptOverride)
+        for entry in override.added_task_examples.values()
+    }
+    return replace(one, texts={**one.texts, **added}) if added else one
 
 
 def _frontier(record: RunRecord) -> tuple[int, ...]:

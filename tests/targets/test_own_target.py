@@ -1,0 +1,294 @@
+"""A target without prompts, written from outside with public names only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from cli.console import Console
+from promptgraft import (
+    FileJournal,
+    GepaConfig,
+    GepaExample,
+    GepaOptimizer,
+    GepaResult,
+    OptimizationContext,
+    OptimizationJob,
+    RolloutFeedback,
+    RolloutRecord,
+    ScriptedAdapter,
+    StopReason,
+)
+from promptgraft.algorithms.gepa import meta_prompt
+from promptgraft.errors import ConfigError, JournalMismatchError
+from promptgraft.prompt import PromptTemplate, RenderedPrompt
+from promptgraft.targets import (
+    Candidate,
+    Identity,
+    Module,
+    ModuleDescription,
+    RejectionReason,
+    Target,
+    TextTarget,
+)
+
+WORDS = ("sun", "rain", "wind", "snow")
+
+
+@attrs.frozen
+class Paragraph(Module):
+    """A part: anything with a name and a kind."""
+
+    name: str
+    kind = "paragraph"
+
+
+@attrs.frozen
+class Rubric(Module):
+    """A part whose kind brings its own question."""
+
+    name: str
+    kind = "rubric"
+
+    @property
+    def question(self) -> PromptTemplate[object]:
+        return meta_prompt(
+            "reflect-rubric",
+            name="Reflect on a rubric",
+            task="Write a better rubric.",
+            form='{"rubric": "<the rubric>"}',
+        )
+
+
+class Forecast(TextTarget):
+    """Two texts in a dictionary: an answer is right when they have its word between them."""
+
+    def __init__(
+        self, texts: Mapping[str, str], kept: dict[str, str], parts: tuple[Module, ...] = ()
+    ) -> None:
+        self.texts = dict(texts)
+        self.written = kept
+        self.parts = parts or tuple(map(Paragraph, texts))
+
+    identity = property(lambda self: Identity(name="weather", details={"texts": self.texts}))
+    modules = property(lambda self: self.parts)
+
+    def source(self, module: Module) -> str:
+        return self.texts[module.name]
+
+    def rollout(self, candidate: Candidate, example: GepaExample, deadline: Any) -> RolloutRecord:
+        said = " ".join(map(str, candidate.changes.values())).split()
+        right = example.label in said
+        return RolloutRecord(
+            example_id=example.id,
+            inputs_repr=str(example.label),
+            output_repr=" ".join(said),
+            tool_trace_repr="",
+            feedback=RolloutFeedback(score=float(right), feedback=_hint(example, right)),
+        )
+
+    def persist(self, candidate: Candidate, provenance: Any) -> bool:
+        self.written.update({name: str(text) for name, text in candidate.changes.items()})
+        return True
+
+
+def _hint(example: GepaExample, right: bool) -> str:
+    return "right" if right else f"say {example.label}"
+
+
+TEXTS = {"today": "Expect sun .", "later": "Then nothing ."}
+
+
+def propose(rendered: RenderedPrompt[Any]) -> str:
+    given = {
+        segment.placeholder: segment.text
+        for section in rendered.sections
+        for segment in section.segments
+        if segment.placeholder is not None
+    }
+    text = given["current"].partition("\n")[2].rpartition("\n")[0]
+    asked = [word for word in WORDS if f"say {word}" in given["examples"] and word not in text]
+    return f"```instruction\n{text} {' '.join(asked[:1])}\n```"
+
+
+def settings(**changes: Any) -> GepaConfig:
+    days = [GepaExample(id=f"d{n}", params=(), label=word) for n, word in enumerate(WORDS * 3)]
+    given: dict[str, Any] = {
+        "training_examples": days,
+        "pareto_set_size": 4,
+        "minibatch_size": 4,
+        "rollout_budget": 80,
+        **changes,
+    }
+    return GepaConfig(**given)
+
+
+def context(**changes: Any) -> OptimizationContext:
+    writer = ScriptedAdapter(propose, identity="writer")
+    return OptimizationContext(reflection_adapter=writer, **changes)
+
+
+def optimize(kept: dict[str, str] | None = None, **changes: Any) -> GepaResult:
+    target = Forecast(TEXTS, {} if kept is None else kept)
+    return GepaOptimizer(context(**changes), settings()).optimize(target)
+
+
+def test_it_is_improved_and_kept_without_a_section_an_adapter_or_a_feedback_function() -> None:
+    kept: dict[str, str] = {}
+    result = optimize(kept)
+    assert (result.baseline_pareto_mean, result.best_pareto_mean) == (0.25, 1)
+    assert result.persisted
+    assert kept == result.best.changes
+    assert result.name == "weather"
+    assert result.best_overrides == {}
+    assert {module.name for one in result.candidates for module in one.modules} <= {*TEXTS}
+    assert "weather" in repr(result)
+
+
+def test_it_is_a_target() -> None:
+    assert isinstance(Forecast(TEXTS, {}), Target)
+
+
+def test_cut_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with FileJournal(path) as journal:
+        whole = optimize(journal=journal)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines) + 1):
+        path.write_bytes(b"".join(lines[:kept]))
+        with FileJournal(path) as journal:
+            assert optimize(journal=journal) == whole
+        assert path.read_bytes() == b"".join(lines)
+
+
+def test_other_texts_are_another_run(tmp_path: Path) -> None:
+    with FileJournal(tmp_path / "journal.jsonl") as journal:
+        optimize(journal=journal)
+        other = Forecast({**TEXTS, "later": "Then snow ."}, {})
+        with pytest.raises(JournalMismatchError, match="texts"):
+            GepaOptimizer(context(journal=journal), settings()).optimize(other)
+
+
+def test_the_result_does_not_depend_on_workers() -> None:
+    with ThreadPoolExecutor(4) as executor:
+        assert optimize(executor=executor) == optimize()
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"rollout_budget": 40}, StopReason.BUDGET),
+        ({"max_reflections": 3}, StopReason.REFLECTIONS),
+    ],
+)
+def test_limits_hold(limits: dict[str, Any], reason: StopReason) -> None:
+    # Words of which no text ever says the last: the search goes on until something stops it.
+    hopeless = [
+        *(GepaExample(id=f"x{n}", params=(), label="never") for n in range(4)),
+        *settings().training_examples,
+    ]
+    found = GepaOptimizer(context(), settings(training_examples=hopeless, **limits)).optimize(
+        Forecast(TEXTS, {})
+    )
+    assert found.stop_reason is reason
+    assert found.total_rollouts <= limits.get("rollout_budget", 80)
+    assert found.total_reflections <= limits.get("max_reflections", 80)
+
+
+def test_a_plan_says_what_is_known() -> None:
+    plan = GepaOptimizer(context(), settings()).plan(Forecast(TEXTS, {}))
+    task, reflection = plan.roles
+    assert (plan.rollouts, task.calls, task.cost, plan.tokens) == (80, None, None, None)
+    assert reflection.model == "writer"
+    assert reflection.input_tokens is not None
+    assert reflection.calls
+
+
+def test_what_no_target_brings_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="reflection_adapter: expected a model"):
+        GepaOptimizer(OptimizationContext(), settings()).optimize(Forecast(TEXTS, {}))
+    with pytest.raises(ConfigError, match="no single prompt"):
+        GepaOptimizer(context(), settings(target_tools=("search",))).plan(Forecast(TEXTS, {}))
+
+
+def test_a_kind_of_part_brings_its_own_question() -> None:
+    class Rubrics(Forecast):
+        def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+            found = super().describe(module, candidate)
+            return attrs.evolve(found, meta_prompt="reflect-rubric", as_json=True)
+
+        def graft(self, candidate: Candidate, module: Module, proposal: str, **more: Any) -> Any:
+            return super().graft(candidate, module, json.loads(proposal)["rubric"], **more)
+
+    asked: list[str] = []
+
+    def answer(rendered: RenderedPrompt[Any]) -> str:
+        asked.append(rendered.key)
+        return '```json\n{"rubric": "sun rain wind snow"}\n```'
+
+    writer = OptimizationContext(reflection_adapter=ScriptedAdapter(answer))
+    target = Rubrics(TEXTS, {}, tuple(map(Rubric, TEXTS)))
+    result = GepaOptimizer(writer, settings()).optimize(target)
+    assert set(asked) == {"reflect-rubric"}
+    assert "sun rain wind snow" in result.best.changes.values()
+
+
+def test_a_text_that_is_too_long_or_the_same_is_refused() -> None:
+    class Short(Forecast):
+        max_part_chars = 20
+
+    target = Short(TEXTS, {})
+    result = GepaOptimizer(context(), settings()).optimize(target)
+    assert {one.reason for one in result.rejections} >= {RejectionReason.TOO_LONG}
+    assert all(len(str(text)) <= 20 for one in result.candidates for text in one.changes.values())
+
+
+JOB = """
+from targets.test_own_target import TEXTS, Forecast, OptimizationJob, context, settings
+
+KEPT = {}
+JOB = OptimizationJob(Forecast(TEXTS, KEPT), context(), settings())
+"""
+
+
+def test_the_command_line_plans_runs_shows_and_resumes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("jobs.py").write_text(JOB)
+
+    def call(*arguments: str, code: int = 0) -> str:
+        ended = Console(capsys)(*arguments)
+        assert ended.code == code, ended.err
+        return ended.err if code else ended.out
+
+    assert "weather" in call("plan", "jobs.py:JOB")
+    done = json.loads(call("optimize", "jobs.py:JOB", "--json").splitlines()[-1])
+    assert done["improved"]
+    assert set(done["winner"]["entries"]) == {*TEXTS}
+    assert {part["kind"] for part in done["parts"]} == {"text"}
+    assert {part["before"] for part in done["parts"]} <= {*TEXTS.values()}
+
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.endswith("weather")
+    assert json.loads((run / "result.json").read_text())["parts"] == done["parts"]
+    assert "rain" in call("show", "latest", "--candidate", str(done["best"]))
+    assert "weather" in (run / "report.html").read_text()
+    call("resume", run.name)
+    assert "keeps winners itself" in call("apply", code=2)
+
+
+def test_a_job_of_a_target_has_a_name_and_no_prompt() -> None:
+    job = OptimizationJob(Forecast(TEXTS, {}), context(), settings())
+    assert (job.name, dict(job.prompts)) == ("weather", {})
+    with pytest.raises(ConfigError, match="expected a job for one prompt"):
+        _ = job.prompt
+    assert job.dry().run().persisted is False

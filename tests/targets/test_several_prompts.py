@@ -1,0 +1,255 @@
+"""Prompts that answer together are improved together, through public names only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.console import Console, Ended
+from promptgraft import (
+    FileJournal,
+    GepaOptimizer,
+    GepaResult,
+    LocalPromptOverridesStore,
+    Prompt,
+)
+from promptgraft.errors import ConfigError, JournalMismatchError, PromptgraftError
+from promptgraft.overrides import SectionOverride
+from promptgraft.targets import Prompts, SectionModule
+from targets.team import DESKS, ROUTER, TEAM, WRITER, context, reply, settings
+
+BOTH = {"team/router", "team/writer"}
+
+
+def optimize(**changes: Any) -> GepaResult:
+    return GepaOptimizer(context(**changes), settings()).optimize(TEAM)
+
+
+def bodies(override: Any) -> dict[tuple[str, ...], str]:
+    return {path: section.body for path, section in override.sections.items()}
+
+
+def test_both_prompts_are_improved_and_the_result_has_both_by_address(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(root_path=tmp_path)
+    result = optimize(overrides_store=store, overrides_tag="live")
+    assert result.baseline_pareto_mean == 0
+    assert result.best_pareto_mean == 1
+    assert list(result.best_overrides) == ["team/router", "team/writer"]
+    assert bodies(result.best_overrides["team/writer"]) == {("rules",): "Answer. politely"}
+    assert set(bodies(result.best_overrides["team/router"])[("rules",)].split()) >= {*DESKS}
+    with pytest.raises(ConfigError, match="team/router, team/writer"):
+        _ = result.best_override
+
+
+def test_both_are_kept_in_one_atomic_write(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(root_path=tmp_path)
+    result = optimize(overrides_store=store, overrides_tag="live")
+    assert result.persisted
+    kept = [store.current(ns="team", prompt_key=key, tag="live") for key in ("router", "writer")]
+    assert all(one is not None and one.step is not None for one in kept)
+    assert len({one.step for one in kept if one is not None}) == 1
+    assert [one.override for one in kept if one is not None] == [*result.best_overrides.values()]
+
+
+def test_a_store_that_refuses_one_prompt_keeps_neither(tmp_path: Path) -> None:
+    class Refusing(LocalPromptOverridesStore):
+        def mutate_all(self, changes: Any, **more: Any) -> Any:
+            raise PromptgraftError("the disk is full")
+
+    store = Refusing(root_path=tmp_path)
+    with pytest.raises(PromptgraftError, match="the disk is full"):
+        optimize(overrides_store=store)
+    assert store.resolve(ROUTER.descriptor) is store.resolve(WRITER.descriptor) is None
+
+
+def test_what_the_store_holds_of_each_is_part_of_the_baseline(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(root_path=tmp_path)
+    store.set_section_override(WRITER, path=("rules",), body="Answer politely")
+    result = optimize(overrides_store=store)
+    assert result.baseline_pareto_mean == 0.5
+    assert not result.best_overrides["team/writer"]
+
+
+def test_cut_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
+    store = LocalPromptOverridesStore(root_path=tmp_path)
+    path = tmp_path / "journal.jsonl"
+    with FileJournal(path) as journal:
+        whole = optimize(journal=journal, overrides_store=store)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines) + 1):
+        path.write_bytes(b"".join(lines[:kept]))
+        with FileJournal(path) as journal:
+            # The winner is in the store by now, and the run still starts from what it saw first.
+            again = optimize(journal=journal, overrides_store=store if kept > 1 else None)
+        assert again.candidates == whole.candidates
+        assert again.best_overrides == whole.best_overrides
+        assert path.read_bytes() == b"".join(lines)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_result_does_not_depend_on_workers(workers: int) -> None:
+    with ThreadPoolExecutor(workers) as executor:
+        assert optimize(executor=executor).candidates == optimize().candidates
+
+
+def test_a_journal_of_one_prompt_less_is_refused(tmp_path: Path) -> None:
+    def alone(ask: Any, ticket: Any) -> Any:
+        return ask("router", ticket)
+
+    with FileJournal(tmp_path / "journal.jsonl") as journal:
+        optimize(journal=journal)
+        fewer = Prompts({"router": ROUTER}, run=alone, name="team/support")
+        with pytest.raises(JournalMismatchError, match="targets"):
+            GepaOptimizer(context(journal=journal), settings()).optimize(fewer)
+
+
+def test_the_parts_of_prompts_may_be_chosen() -> None:
+    rules = SectionModule(("rules",))
+    chosen = Prompts(
+        TEAM.prompts, run=reply, name="team/support", modules={"router": [rules], "writer": []}
+    )
+    result = GepaOptimizer(context(), settings()).optimize(chosen)
+    changed = {module.name for one in result.candidates for module in one.modules}
+    assert changed == {"team/router#section rules"}
+
+
+def test_settings_that_name_parts_of_one_prompt_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no single prompt"):
+        GepaOptimizer(context(), settings(target_section_paths=(("rules",),))).plan(TEAM)
+
+
+def test_a_plan_says_that_the_calls_of_a_function_are_not_known() -> None:
+    plan = GepaOptimizer(context(), settings()).plan(TEAM)
+    assert (plan.rollouts, plan.roles[0].calls, plan.tokens) == (70, None, None)
+    assert plan.roles[1].calls is not None
+
+
+JOB = """
+from targets.team import job
+from promptgraft import LocalPromptOverridesStore
+
+def made():
+    return job(overrides_store=LocalPromptOverridesStore())
+
+def unstored():
+    import attrs
+    found = made()
+    return attrs.evolve(found, config=attrs.evolve(found.config, persist=False))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("jobs.py").write_text(JOB)
+    return tmp_path
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    console = Console(capsys)
+
+    def called(*arguments: str, code: int = 0) -> Ended:
+        ended = console(*arguments)
+        assert ended.code == code, ended.err
+        return ended
+
+    return called
+
+
+def test_the_command_line_runs_shows_and_reports_it(
+    folder: Path, call: Callable[..., Ended]
+) -> None:
+    done = json.loads(call("optimize", "jobs.py:made", "--json").out.splitlines()[-1])
+    assert done["prompt"] == "team/support"
+    assert set(done["winner"]["entries"]) == BOTH
+    named = {part["part"] for part in done["parts"]}
+    assert named == {"team/router#section rules", "team/writer#section rules"}
+    assert "+Answer. politely" in "".join(part["diff"] for part in done["parts"])
+
+    (run,) = (folder / "runs").iterdir()
+    assert json.loads((run / "result.json").read_text())["parts"] == done["parts"]
+    best = (run / "candidates" / f"{done['best']}.md").read_text()
+    assert "team/writer#section rules" in best
+    assert "team/router#section rules" in (run / "report.html").read_text()
+    shown = call("show", "latest").out
+    assert "team/support" in shown
+    assert "team/router#section rules" in shown
+    assert "politely" in call("show", "latest", "--candidate", str(done["best"])).out
+    call("report")
+    call("resume", run.name)
+
+
+def test_apply_stores_all_prompts_of_a_winner_or_none(
+    folder: Path, call: Callable[..., Ended]
+) -> None:
+    call("optimize", "jobs.py:unstored", "--quiet")
+    store = LocalPromptOverridesStore()
+    assert store.addresses() == ()
+    call("apply", "--dry-run")
+    assert store.addresses() == ()
+
+    applied = json.loads(call("apply", "--json").out)
+    assert {row["prompt"] for row in applied["prompts"]} == BOTH
+    steps = {
+        store.current(ns="team", prompt_key=key).step  # type: ignore[union-attr]
+        for key in ("router", "writer")
+    }
+    assert len(steps) == 1
+    assert None not in steps
+    assert "already applied" in call("apply").out
+
+    store.set_section_override(WRITER, path=("rules",), body="Be brief.")
+    before = store.resolve(ROUTER.descriptor)
+    refused = call("apply", code=2)
+    assert "team/writer#section rules" in refused.err
+    assert store.resolve(ROUTER.descriptor) == before
+
+
+def test_a_winner_of_several_prompts_is_not_written_into_files(
+    folder: Path, call: Callable[..., Ended]
+) -> None:
+    call("optimize", "jobs.py:unstored", "--quiet")
+    assert "written in Python" in call("apply", "--to-source", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prompts": {}}, "prompts: expected prompts by name"),
+        ({"prompts": {"router": "Name a desk."}}, "'router': expected a Prompt"),
+        ({"run": 7}, "run: expected a function"),
+        ({"prompts": {"one": ROUTER, "two": ROUTER}}, "two with one namespace and key"),
+        ({"modules": {"reader": ()}}, "there is no prompt 'reader'"),
+    ],
+)
+def test_prompts_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"prompts": TEAM.prompts, "run": reply, "name": "team", **arguments}
+    with pytest.raises(ConfigError, match=message):
+        Prompts(given.pop("prompts"), **given)
+
+
+def test_a_function_that_asks_for_an_unknown_prompt_is_told_the_known_ones() -> None:
+    def wrong(ask: Any, ticket: Any) -> Any:
+        return ask("routr", ticket)
+
+    subject = Prompts(TEAM.prompts, run=wrong)
+    with pytest.raises(PromptgraftError, match=r"did you mean.*router"):
+        GepaOptimizer(context(), settings()).optimize(subject)
+
+
+def test_sections_with_one_path_are_kept_apart() -> None:
+    result = optimize()
+    for one in result.candidates:
+        for address, override in one.overrides.items():
+            for entry in override.entries():
+                assert isinstance(entry, SectionOverride)
+                source: Prompt[Any] = ROUTER if address == "team/router" else WRITER
+                assert entry.expected_hash == source.descriptor.sections[0].content_hash
