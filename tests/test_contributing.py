@@ -27,17 +27,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.checks import bound_entry
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.kinds import KINDS
-from promptgraft.runtime import Deadline
 from promptgraft.search import Optimizer, StopReason
-from promptgraft.search.answers import Answers
-from promptgraft.search.batches import Sources
-from promptgraft.search.engine import assemble
-from promptgraft.search.ledger import Ledger
-from promptgraft.serde import digest_text
-from promptgraft.targets.parts.instructions import SectionModule
-from promptgraft.targets.prompt_rollout import PromptRollout
-from promptgraft.targets.prompt_target import PromptTarget
-from promptgraft.targets.types import Candidate, GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.testing import PromptOverridesStoreContract
 from test_docs import python_blocks
 
@@ -90,59 +80,19 @@ def test_the_model_the_metric_and_the_algorithm_make_a_run_that_resumes(tmp_path
     assert run(Silent()) == first
 
 
-class WithoutAModel:
-    """A target that delegates all but rollouts to that of a prompt."""
+def test_the_target_is_improved_in_a_run_that_resumes(tmp_path: Path) -> None:
+    target = PAGE["Letter"]({"greeting": "Answer."})
 
-    def __init__(self, inner: PromptTarget) -> None:
-        self._inner = inner
+    def run() -> Any:
+        with FileJournal(tmp_path / "journal.jsonl") as journal:
+            context = OptimizationContext(PAGE["Echo"](), journal=journal)
+            return OptimizationJob(target, context, PAGE["settings_without"]).run()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def rollout(
-        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
-    ) -> RolloutRecord:
-        del deadline
-        [module] = self._inner.modules
-        text = self._inner.text(module, candidate)
-        return RolloutRecord(
-            example_id=example.id,
-            inputs_repr="",
-            output_repr=text,
-            tool_trace_repr="",
-            feedback=RolloutFeedback(score=float("politely" in text), feedback=""),
-        )
-
-
-def test_a_target_of_another_kind_is_improved_by_the_engine() -> None:
-    settings, nobody = PAGE["settings"], PAGE["Echo"]()
-    base = OverrideAddress(PROMPT.descriptor.ns, PROMPT.descriptor.key, "latest").empty()
-    rollout = PromptRollout(prompt=PROMPT, base=base, adapter=nobody, scoring=settings.scoring)
-    modules = (SectionModule(("task",)),)
-    inner = PromptTarget(
-        rollout=rollout, modules=modules, max_part_chars=6_000, max_task_examples=5, store=None
-    )
-    target: Any = WithoutAModel(inner)
-    search, course, driver = assemble(
-        OptimizationContext(nobody),
-        settings,
-        target=target,
-        questions={},
-        answers=Answers(None),
-        ledger=Ledger(settings.rollout_budget),
-        sources=Sources(
-            rollout=target.rollout,
-            example_digests={one.id: digest_text(one.id) for one in settings.training_examples},
-            reflection=nobody,
-        ),
-        publish=lambda _: None,
-    )
-    reason, _ = driver.run(course.run())
-    assert reason is StopReason.PERFECT
-    assert search.population.pool.mean(course.winner) == 1.0
-    assert inner.text(modules[0], search.population.pool.candidate(course.winner)) == (
-        "Answer politely."
-    )
+    first = run()
+    assert first.stop_reason is StopReason.PERFECT
+    assert target.kept == {"greeting": "Answer politely."}
+    target.rollout = None  # nothing is tried again
+    assert run() == first
 
 
 def test_a_prompt_and_its_model_are_improved_as_one_subject() -> None:
