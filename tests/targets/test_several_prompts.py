@@ -22,7 +22,7 @@ from promptgraft import (
 from promptgraft.errors import ConfigError, JournalMismatchError, PromptgraftError
 from promptgraft.overrides import SectionOverride
 from promptgraft.targets import Prompts, SectionModule
-from targets.team import DESKS, ROUTER, TEAM, WRITER, context, reply, settings
+from targets.team import DESKS, ROUTER, TEAM, WRITER, Draft, context, reply, settings
 
 BOTH = {"team/router", "team/writer"}
 
@@ -253,3 +253,17 @@ def test_sections_with_one_path_are_kept_apart() -> None:
                 assert isinstance(entry, SectionOverride)
                 source: Prompt[Any] = ROUTER if address == "team/router" else WRITER
                 assert entry.expected_hash == source.descriptor.sections[0].content_hash
+
+
+def test_an_exception_of_the_function_is_the_fault_of_the_texts_where_it_says_so() -> None:
+    def strict(ask: Any, ticket: Any) -> Any:
+        if ask("router", ticket).text == "nobody":
+            raise ValueError("no desk")
+        return ask("writer", Draft("desk", ticket.text))
+
+    told = Prompts(TEAM.prompts, run=strict, candidate_errors=ValueError)
+    result = GepaOptimizer(context(), settings()).optimize(told)
+    assert result.baseline_pareto_mean == 0
+    untold = Prompts(TEAM.prompts, run=strict)
+    with pytest.raises(PromptgraftError, match=r"on example `t\d` raised ValueError: no desk"):
+        GepaOptimizer(context(), settings()).optimize(untold)

@@ -88,7 +88,12 @@ def target_for(
     modules: tuple[Module, ...]
     if isinstance(subject, Prompts):
         addresses = {name: address_of(prompt) for name, prompt in subject.prompts.items()}
-        flow = PromptsFlow(run=subject.run, addresses=addresses, adapter=adapter)
+        flow = PromptsFlow(
+            run=subject.run,
+            addresses=addresses,
+            adapter=adapter,
+            faults=subject.candidate_errors,
+        )
         modules = modules_of_prompts(subject)
     else:
         [prompt] = prompts.values()

@@ -10,21 +10,17 @@ import attrs
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import (
     CallerError,
-    CandidateError,
     ConfigError,
-    LimitReachedError,
-    ProviderError,
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.texts import name_of_function, response_of
+from promptgraft.targets.texts import answer_of, as_errors, name_of_function
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
 
@@ -87,6 +83,8 @@ class Prompts:
             default.
         modules: the parts that may change by the name of their prompt; by default every section
             with a text.
+        candidate_errors: exceptions of the function that are the fault of the texts, such as that
+            of a parser: the example scores 0, and the reflector is told why.
 
     Raises:
         ConfigError: an argument is not what it must be, or two prompts have one namespace and key.
@@ -97,6 +95,9 @@ class Prompts:
     run: Callable[..., Any] = attrs.field(kw_only=True)
     name: str = attrs.field(kw_only=True)
     modules: Mapping[str, Sequence[PromptModule]] = attrs.field(factory=dict, kw_only=True)
+    candidate_errors: tuple[type[Exception], ...] = attrs.field(
+        default=(), converter=as_errors, kw_only=True
+    )
 
     @name.default
     def _name_of_run(self) -> str:
@@ -130,11 +131,13 @@ class PromptsFlow:
         run: the function.
         addresses: ``namespace/key`` of each prompt, by name.
         adapter: answers.
+        faults: exceptions of the function that are the candidate's fault.
     """
 
     run: Callable[..., Any]
     addresses: Mapping[str, str]
     adapter: ProviderAdapter
+    faults: tuple[type[Exception], ...]
 
     def __call__(
         self,
@@ -151,14 +154,9 @@ class PromptsFlow:
             deadline=deadline,
         )
         where = f"function {name_of_function(self.run)} on example `{example.id}`"
-        try:
-            value = awaited(self.run(ask, *example.params), deadline=deadline)
-        except (CandidateError, ProviderError, LimitReachedError):
-            raise
-        except Exception as error:
-            raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
-            raise CallerError(f"{where} {raised}") from error
-        return response_of(value, where)
+        return answer_of(
+            self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
+        )
 
 
 def address_of(prompt: Prompt[object]) -> str:

@@ -61,7 +61,8 @@ def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
     return FrozenMap(texts)
 
 
-def _as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
+def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
+    """Return exceptions that are the fault of a candidate as a tuple."""
     found = (kinds,) if isinstance(kinds, type) else tuple(kinds)
     given: tuple[object, ...] = found  # not what the annotation says, without a type checker
     for kind in given:
@@ -110,7 +111,7 @@ class Texts:
     placeholders: Placeholders = attrs.field(default=(), kw_only=True)
     frozen: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
-        default=(), converter=_as_errors, kw_only=True
+        default=(), converter=as_errors, kw_only=True
     )
     prompt: Prompt[object] = attrs.field(init=False, repr=False)
     adapter: ProviderAdapter = attrs.field(init=False, repr=False)
@@ -243,27 +244,41 @@ class TextsAdapter:
                 "reflection_adapter or another adapter"
             )
         where = f"{self.identity}{_on_example(session)}"
-        try:
-            value = awaited(self.run(texts, *prompt.params), deadline=deadline)
-        except (CandidateError, ProviderError, LimitReachedError):
-            raise
-        except Exception as error:
-            raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
-            if isinstance(error, self.faults):
-                # The reflector reads this, to whom names of modules and examples mean nothing.
-                raise CandidateError(f"the program {raised}") from error
-            raise CallerError(f"{where} {raised}") from error
-        response = response_of(value, where)
+        response = answer_of(
+            self.run, texts, *prompt.params, where=where, deadline=deadline, faults=self.faults
+        )
         session.dispatch(PromptExecuted(response=response))
         return response
 
 
-def response_of(value: Any, where: str) -> PromptResponse[Any]:
-    """Return what a function has returned as a response.
+def answer_of(
+    function: Callable[..., Any],
+    *arguments: object,
+    where: str,
+    deadline: Deadline | None,
+    faults: tuple[type[Exception], ...] = (),
+) -> PromptResponse[Any]:
+    """Call a function, plain or ``async``, and return what it returns as a response.
 
     Raises:
-        CallerError: it cannot be one.
+        CandidateError: the function raised it, or one of ``faults``.
+        ProviderError, LimitReachedError: the function raised it.
+        CallerError: it raised something else, or returned nothing usable; begins with ``where``.
     """
+    try:
+        value = awaited(function(*arguments), deadline=deadline)
+    except (CandidateError, ProviderError, LimitReachedError):
+        raise
+    except Exception as error:
+        raised = f"raised {type(error).__name__}: {' '.join(str(error).split())}"
+        if isinstance(error, faults):
+            # The reflector reads this, to whom names of modules and examples mean nothing.
+            raise CandidateError(f"the program {raised}") from error
+        raise CallerError(f"{where} {raised}") from error
+    return _response(value, where)
+
+
+def _response(value: Any, where: str) -> PromptResponse[Any]:
     if isinstance(value, PromptResponse):
         return value
     if isinstance(value, str):
