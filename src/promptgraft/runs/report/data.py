@@ -33,13 +33,11 @@ class ReportData:
 
     Attributes:
         run_id: name of the run's folder, as the command line takes it.
-        prompt: the prompt, ``namespace/key``.
         state: ``ended``, ``interrupted`` or ``running``.
         facts: names and values for the head of the page, such as the seed.
         held_out: baseline and winner on cases that the search never saw.
         improved: whether the winner beats the baseline; None when the run has not ended.
-        stop_reason: why the run ended; empty when it has not.
-        stop_detail: the same in words.
+        stop_reason: why the run ended, with ``stop_detail`` in words; empty when it has not.
         confirmation: what came of trying the winner again; None when it was not.
         gains: what each kind of change along the winner's line did to the mean.
         case_ids: the cases of the validation set.
@@ -49,9 +47,7 @@ class ReportData:
         rejections: every rejected proposal.
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
-        rollouts: how many were used.
         rollout_budget: how many might have been used; None when that is not known.
-        reflections: how many were used.
         answers: the rollouts of baseline and winner by position and case.
     """
 

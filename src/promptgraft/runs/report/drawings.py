@@ -32,10 +32,7 @@ class Chart:
 
     Attributes:
         what: what the horizontal axis counts; distinguishes the drawings of a page.
-        summary: the drawing in one sentence.
-        x_ticks: places and labels of the horizontal axis.
-        y_ticks: places and labels of the vertical axis.
-        dots: where the candidates are.
+        x_ticks: places and labels of the horizontal axis; ``y_ticks`` of the vertical one.
         best: the best so far, as the data of one SVG path.
         baseline: the height of the baseline; None when it is unscored.
         winner: where the winner is; None when nothing beat the baseline.

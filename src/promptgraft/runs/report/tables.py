@@ -36,8 +36,6 @@ class HeldOutView:
     Attributes:
         before: the baseline's mean.
         after: the winner's.
-        gain: their difference.
-        cases: how many cases that are.
         won: cases that scored higher than before.
         lost: cases that scored lower.
         unscored: cases that one side or both have no score for.
@@ -139,7 +137,6 @@ class HeatMap:
         rows: names of the cases and the scores on them.
         means: the mean of each column.
         legend: the levels with the scores that they stand for.
-        has_unscored: whether some are unscored.
     """
 
     candidates: tuple[int, ...]

@@ -34,7 +34,6 @@ class PartChange:
     """How the text of one part changed.
 
     Attributes:
-        part: the part.
         pieces: the two texts by word.
         origin: for a merge, the position of the parent that the text is taken from.
     """
@@ -131,8 +130,8 @@ def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ..
 
 def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ...]:
     """Return the rejected proposals that the page lists, in order."""
-    allowance = Allowance(limits.rejections)
-    return tuple(_rejection(found, allowance) for found in data.rejections[: limits.listed])
+    left = Allowance(limits.rejections)
+    return tuple(_rejection(found, left) for found in data.rejections[: limits.listed])
 
 
 def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
@@ -175,7 +174,6 @@ class CaseView:
     """The answers of baseline and winner to one case.
 
     Attributes:
-        case: the case.
         answers: who answered, and the answer; one or two.
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
     """
