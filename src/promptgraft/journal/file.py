@@ -41,8 +41,7 @@ class FileJournal(Journal):
 
     Raises:
         JournalLockedError: another journal object, here or elsewhere, has the file open.
-        JournalCorruptError: a line is not what was written, or the file is no journal;
-            nothing was changed.
+        JournalCorruptError: the file was changed, or is no journal; it is left as it is.
         JournalWriteError: the file cannot be opened for writing, or not be cut.
         JournalError: it was written by another version, cannot be read, or is no file.
     """

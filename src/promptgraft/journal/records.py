@@ -175,10 +175,7 @@ def decode_header(line: bytes) -> dict[str, Json]:
 
 
 def may_be_header(data: bytes, *, torn: bool = False) -> bool:
-    """Tell whether a file that starts with ``data`` may be a journal.
-
-    A header whose writing was interrupted (``torn``) is one of this version.
-    """
+    """Tell whether a file may begin with ``data``; where it is ``torn``, in this version."""
     expected = _THIS_HEADER_START if torn else HEADER_START
     return data.startswith(expected) or expected.startswith(data)
 

@@ -14,7 +14,7 @@ Undo = Callable[[], None]
 
 
 class Cancellation:
-    """Set once, by anybody, from any thread; never taken back.
+    """Set once, by anybody, from any thread; never taken back. Its ``reason`` is a few words.
 
     Copied to another process it is a new one that nobody sets: a process cannot be told.
 
@@ -24,7 +24,7 @@ class Cancellation:
 
     def __init__(self, parent: Cancellation | None = None) -> None:
         self._parent = parent
-        self.reason = ""  # in a few words; empty while it is not set
+        self.reason = ""  # empty while it is not set
         self._is_set = False
         self._listeners: dict[object, Callable[[], None]] = {}
         # A signal handler may run in the middle of any of the methods of its own thread.

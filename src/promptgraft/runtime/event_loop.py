@@ -230,11 +230,7 @@ class _Call(Generic[T]):
         return self._task is not None and self._task.done()
 
     def wait(self, seconds: float) -> None:
-        """Wait for news.
-
-        Raises:
-            CallerError: there will be none, the loop is closed.
-        """
+        """Wait for news; raises CallerError when there will be none, as the loop is closed."""
         with contextlib.suppress(Empty):
             self._woken.get(timeout=seconds)
         if self._loop.is_closed() and not self.has_ended():

@@ -60,28 +60,20 @@ class EventBus:
 
 
 class SessionProtocol(Protocol):
-    """What feedback functions and formatters may rely on."""
+    """What feedback functions and formatters may rely on.
 
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """Labels of the session, such as its scope."""
-        ...
+    Attributes:
+        tags: labels of the session, such as its scope.
+        budget: what calls of this evaluation are paid from; None for no limit.
+        deadline: when this evaluation ends, judging included; None for never.
+    """
 
-    @property
-    def budget(self) -> Budget | None:
-        """What calls of this evaluation are paid from; None for no limit."""
-        ...
-
-    @property
-    def deadline(self) -> Deadline | None:
-        """When this evaluation ends, judging included; None for never."""
-        ...
+    tags: Mapping[str, str]
+    budget: Budget | None
+    deadline: Deadline | None
 
     def notify(self, notice: object) -> None:
-        """Tell whoever watches the run of something that is no event of the evaluation.
-
-        The notice is not kept.
-        """
+        """Publish what is no event of the evaluation, such as a long wait, and do not keep it."""
         ...
 
     def dispatch(self, event: object) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -268,10 +268,7 @@ def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | No
     Reads ``x-ratelimit-reset-*`` (durations such as ``6m0s``) and ``anthropic-ratelimit-*-reset``
     (times of RFC 3339). A limit of which something remains is passed over.
     """
-    return max(_resets(headers, now), default=None)
-
-
-def _resets(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
+    resets = []
     for name, value in headers.items():
         if found := _OPENAI.fullmatch(name):
             remaining, reset = f"x-ratelimit-remaining-{found[1]}", _duration(value)
@@ -281,7 +278,8 @@ def _resets(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
         else:
             continue
         if reset is not None and not _number(headers.get(remaining, "")):
-            yield reset
+            resets.append(reset)
+    return max(resets, default=None)
 
 
 def _number(text: str) -> float | None:

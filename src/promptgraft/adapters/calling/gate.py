@@ -116,19 +116,17 @@ class Gate:
         pause = self._limiter.pause(now)
         if pause <= 0:
             return
-        staying = [waiter for waiter in waiters if not _sent_away(waiter, pause)]
+        staying = []
+        for waiter in waiters:
+            if waiter.turn.done():
+                continue
+            if refusal := waiter.refusal(pause):
+                waiter.turn.set_exception(PausedError(pause, refusal))
+            else:
+                staying.append(waiter)
         if staying and pause > ANNOUNCED_WAIT and now + pause > self._announced + ANNOUNCED_WAIT:
             self._announced = now + pause
             staying[0].announce(pause, "rate limited; no request is started before")
-
-
-def _sent_away(waiter: _Waiter, pause: float) -> bool:
-    if waiter.turn.done():
-        return True
-    refusal = waiter.refusal(pause)
-    if refusal:
-        waiter.turn.set_exception(PausedError(pause, refusal))
-    return bool(refusal)
 
 
 _gates: dict[tuple[int, str], Gate] = {}

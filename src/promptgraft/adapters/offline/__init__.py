@@ -11,7 +11,6 @@ from promptgraft.adapters.offline.learner import ATTENTION, WORDS_PER_FAILURE
 from promptgraft.adapters.offline.reflector import REPLIES, reflect
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.fields import fields_of, options_of
-from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
@@ -96,29 +95,20 @@ class OfflineAdapter:
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
-        text = self._reply(rendered, session, deadline)
+        kind, attention = rendered.output_type, self._attention
+        if rendered.ns == _META_NS and rendered.key in REPLIES:
+            words = self._words_per_failure
+            text = reflect(
+                rendered.key, rendered.text, words_per_failure=words, attention=attention
+            )
+        elif rendered.tools or fields_of(kind) or options_of(kind):
+            text = act(rendered, session=session, deadline=deadline, attention=attention)
+        else:
+            raise ConfigError(
+                f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it "
+                "answers prompts whose output type is a choice (an Enum or Literal of strings) or "
+                f"a class, prompts with tools, and the reflection prompts of `{_META_NS}`; found "
+                f"output type {shown(kind)}; use the adapter of a model provider"
+            )
         session.dispatch(free_call(self._identity))
         return answered(rendered, text, session=session)
-
-    def _reply(
-        self,
-        rendered: RenderedPrompt[OutputT],
-        session: SessionProtocol,
-        deadline: Deadline | None,
-    ) -> str:
-        kind = rendered.output_type
-        if rendered.ns == _META_NS and rendered.key in REPLIES:
-            return reflect(
-                rendered.key,
-                rendered.text,
-                words_per_failure=self._words_per_failure,
-                attention=self._attention,
-            )
-        if rendered.tools or fields_of(kind) or options_of(kind):
-            return act(rendered, session=session, deadline=deadline, attention=self._attention)
-        raise ConfigError(
-            f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
-            "prompts whose output type is a choice (an Enum or Literal of strings) or a class, "
-            f"prompts with tools, and the reflection prompts of `{_META_NS}`; found output "
-            f"type {shown(kind)}; use the adapter of a model provider"
-        )

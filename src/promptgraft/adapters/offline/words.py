@@ -53,12 +53,10 @@ _INVENTED = {
 
 @attrs.frozen
 class Name:
-    """Something called by its name.
+    """Something called by its name, without quotes.
 
-    Attributes:
-        value: the name itself, without quotes.
-        kind: ``path``, ``constant``, ``type``, ``identifier``, ``text`` (quoted, several
-            words) or ``number``.
+    The kind is ``path``, ``constant``, ``type``, ``identifier``, ``text`` (several words) or
+    ``number``.
     """
 
     value: str
@@ -114,17 +112,15 @@ def names_in(text: str) -> tuple[Name, ...]:
     A name stands in backticks or double quotes, or it is spelled like one: with a slash, a file
     ending, an underscore, or a capital inside.
     """
-    return tuple(dict.fromkeys(_found(text[:LONGEST_TEXT])))
-
-
-def _found(text: str) -> Iterator[Name]:
-    for match in _NAME.finditer(text):
+    found: dict[Name, None] = {}
+    for match in _NAME.finditer(text[:LONGEST_TEXT]):
         value = match[match.lastgroup or 0].strip()
         if match.lastgroup == "number":
-            yield Name(value, "number")
+            found[Name(value, "number")] = None
         elif value and (match.lastgroup != "word" or _JOINED.search(value)):
             kinds = (kind for kind, pattern in _KINDS.items() if pattern.fullmatch(value))
-            yield Name(value, next(kinds, "text"))
+            found[Name(value, next(kinds, "text"))] = None
+    return tuple(found)
 
 
 def plain_words(text: str) -> list[str]:
