@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from promptgraft.errors import InvalidOverrideError, UnknownPartError
 from promptgraft.overrides.checks import bound_entry, check_names, checked_entry, is_fresh
-from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
+from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
-from promptgraft.parts.added_example import AddedTaskExample
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.kinds import KINDS
-from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.removed_example import RemovedTaskExample
-from promptgraft.parts.section import SectionOverride
-from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
 from promptgraft.parts.validation import check_path
 
 Change = Callable[[PromptOverride], PromptOverride]
@@ -27,7 +21,7 @@ Change = Callable[[PromptOverride], PromptOverride]
 Changes = Mapping[OverrideAddress, Change]
 
 
-class BasePromptOverridesStore(ABC):
+class BasePromptOverridesStore(PromptOverridesStore):
     """Everything a store does, on three primitives: ``resolve``, ``mutate_all``, ``delete``."""
 
     @abstractmethod
@@ -56,16 +50,6 @@ class BasePromptOverridesStore(ABC):
         """Replace what is kept at one address, as :meth:`mutate_all` does, and return that."""
         return self.mutate_all({address: change}, provenance=provenance)[address]
 
-    def upsert(
-        self,
-        descriptor: PromptDescriptor,
-        override: PromptOverride,
-        *,
-        provenance: Provenance | None = None,
-    ) -> PromptOverride:
-        (kept,) = self.upsert_all([(descriptor, override)], provenance=provenance)
-        return kept
-
     def upsert_all(
         self,
         overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
@@ -85,92 +69,6 @@ class BasePromptOverridesStore(ABC):
             check_provenance(provenance)
         return tuple(self.mutate_all(changes, provenance=provenance).values())
 
-    def set_section_override(
-        self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
-    ) -> PromptOverride:
-        entry = SectionOverride(path=check_path(path), expected_hash=UNBOUND, body=body)
-        return self._set(prompt, tag, entry)
-
-    def set_tool_override(
-        self,
-        prompt: PromptLike,
-        *,
-        tag: str = DEFAULT_TAG,
-        name: str,
-        description: str | None = None,
-        param_descriptions: Mapping[str, str] | None = None,
-    ) -> PromptOverride:
-        entry = ToolOverride(
-            name=name,
-            expected_hash=UNBOUND,
-            description=description,
-            param_descriptions=param_descriptions or {},
-        )
-        return self._set(prompt, tag, entry)
-
-    def set_tool_example_override(
-        self,
-        prompt: PromptLike,
-        *,
-        tag: str = DEFAULT_TAG,
-        tool_name: str,
-        example_index: int,
-        description: str | None = None,
-        input_json: str | None = None,
-        output_json: str | None = None,
-    ) -> PromptOverride:
-        entry = ToolExampleOverride(
-            tool_name=tool_name,
-            example_index=example_index,
-            expected_hash=UNBOUND,
-            description=description,
-            input_json=input_json,
-            output_json=output_json,
-        )
-        return self._set(prompt, tag, entry)
-
-    def set_task_example_override(
-        self,
-        prompt: PromptLike,
-        *,
-        tag: str = DEFAULT_TAG,
-        path: SectionPath,
-        objective: str | None = None,
-        outcome_json: str | None = None,
-        step_overrides: Mapping[int, TaskStepOverride] | None = None,
-        steps_json: str | None = None,
-    ) -> PromptOverride:
-        entry = TaskExampleOverride(
-            path=check_path(path),
-            expected_hash=UNBOUND,
-            objective=objective,
-            outcome_json=outcome_json,
-            step_overrides=step_overrides or {},
-            steps_json=steps_json,
-        )
-        return self._set(prompt, tag, entry)
-
-    def add_task_example(
-        self,
-        prompt: PromptLike,
-        *,
-        tag: str = DEFAULT_TAG,
-        container_path: SectionPath,
-        key: str,
-        objective: str,
-        outcome_json: str,
-        steps_json: str,
-    ) -> PromptOverride:
-        entry = AddedTaskExample(
-            container_path=check_path(container_path),
-            example_key=key,
-            expected_hash=UNBOUND,
-            objective=objective,
-            outcome_json=outcome_json,
-            steps_json=steps_json,
-        )
-        return self._set(prompt, tag, entry)
-
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
@@ -184,31 +82,6 @@ class BasePromptOverridesStore(ABC):
             return present.merged_with(present.holding([entry]))
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
-
-    def set_output_field_override(
-        self,
-        prompt: PromptLike,
-        *,
-        tag: str = DEFAULT_TAG,
-        field: str,
-        description: str | None = None,
-        aliases: Iterable[str] | None = None,
-        value_descriptions: Mapping[str, str] | None = None,
-    ) -> PromptOverride:
-        entry = OutputFieldOverride(
-            field=field,
-            expected_hash=UNBOUND,
-            description=description,
-            aliases=aliases,
-            value_descriptions=value_descriptions or {},
-        )
-        return self._set(prompt, tag, entry)
-
-    def remove_section_override(
-        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
-    ) -> PromptOverride:
-        part = section_part(check_path(path))
-        return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
 
     def remove_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
@@ -239,13 +112,6 @@ class BasePromptOverridesStore(ABC):
             return present.merged_with(present.holding(missing))
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
-
-    def _set(self, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
-        """Write one entry, bound to the present source."""
-        descriptor = prompt.descriptor
-        address = OverrideAddress(descriptor.ns, descriptor.key, tag)
-        bound = bound_entry(descriptor, entry)
-        return self.upsert(descriptor, address.empty().holding([bound]))
 
     def _insertion(self, descriptor: PromptDescriptor, override: PromptOverride) -> Change:
         """Return the change that checks and writes the entries of an override."""

@@ -1,4 +1,4 @@
-"""The contract of override stores, and the base that all of ours share.
+"""The contract of override stores.
 
 A store maps (``ns``, ``prompt_key``, ``tag``) to a :class:`PromptOverride`. Stores are strict
 when they write and lenient when they read: an override that no longer fits its source stays
@@ -12,10 +12,17 @@ from typing import Protocol
 
 import attrs
 
+from promptgraft.overrides.checks import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
-from promptgraft.parts.task_example import TaskStepOverride
-from promptgraft.parts.validation import check_key, check_ns, check_tag
+from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
+from promptgraft.parts.entry import UNBOUND, Entry
+from promptgraft.parts.output_field import OutputFieldOverride
+from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
+from promptgraft.parts.tool import ToolOverride
+from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.validation import check_key, check_ns, check_path, check_tag
 
 DEFAULT_TAG = "latest"
 
@@ -45,7 +52,7 @@ class OverrideAddress:
 
 
 class PromptOverridesStore(Protocol):
-    """Keeps overrides of prompts under tags.
+    """Keeps overrides of prompts under tags; what writes one part is an upsert of one entry.
 
     All methods may be called from several threads. Every write is atomic: readers, and the
     store after a crash, hold the state before it or the state after it, of all tags that it
@@ -80,7 +87,8 @@ class PromptOverridesStore(Protocol):
                 nothing was written.
             StoreError: the store cannot be written.
         """
-        ...
+        (kept,) = self.upsert_all([(descriptor, override)], provenance=provenance)
+        return kept
 
     def upsert_all(
         self,
@@ -108,7 +116,8 @@ class PromptOverridesStore(Protocol):
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
     ) -> PromptOverride:
         """Replace the body of one section; raises as :meth:`upsert`."""
-        ...
+        entry = SectionOverride(path=check_path(path), expected_hash=UNBOUND, body=body)
+        return _set(self, prompt, tag, entry)
 
     def set_tool_override(
         self,
@@ -123,7 +132,13 @@ class PromptOverridesStore(Protocol):
 
         Raises as :meth:`upsert`.
         """
-        ...
+        entry = ToolOverride(
+            name=name,
+            expected_hash=UNBOUND,
+            description=description,
+            param_descriptions=param_descriptions or {},
+        )
+        return _set(self, prompt, tag, entry)
 
     def set_tool_example_override(
         self,
@@ -137,7 +152,15 @@ class PromptOverridesStore(Protocol):
         output_json: str | None = None,
     ) -> PromptOverride:
         """Replace an example of a tool; None keeps the source's. Raises as :meth:`upsert`."""
-        ...
+        entry = ToolExampleOverride(
+            tool_name=tool_name,
+            example_index=example_index,
+            expected_hash=UNBOUND,
+            description=description,
+            input_json=input_json,
+            output_json=output_json,
+        )
+        return _set(self, prompt, tag, entry)
 
     def set_task_example_override(
         self,
@@ -154,7 +177,15 @@ class PromptOverridesStore(Protocol):
 
         None keeps the source's. Raises as :meth:`upsert`.
         """
-        ...
+        entry = TaskExampleOverride(
+            path=check_path(path),
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            step_overrides=step_overrides or {},
+            steps_json=steps_json,
+        )
+        return _set(self, prompt, tag, entry)
 
     def add_task_example(
         self,
@@ -171,7 +202,15 @@ class PromptOverridesStore(Protocol):
 
         Raises as :meth:`upsert`.
         """
-        ...
+        entry = AddedTaskExample(
+            container_path=check_path(container_path),
+            example_key=key,
+            expected_hash=UNBOUND,
+            objective=objective,
+            outcome_json=outcome_json,
+            steps_json=steps_json,
+        )
+        return _set(self, prompt, tag, entry)
 
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
@@ -196,7 +235,14 @@ class PromptOverridesStore(Protocol):
 
         Raises as :meth:`upsert`.
         """
-        ...
+        entry = OutputFieldOverride(
+            field=field,
+            expected_hash=UNBOUND,
+            description=description,
+            aliases=aliases,
+            value_descriptions=value_descriptions or {},
+        )
+        return _set(self, prompt, tag, entry)
 
     def remove_section_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, path: SectionPath
@@ -207,7 +253,8 @@ class PromptOverridesStore(Protocol):
             UnknownPartError: nothing is kept for that section.
             InvalidOverrideError: ``path`` is no tuple of section keys.
         """
-        ...
+        part = section_part(check_path(path))
+        return self.remove_override(ns=ns, prompt_key=prompt_key, tag=tag, part=part)
 
     def remove_override(
         self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, part: str
@@ -230,6 +277,14 @@ class PromptOverridesStore(Protocol):
             InvalidOverrideError: a source is longer than a body may be, or not Unicode.
         """
         ...
+
+
+def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
+    """Write one entry, bound to the present source."""
+    descriptor = prompt.descriptor
+    address = OverrideAddress(descriptor.ns, descriptor.key, tag)
+    bound = bound_entry(descriptor, entry)
+    return store.upsert(descriptor, address.empty().holding([bound]))
 
 
 class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
