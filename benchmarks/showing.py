@@ -33,7 +33,7 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.cli.main import run as promptgraft
 from promptgraft.clock import FakeClock
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile, EventLines

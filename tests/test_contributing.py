@@ -24,7 +24,7 @@ from promptgraft.overrides import (
     PromptOverridesStore,
     diff_override,
 )
-from promptgraft.overrides.checks import bound_entry
+from promptgraft.overrides.resolution import bound_entry
 from promptgraft.parts.entry import UNBOUND
 from promptgraft.parts.kinds import KINDS
 from promptgraft.search import Optimizer, StopReason

@@ -31,7 +31,8 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import parse_json, structure, unstructure
+from promptgraft.serde import parse_json, unstructure
+from promptgraft.strict import structure
 
 HERE = Path(__file__).parent
 

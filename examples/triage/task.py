@@ -21,7 +21,8 @@ from promptgraft import (
 from promptgraft.adapters.base import evaluated
 from promptgraft.errors import DataFormatError
 from promptgraft.runtime import SessionProtocol
-from promptgraft.serde import parse_json, structure
+from promptgraft.serde import parse_json
+from promptgraft.strict import structure
 
 
 class Queue(Enum):

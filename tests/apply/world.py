@@ -17,7 +17,7 @@ from promptgraft.overrides import (
     SectionOverride,
     ToolOverride,
 )
-from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.codec import plain_entries
 from promptgraft.parts.entry import Entry
 from promptgraft.project import open_project
 from promptgraft.prompt import Prompt

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import check_readable, structure, unstructure
+from promptgraft.serde import unstructure
+from promptgraft.strict import check_readable, structure
 
 T = TypeVar("T")
 WHERE = "run.json"

@@ -16,7 +16,8 @@ from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExa
 from promptgraft.overrides.resolution import effective_parts
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line, read_stored_steps
 from promptgraft.parts.validation import check_key
-from promptgraft.serde import parse_json, structure
+from promptgraft.serde import parse_json
+from promptgraft.strict import structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.parts.examples import (
     GenerationModule,

@@ -22,8 +22,13 @@ from promptgraft.overrides import (
     SectionOverride,
     SectionPath,
 )
-from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision
-from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.codec import (
+    decode_revision,
+    encode_revision,
+    make_revision,
+    plain_entries,
+    read_entries,
+)
 from promptgraft.serde import digest_text
 
 SAMPLE = """\

@@ -22,8 +22,7 @@ from override_files import (
 )
 from promptgraft.errors import DataFormatError, StoreError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, file_schema
-from promptgraft.overrides.codec import decode_revision, encode_revision
-from promptgraft.overrides.documents import read_entries
+from promptgraft.overrides.codec import decode_revision, encode_revision, read_entries
 from promptgraft.prompt import MarkdownSection, PromptTemplate
 from promptgraft.serde import canonical_json
 

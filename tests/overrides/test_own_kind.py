@@ -21,8 +21,8 @@ from promptgraft.overrides import (
     SkipReason,
     diff_override,
 )
-from promptgraft.overrides.checks import bound_entry
-from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.codec import plain_entries, read_entries
+from promptgraft.overrides.resolution import bound_entry
 from promptgraft.parts.effective import EffectiveParts
 from promptgraft.parts.entry import UNBOUND, Entry, Said, Source
 from promptgraft.parts.kinds import KINDS

@@ -7,8 +7,7 @@ import pytest
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionPath, SkipReason
-from promptgraft.overrides.checks import is_fresh
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.resolution import is_fresh, resolve_override
 from promptgraft.testing import FakePrompt
 from promptgraft.testing.prompts import LICENCE, PROMPT, RULES, TASK, TONE, entry, override_of
 

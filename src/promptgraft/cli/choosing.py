@@ -22,7 +22,7 @@ from promptgraft.cli.options import (
 )
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import LocalPromptOverridesStore
-from promptgraft.overrides.locations import FOLDER
+from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
 
 # The libraries behind projects and runs take their time to load: imported when they are used.

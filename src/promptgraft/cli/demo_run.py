@@ -37,7 +37,7 @@ from promptgraft.overrides import (
     Revision,
     diff_override,
 )
-from promptgraft.overrides.checks import checked_entry
+from promptgraft.overrides.resolution import checked_entry
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.python_source import load_file
 from promptgraft.prompt import Prompt, PromptTemplate

@@ -33,7 +33,8 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
-from promptgraft.serde import Json, structure
+from promptgraft.serde import Json
+from promptgraft.strict import structure
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ import attrs
 from promptgraft.cli.options import PromptName
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
-from promptgraft.overrides.locations import FOLDER
+from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import Json, did_you_mean

@@ -1,8 +1,8 @@
 """What may replace the parts of a prompt, and the stores that keep it."""
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore
+from promptgraft.overrides.codec import file_schema
 from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
-from promptgraft.overrides.file_schema import file_schema
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from promptgraft.errors import InvalidOverrideError, UnknownPartError
-from promptgraft.overrides.checks import bound_entry, check_names, checked_entry, is_fresh
+from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath

@@ -1,20 +1,35 @@
-"""Revisions as JSON documents, and back: strict, versioned, verified by their id."""
+"""Overrides and revisions as plain data and JSON documents, and back: strict and versioned.
+
+Each kind of entry has a list of its own; kinds without entries are left out. A revision is
+verified by its id.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import resources
+from types import GenericAlias
+from typing import Any, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError, InvalidOverrideError, StoreError
-from promptgraft.overrides.documents import document_class, entries_of, plain_entries
+from promptgraft.errors import (
+    DataFormatError,
+    InvalidIdentifierError,
+    InvalidOverrideError,
+    StoreError,
+)
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
-from promptgraft.parts.entry import check_hash
+from promptgraft.parts.entry import Entry, check_hash
+from promptgraft.parts.kinds import KINDS, in_order
 from promptgraft.parts.validation import shown_hash
-from promptgraft.serde import HexDigest, Json, canonical_json, digest, parse_json, shown, structure
+from promptgraft.serde import HexDigest, Json, canonical_json, digest, parse_json, shown
+from promptgraft.strict import structure
+
+T = TypeVar("T")
 
 VERSION = 1
 
@@ -22,6 +37,72 @@ _MEND = (
     "restore the file from version control, or remove it and roll back to an archived revision; "
     "change overrides through the store, not in an editor"
 )
+_SCHEMA = "revision.schema.json"
+
+# The converter remembers classes; so the same kinds have the same class.
+_DOCUMENTS: dict[tuple[type, ...], Any] = {}
+
+
+def plain_entries(override: PromptOverride) -> dict[str, Json]:
+    """Return the entries of an override as plain data, in one order."""
+    lists: dict[str, list[Json]] = {}
+    for entry in in_order(override.entries()):
+        lists.setdefault(entry.listed, []).append(entry.plain())
+    return {**lists}
+
+
+def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that ``data`` holds, for the prompt and tag of ``address``.
+
+    Raises:
+        DataFormatError: with the place of each fault.
+    """
+    return entries_of(structure(data, document_class(object), where=where), address, where=where)
+
+
+def document_class(base: type[T]) -> type[T]:
+    """Return a class like ``base`` that also has a list for each kind of entry."""
+    key = (base, *KINDS.values())
+    if key not in _DOCUMENTS:
+        lists: dict[str, Any] = {}
+        for kind in KINDS.values():
+            listed: Any = GenericAlias(tuple, (kind.document or kind, ...))
+            lists[kind.listed] = attrs.field(type=listed, default=())
+        _DOCUMENTS[key] = attrs.make_class(
+            "EntriesDocument", lists, bases=(base,), frozen=True, kw_only=True
+        )
+    made: type[T] = _DOCUMENTS[key]
+    return made
+
+
+def entries_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
+    """Return the override that a document holds, for the prompt and tag of ``address``.
+
+    Raises:
+        DataFormatError: a text is not Unicode or too long, what should be JSON is none, a path
+            is empty, a hash, key or index is none, steps are replaced in two ways, or a part
+            or a step occurs twice.
+    """
+    entries = [
+        kind.read(found, where=where)
+        for kind in KINDS.values()
+        for found in getattr(document, kind.listed)
+    ]
+    for entry in entries:
+        _check_entry(entry, where)
+    override = address.holding(entries)
+    if len(override.entries()) != len(entries):
+        raise DataFormatError(f"{where}: one part occurs twice")
+    return override
+
+
+def _check_entry(entry: Entry, where: str) -> None:
+    try:
+        entry.check_address()
+        entry.check_texts()
+        entry.check_stored(f"{where}: {entry.part}")
+    except (InvalidOverrideError, InvalidIdentifierError) as error:
+        raise DataFormatError(f"{where}: {error}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -221,3 +302,15 @@ def _revision(document: RevisionDocument, where: str) -> Revision:
         provenance=document.provenance,
         override=entries_of(document, address, where=where),
     )
+
+
+def file_schema() -> dict[str, Json]:
+    """Return the JSON Schema (draft 2020-12) of override files, format version 1.
+
+    It describes the document of a tag and those of its archive, which have one form. What a
+    schema cannot say stands in ``specs/overrides.md``. Each call returns a copy of its own.
+    """
+    text = resources.files("promptgraft.overrides").joinpath(_SCHEMA).read_bytes()
+    schema = parse_json(text, where=_SCHEMA)
+    assert isinstance(schema, dict)  # noqa: S101 - it is shipped with this module
+    return schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -43,9 +43,9 @@ class PartDiff:
 
 def diff_bodies(before: str, after: str, *, part: str) -> str:
     """Return a unified diff of two bodies whose headers name ``part``; empty when equal."""
-    if before == after:
-        return ""
-    return "".join(_diff_lines(_lines(before), _lines(after), part))
+    heads = f"{part} (before)", f"{part} (after)"
+    lines = difflib.unified_diff(_lines(before), _lines(after), *heads) if before != after else ()
+    return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
 
 
 def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[PartDiff, ...]:
@@ -71,7 +71,13 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
     )
     skipped = {found.part: found.reason for found in resolve_override(descriptor, override).skipped}
     return tuple(
-        _diff(entry, _source_text(prompt, entry), entry.show(), skipped.get(entry.part))
+        _diff(
+            entry,
+            # Only the fields that the entry replaces.
+            entry.show_of(source) if (source := entry.counterpart(prompt)) else None,
+            entry.show(),
+            skipped.get(entry.part),
+        )
         for entry in entries
     )
 
@@ -115,12 +121,6 @@ def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
     ]
 
 
-def _source_text(prompt: PromptLike, entry: Entry) -> str | None:
-    """Return the source of what an entry replaces, limited to the fields that it replaces."""
-    source = entry.counterpart(prompt)
-    return None if source is None else entry.show_of(source)
-
-
 def _diff(
     entry: Entry, before: str | None, after: str | None, state: SkipReason | None
 ) -> PartDiff:
@@ -143,8 +143,3 @@ def _lines(text: str) -> list[str]:
     *whole, rest = text.split("\n")
     lines = [f"{line}\n" for line in whole]
     return [*lines, rest] if rest else lines
-
-
-def _diff_lines(before: list[str], after: list[str], part: str) -> Iterator[str]:
-    for line in difflib.unified_diff(before, after, f"{part} (before)", f"{part} (after)"):
-        yield line if line.endswith("\n") else line + _NO_NEWLINE

@@ -15,8 +15,8 @@ import attrs
 
 from promptgraft.errors import DataFormatError, StoreError
 from promptgraft.overrides.codec import marked, one_line, parse_revision
-from promptgraft.overrides.locations import FOLDER
 from promptgraft.overrides.revision_files import (
+    FOLDER,
     LOCK,
     RevisionFiles,
     StoredRevision,
@@ -25,7 +25,8 @@ from promptgraft.overrides.revision_files import (
     write_file,
 )
 from promptgraft.overrides.store import OverrideAddress
-from promptgraft.serde import parse_json, shown, structure
+from promptgraft.serde import parse_json, shown
+from promptgraft.strict import structure
 
 VERSION = 1
 

@@ -22,10 +22,12 @@ from promptgraft.overrides.codec import (
     marked,
 )
 from promptgraft.overrides.intent import Intent, IntentFile
-from promptgraft.overrides.locations import FOLDER, addresses_in, find_root
 from promptgraft.overrides.revision_files import (
+    FOLDER,
     RevisionFiles,
     StoredRevision,
+    addresses_in,
+    find_root,
     locked,
     read_file,
     refuse_foreign_links,
@@ -155,22 +157,10 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
                 files.remove()
 
     def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
-        """Return the revision that the tag points at, or None.
-
-        Raises:
-            InvalidIdentifierError: a part of the address is no identifier.
-            StoreError: its file cannot be read or is damaged.
-        """
         present = self._stored(self._files(ns, prompt_key, tag))
         return present.revision if present else None
 
     def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that the tag has pointed at, by number.
-
-        Raises:
-            InvalidIdentifierError: a part of the address is no identifier.
-            StoreError: a file cannot be read or is damaged.
-        """
         files = self._files(ns, prompt_key, tag)
         # In this order: a write moves the intent into the document, and that into the archive.
         intent = self._intent.read()
@@ -190,15 +180,6 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        """Point the tag at an earlier revision (default: the parent of the present one).
-
-        An archived revision that is later than the present one may be named too.
-
-        Raises:
-            InvalidIdentifierError: a part of the address, or ``revision``, is no identifier.
-            RevisionNotFoundError: there is no such revision, or nothing to roll back.
-            StoreError: a file cannot be read or written, or is damaged.
-        """
         _check_revision(revision)
         files = self._files(ns, prompt_key, tag)
         where = f"tag `{tag}` of prompt `{ns}/{prompt_key}`"
@@ -217,13 +198,6 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
             return target.revision
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every tag that points at a revision, sorted.
-
-        Only names are looked at; files whose name is no address are passed over.
-
-        Raises:
-            StoreError: a folder cannot be read.
-        """
         intent = self._intent.read()
         found = addresses_in(self._root)
         return tuple(sorted({*found, *intent.revisions})) if intent else found

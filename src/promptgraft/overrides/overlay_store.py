@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
-from promptgraft.overrides.checks import is_fresh
+from promptgraft.overrides.resolution import is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.parts.descriptors import PromptDescriptor

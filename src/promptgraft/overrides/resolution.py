@@ -1,4 +1,4 @@
-"""Which of the overrides that a store holds apply to a prompt as it is now."""
+"""Overrides against a prompt: what they replace, whether they may, which of them apply."""
 
 from __future__ import annotations
 
@@ -6,13 +6,124 @@ from collections.abc import Hashable, Mapping
 
 import attrs
 
-from promptgraft.overrides.checks import is_fresh, skip_reason
+from promptgraft.errors import (
+    DataFormatError,
+    HashMismatchError,
+    InvalidOverrideError,
+    UnknownPartError,
+)
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
 from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, SkipReason
+from promptgraft.parts.entry import Entry, SkipReason, Source
 from promptgraft.parts.kinds import in_order
 from promptgraft.parts.section import SectionOverride
+from promptgraft.parts.validation import shown_hash
+from promptgraft.serde import did_you_mean, shown
+
+
+def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
+    """Return the part that ``entry`` replaces.
+
+    Raises:
+        InvalidOverrideError: its path is no tuple of keys.
+        UnknownPartError: the prompt has no such part, or does not allow overrides of it; the
+            message lists what exists.
+    """
+    entry.check_address()
+    source = entry.source(descriptor)
+    if source is not None and source.overridable:
+        return source
+    known = list(entry.known(descriptor))
+    problem = "has no" if source is None else "does not allow overrides of"
+    name = entry.replaced
+    raise UnknownPartError(
+        f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {entry.replaces} `{name}`"
+        f"{did_you_mean(name, known) if source is None else ''}; overridable: "
+        + (", ".join(f"`{part}`" for part in known) or "none")
+    )
+
+
+def bound_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
+    """Return ``entry`` bound to the present source of the part that it replaces.
+
+    Raises:
+        UnknownPartError: there is no such part, or it may not be overridden.
+    """
+    return attrs.evolve(entry, expected_hash=require_source(descriptor, entry).content_hash)
+
+
+def checked_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
+    """Return ``entry`` in the form that stores keep: its JSON in one line, defaults filled in.
+
+    Raises:
+        UnknownPartError: there is no such part, or it may not be overridden.
+        HashMismatchError: the override was written for another source.
+        InvalidOverrideError: its content is empty, too long, not Unicode, of the wrong type,
+            or loses a placeholder.
+    """
+    source = require_source(descriptor, entry)
+    if entry.expected_hash != source.content_hash:
+        raise HashMismatchError(
+            f"{entry.part}: the override was written for source "
+            f"{shown_hash(entry.expected_hash)}, the source is now "
+            f"{shown_hash(source.content_hash)}; write it again for this source"
+        )
+    try:
+        checked = entry.checked(descriptor)
+    except DataFormatError as error:
+        raise InvalidOverrideError(str(error)) from None
+    # Last: an escape in JSON may stand for a lone surrogate, and defaults make texts longer.
+    checked.check_texts()
+    return checked
+
+
+def skip_reason(descriptor: PromptDescriptor, entry: Entry) -> SkipReason | None:
+    """Return why an override does not apply to the prompt as it is now; None if it does."""
+    source = entry.source(descriptor)
+    if source is None:
+        return SkipReason.UNKNOWN_PART
+    if not source.overridable:
+        return SkipReason.NOT_OVERRIDABLE
+    if entry.expected_hash != source.content_hash:
+        return SkipReason.STALE
+    return entry.misfit(descriptor)
+
+
+def is_fresh(descriptor: PromptDescriptor, entry: Entry) -> bool:
+    """Tell whether an override applies to the prompt as it is now."""
+    return skip_reason(descriptor, entry) is None
+
+
+def check_names(
+    descriptor: PromptDescriptor, written: PromptOverride, visible: PromptOverride
+) -> None:
+    """Refuse overrides that give a name which the override of another part gives.
+
+    Args:
+        descriptor: the prompt.
+        written: what is about to be written.
+        visible: what a reader would see then.
+
+    Raises:
+        InvalidOverrideError: naming both parts.
+    """
+    claimed = [
+        (name, entry)
+        for entry in visible.entries()
+        for name in entry.claims()
+        if is_fresh(descriptor, entry)
+    ]
+    for entry in written.entries():
+        if visible.find(entry) != entry or not is_fresh(descriptor, entry):
+            continue
+        claims = entry.claims()
+        for name, other in claimed:
+            if name in claims and other.part != entry.part:
+                raise InvalidOverrideError(
+                    f"{entry.part}: the name {shown(claims[name])} is taken by the override of "
+                    f"`{other.name}`"
+                )
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,7 @@
-"""The files of a local store: those of one tag, and how each is locked, read and written.
+"""The files of a local store: where they stand, how each is locked, read and written.
 
 A tag has the document of the revision that it points at, and an archive of earlier ones.
+Everything here raises ``StoreError`` when the system refuses or a file is not what it should be.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.errors import StoreError
+from promptgraft.errors import ConfigError, InvalidIdentifierError, StoreError
 from promptgraft.files import make_folder, sync_folder, write_atomically
 from promptgraft.overrides.codec import decode_revision
-from promptgraft.overrides.locations import FOLDER
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import Revision
+from promptgraft.serde import shown
+
+FOLDER = Path(".promptgraft", "overrides")
+"""Where a store keeps its files, below its root."""
 
 LOCK = ".lock"
 """The name of the file that writers lock, in the folder that they write."""
@@ -27,6 +31,59 @@ LOCK = ".lock"
 _ARCHIVED = re.compile(r"(?P<number>[0-9]{6,})-(?P<id>[0-9a-f]{12})\.json")
 _TEMPORARY = re.compile(r"\..+\.json\.[^.]+\.tmp")
 _POLL_SECONDS = 0.01
+
+
+def find_root(root_path: str | os.PathLike[str] | None) -> Path:
+    """Return the folder named, or the root of the project around the current folder.
+
+    That is the nearest folder upwards that holds ``.promptgraft``, not looking above a
+    repository; without one the root of the repository, or else the current folder.
+
+    Raises:
+        ConfigError: ``root_path`` is no folder, or the project cannot be searched.
+    """
+    try:
+        root = _project_root() if root_path is None else Path(os.path.realpath(root_path))
+        if root.is_dir():
+            return root
+    except OSError as error:
+        wanted = "the folder of the project" if root_path is None else shown(root_path)
+        raise ConfigError(f"root_path: cannot read {wanted}: {error.strerror}") from error
+    raise ConfigError(f"root_path: expected a folder, found none at {root}; create it first")
+
+
+def _project_root() -> Path:
+    start = Path.cwd()
+    for folder in (start, *start.parents):
+        if (folder / FOLDER.parts[0]).is_dir() or (folder / ".git").exists():
+            return folder
+    return start
+
+
+def addresses_in(root: Path) -> tuple[OverrideAddress, ...]:
+    """Return the address of every document below ``root``, sorted, by its name alone."""
+    folder = root / FOLDER
+    found = (_address(document.relative_to(folder)) for document in _documents(folder))
+    return tuple(sorted(address for address in found if address))
+
+
+def _documents(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise StoreError(
+                f"cannot list override folder {error.filename}: {error.strerror}; make it readable"
+            ) from error
+
+    for parent, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in files if name.endswith(".json"))
+
+
+def _address(document: Path) -> OverrideAddress | None:
+    ns, key = document.parent.parent.as_posix(), document.parent.name
+    with contextlib.suppress(InvalidIdentifierError):
+        return OverrideAddress(ns, key, document.name.removesuffix(".json"))
+    return None
 
 
 @attrs.frozen
@@ -47,11 +104,7 @@ class ArchivedRevision:
 
 
 class RevisionFiles:
-    """Reads and writes the files of one tag; writers must hold :attr:`lock`.
-
-    Every method raises ``StoreError`` when the system refuses or a file is not what it
-    should be.
-    """
+    """Reads and writes the files of one tag; writers must hold :attr:`lock`."""
 
     def __init__(self, root: Path, address: OverrideAddress) -> None:
         self._root = root
@@ -127,11 +180,7 @@ class RevisionFiles:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock on the file at ``path``, against threads and processes alike.
-
-    Raises:
-        StoreError: somebody else holds it for too long, or it cannot be made.
-    """
+    """Hold the lock on the file at ``path``, against threads and processes alike."""
     from filelock import FileLock, Timeout
 
     # A lock object of its own for each operation: shared, it would let other threads in.
@@ -153,11 +202,7 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
 
 
 def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:
-    """Refuse paths that lead out of the root through a symbolic link.
-
-    Raises:
-        StoreError: naming the first that does.
-    """
+    """Refuse paths that lead out of the root through a symbolic link."""
     for path in paths:
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):
@@ -168,11 +213,7 @@ def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:
 
 
 def write_file(path: Path, data: bytes, root: Path) -> None:
-    """Replace a file below ``root``, durably; sweep what killed writers left beside it.
-
-    Raises:
-        StoreError: the system refuses.
-    """
+    """Replace a file below ``root``, durably; sweep what killed writers left beside it."""
     try:
         names = _names_in(path.parent)
         if not any(name.endswith(".json") for name in names):
@@ -188,11 +229,7 @@ def write_file(path: Path, data: bytes, root: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file durably.
-
-    Raises:
-        StoreError: the system refuses.
-    """
+    """Remove a file durably."""
     try:
         path.unlink()
         sync_folder(path.parent)
@@ -201,11 +238,7 @@ def remove_file(path: Path) -> None:
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | None:
-    """Return the bytes of a regular file and its status; None when there is none.
-
-    Raises:
-        StoreError: the system refuses, or it is no regular file.
-    """
+    """Return the bytes of a regular file and its status; None when there is none."""
     try:
         # Without O_NONBLOCK a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import attrs
 
-from promptgraft.overrides.checks import bound_entry
+from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, section_part
@@ -56,7 +56,7 @@ class PromptOverridesStore(Protocol):
 
     All methods may be called from several threads. Every write is atomic: readers, and the
     store after a crash, hold the state before it or the state after it, of all tags that it
-    writes.
+    writes. Methods that write one part raise as :meth:`upsert` does.
     """
 
     def resolve(
@@ -115,7 +115,7 @@ class PromptOverridesStore(Protocol):
     def set_section_override(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath, body: str
     ) -> PromptOverride:
-        """Replace the body of one section; raises as :meth:`upsert`."""
+        """Replace the body of one section."""
         entry = SectionOverride(path=check_path(path), expected_hash=UNBOUND, body=body)
         return _set(self, prompt, tag, entry)
 
@@ -128,10 +128,7 @@ class PromptOverridesStore(Protocol):
         description: str | None = None,
         param_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        """Replace what is said of a tool and its parameters; None keeps what is there.
-
-        Raises as :meth:`upsert`.
-        """
+        """Replace what is said of a tool and its parameters; None keeps what is there."""
         entry = ToolOverride(
             name=name,
             expected_hash=UNBOUND,
@@ -151,7 +148,7 @@ class PromptOverridesStore(Protocol):
         input_json: str | None = None,
         output_json: str | None = None,
     ) -> PromptOverride:
-        """Replace an example of a tool; None keeps the source's. Raises as :meth:`upsert`."""
+        """Replace an example of a tool; None keeps the source's."""
         entry = ToolExampleOverride(
             tool_name=tool_name,
             example_index=example_index,
@@ -175,7 +172,7 @@ class PromptOverridesStore(Protocol):
     ) -> PromptOverride:
         """Replace single fields and steps of a task example, or all its steps.
 
-        None keeps the source's. Raises as :meth:`upsert`.
+        None keeps the source's.
         """
         entry = TaskExampleOverride(
             path=check_path(path),
@@ -198,10 +195,7 @@ class PromptOverridesStore(Protocol):
         outcome_json: str,
         steps_json: str,
     ) -> PromptOverride:
-        """Append a task example to a section, or replace one that was added under that key.
-
-        Raises as :meth:`upsert`.
-        """
+        """Append a task example to a section, or replace one that was added under that key."""
         entry = AddedTaskExample(
             container_path=check_path(container_path),
             example_key=key,
@@ -215,10 +209,7 @@ class PromptOverridesStore(Protocol):
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
-        """Hide a task example of the source, or forget one that was added.
-
-        Raises as :meth:`upsert`.
-        """
+        """Hide a task example of the source, or forget one that was added."""
         ...
 
     def set_output_field_override(
@@ -231,10 +222,7 @@ class PromptOverridesStore(Protocol):
         aliases: Iterable[str] | None = None,
         value_descriptions: Mapping[str, str] | None = None,
     ) -> PromptOverride:
-        """Replace what is said of a field of the answer; None keeps the source's.
-
-        Raises as :meth:`upsert`.
-        """
+        """Replace what is said of a field of the answer; None keeps the source's."""
         entry = OutputFieldOverride(
             field=field,
             expected_hash=UNBOUND,
@@ -291,6 +279,8 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
     """A store that remembers every state that a tag had.
 
     Each tag has revisions of its own; those of one write of several tags share a ``step``.
+    All methods raise :class:`InvalidIdentifierError` for an address that is none, and
+    :class:`StoreError` for what cannot be read or is damaged.
     """
 
     def addresses(self) -> tuple[OverrideAddress, ...]:
@@ -313,11 +303,12 @@ class RevisionedPromptOverridesStore(PromptOverridesStore, Protocol):
         tag: str = DEFAULT_TAG,
         revision: str | None = None,
     ) -> Revision | None:
-        """Point the tag at an earlier revision (default: the parent of the present one).
+        """Point the tag at another revision (default: the parent of the present one).
 
-        Revisions stay. ``revision`` is an id or a prefix of one that is at least 4 digits
-        long and unique. Returns the revision that the tag points at afterwards; None when
-        the first revision is rolled back, which leaves the tag without overrides.
+        Revisions stay, so that a later one may be named too. ``revision`` is an id or a prefix
+        of one that is at least 4 digits long and unique. Returns the revision that the tag
+        points at afterwards; None when the first revision is rolled back, which leaves the tag
+        without overrides.
 
         Raises:
             RevisionNotFoundError: there is no such revision, more than one, or nothing to

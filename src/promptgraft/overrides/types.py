@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -22,6 +21,7 @@ from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
 from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, shown
+from promptgraft.strict.checks import FINITE
 
 # Most kinds are empty in most overrides, and a search makes many thousands of these.
 _NOTHING: FrozenMap[Any, Any] = FrozenMap()
@@ -213,14 +213,6 @@ def check_provenance(provenance: Provenance) -> None:
     check_text(provenance.note, "provenance.note")
     for name, score in provenance.scores.items():
         check_text(name, "provenance.scores: name")
-        if not _is_finite(score):
-            raise InvalidOverrideError(
-                f"provenance.scores: {shown(name)}: expected a finite number, found {shown(score)}"
-            )
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # A comparison, because an integer may be too large for a float.
-    return abs(value) <= sys.float_info.max
+        if FINITE.fits(score) is None:
+            fault = FINITE.fault(shown(score), score)
+            raise InvalidOverrideError(f"provenance.scores: {shown(name)}: {fault}")

@@ -15,8 +15,7 @@ import attrs
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides import PromptOverride, SectionOverride
-from promptgraft.overrides.checks import checked_entry
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.resolution import checked_entry, resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.parts.descriptors import hash_section
 from promptgraft.prompt import MarkdownSection, PromptTemplate

@@ -11,7 +11,8 @@ from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionErr
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.wording import own_names
-from promptgraft.serde import Json, check_readable, field_names, parse_json, shown, structure
+from promptgraft.serde import Json, field_names, parse_json, shown
+from promptgraft.strict import check_readable, structure
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ import attrs
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.prompt.fields import fields_of
 from promptgraft.prompt.schema import schema_of
-from promptgraft.serde import field_names, shown, structure, unstructure
+from promptgraft.serde import field_names, shown, unstructure
+from promptgraft.strict import structure
 
 ParamsT = TypeVar("ParamsT")
 ResultT = TypeVar("ResultT")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.evals.types import Case
-from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.codec import plain_entries
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig

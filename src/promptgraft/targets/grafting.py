@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.documents import plain_entries
+from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import Entry

@@ -17,7 +17,7 @@ from promptgraft.errors import (
     InvalidIdentifierError,
 )
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.documents import plain_entries, read_entries
+from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath

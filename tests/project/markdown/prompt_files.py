@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from promptgraft.overrides.checks import bound_entry, checked_entry
+from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.body import BodySyntax

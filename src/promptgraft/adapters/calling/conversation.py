@@ -32,15 +32,8 @@ from promptgraft.prompt.wording import own_names
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import (
-    Json,
-    canonical_json,
-    did_you_mean,
-    parse_json,
-    shown,
-    structure,
-    unstructure,
-)
+from promptgraft.serde import Json, canonical_json, did_you_mean, parse_json, shown, unstructure
+from promptgraft.strict import structure
 
 OutputT = TypeVar("OutputT")
 

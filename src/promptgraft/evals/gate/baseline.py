@@ -13,7 +13,8 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gate.report import GateReport, Tried
 from promptgraft.evals.statistics import Gain, gain, mean
 from promptgraft.files import write_atomically
-from promptgraft.serde import Json, canonical_json, parse_json, shown, structure, unstructure
+from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
+from promptgraft.strict import structure
 
 VERSION = 1
 """Of the file."""

@@ -22,7 +22,8 @@ from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.notebook import Card, Shown, first_rows
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import HexDigest, Json, structure, unstructure
+from promptgraft.serde import HexDigest, Json, unstructure
+from promptgraft.strict import structure
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted, score
 

@@ -23,7 +23,8 @@ from promptgraft.files import write_atomically
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.files import FILE_NAME as PROJECT_FILE
 from promptgraft.project.files import FileChange
-from promptgraft.serde import digest_text, parse_json, shown, structure, unstructure
+from promptgraft.serde import digest_text, parse_json, shown, unstructure
+from promptgraft.strict import structure
 
 FILE_NAME = "apply.json"
 VERSION = 1

@@ -17,7 +17,8 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
-from promptgraft.serde import Json, did_you_mean, shown, structure
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict import structure
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import listed, named

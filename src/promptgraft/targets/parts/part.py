@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from promptgraft.errors import CallerError, DataFormatError, InvalidOverrideError
-from promptgraft.overrides.checks import bound_entry, checked_entry, require_source
+from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
 from promptgraft.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
