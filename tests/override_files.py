@@ -28,8 +28,8 @@ from promptgraft.overrides import (
     ToolOverride,
 )
 from promptgraft.overrides.codec import make_revision, marked
+from promptgraft.parts import KINDS
 from promptgraft.parts.entry import Entry
-from promptgraft.parts.kinds import KINDS
 from promptgraft.serde import HexDigest, Json, digest
 
 Plain = dict[str, Any]

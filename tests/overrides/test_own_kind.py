@@ -23,9 +23,8 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.resolution import bound_entry
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import UNBOUND, Entry, Said, Source
-from promptgraft.parts.kinds import KINDS
+from promptgraft.parts import KINDS
+from promptgraft.parts.entry import UNBOUND, EffectiveParts, Entry, Said, Source
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason

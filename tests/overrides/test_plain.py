@@ -15,11 +15,12 @@ from promptgraft.parts.body import (
     kept_names,
     marker_names,
     parse_body,
+    restored,
+    shown_plain,
     spell,
     write_body,
 )
 from promptgraft.parts.descriptors import hash_section
-from promptgraft.parts.plain import restored, shown_plain
 
 PLAIN = BodySyntax.PLAIN
 TEXTS = st.text(st.sampled_from("ab \r\n\x0c\ufeff$😀"), max_size=30) | st.text()

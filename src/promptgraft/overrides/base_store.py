@@ -9,9 +9,9 @@ from promptgraft.errors import InvalidOverrideError, UnknownPartError
 from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
+from promptgraft.parts import KINDS
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.kinds import KINDS
 from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.validation import check_path
 

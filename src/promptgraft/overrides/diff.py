@@ -10,9 +10,9 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.parts import KINDS, in_order
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.parts.entry import Entry, SkipReason
-from promptgraft.parts.kinds import KINDS, in_order
 from promptgraft.serde import Json
 
 _NO_NEWLINE = "\n\\ No newline at end of text\n"

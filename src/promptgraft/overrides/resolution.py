@@ -13,10 +13,9 @@ from promptgraft.errors import (
     UnknownPartError,
 )
 from promptgraft.overrides.types import AppliedOverride, PromptOverride, SkippedOverride
+from promptgraft.parts import in_order
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, SkipReason, Source
-from promptgraft.parts.kinds import in_order
+from promptgraft.parts.entry import EffectiveParts, Entry, SkipReason, Source
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import did_you_mean, shown

@@ -15,8 +15,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said, SkipReason, Source
+from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, SkipReason, Source
 from promptgraft.parts.examples import (
     WorkedExample,
     check_json,

@@ -211,7 +211,8 @@ class OutputFieldDescriptor:
 
 def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple[str, ...]:
     """Return the aliases that name another field, or that the field has already."""
-    siblings = {fold_name(name) for name in field.siblings}
+    # Most overrides give no alias, and a class may have many fields.
+    siblings = {fold_name(name) for name in field.siblings} if aliases else set()
     return tuple(
         alias
         for index, alias in enumerate(aliases)

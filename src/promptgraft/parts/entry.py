@@ -1,7 +1,7 @@
-"""The base of every kind of override: what replaces one part of a prompt.
+"""The base of every kind of override, and the parts of a prompt that overrides change.
 
 A kind is a class derived from :class:`Entry`, with everything that stores, rendering and diffs
-ask of it, and an item of :data:`promptgraft.parts.kinds.KINDS`.
+ask of it, and an item of :data:`promptgraft.parts.KINDS`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,81 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike
-from promptgraft.parts.effective import EffectiveParts
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
+from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, Json, shown, unstructure
+
+
+@attrs.frozen(kw_only=True)
+class EffectiveTool:
+    """What a model is told of a tool.
+
+    Attributes:
+        name: the tool.
+        description: what it does.
+        param_descriptions: what each parameter means.
+        examples: calls that are shown.
+    """
+
+    name: str
+    description: str
+    param_descriptions: Mapping[str, str]
+    examples: tuple[ToolCall, ...]
+
+
+@attrs.frozen(kw_only=True)
+class EffectiveField:
+    """What a model is told of a field of the answer."""
+
+    description: str
+    aliases: tuple[str, ...]
+    values: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class EffectiveParts:
+    """The parts of a prompt as overrides leave them; overrides put themselves in.
+
+    Attributes:
+        bodies: the bodies of sections that are replaced.
+        tools: all tools, by name.
+        examples: the task examples by key, for each section that holds some.
+        fields: what is said of each field of the answer.
+    """
+
+    bodies: dict[SectionPath, str] = attrs.field(factory=dict)
+    tools: dict[str, EffectiveTool]
+    examples: dict[SectionPath, dict[str, WorkedExample]]
+    fields: dict[str, EffectiveField]
+
+    @classmethod
+    def of_source(cls, descriptor: PromptDescriptor) -> EffectiveParts:
+        """Return the parts as the source has them."""
+        examples: dict[SectionPath, dict[str, WorkedExample]] = {
+            container.path: {} for container in descriptor.containers
+        }
+        for found in descriptor.task_examples:
+            examples[found.path[:-1]][found.path[-1]] = found.example
+        return cls(
+            tools={
+                tool.name: EffectiveTool(
+                    name=tool.name,
+                    description=tool.description,
+                    param_descriptions=tool.param_descriptions,
+                    examples=tool.examples,
+                )
+                for tool in descriptor.tools
+            },
+            examples=examples,
+            fields={
+                field.field: EffectiveField(
+                    description=field.description, aliases=field.aliases, values=field.values
+                )
+                for field in descriptor.output_fields
+            },
+        )
+
 
 UNBOUND = HexDigest("")
 """The expected hash of an entry that is not bound to a source yet."""

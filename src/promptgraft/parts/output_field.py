@@ -14,8 +14,9 @@ from promptgraft.parts.descriptors import (
     fold_name,
     taken_aliases,
 )
-from promptgraft.parts.effective import EffectiveField, EffectiveParts
 from promptgraft.parts.entry import (
+    EffectiveField,
+    EffectiveParts,
     Entry,
     Said,
     SkipReason,

@@ -12,8 +12,7 @@ from promptgraft.parts.descriptors import (
     SectionPath,
     section_part,
 )
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, Said, Source
+from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.validation import check_path
 from promptgraft.serde import HexDigest

@@ -9,8 +9,7 @@ import attrs
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.body import spell
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath, show_path
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, Said, SkipReason, Source
+from promptgraft.parts.entry import EffectiveParts, Entry, Said, SkipReason, Source
 from promptgraft.parts.validation import check_path, check_text
 from promptgraft.serde import HexDigest
 

@@ -18,8 +18,7 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, Said, Source, said_or_none
+from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source, said_or_none
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,

@@ -8,8 +8,8 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool
-from promptgraft.parts.effective import EffectiveParts
 from promptgraft.parts.entry import (
+    EffectiveParts,
     Entry,
     Said,
     Source,

@@ -9,8 +9,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.entry import Entry, PartSource, Said, Source
+from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, Source
 from promptgraft.parts.examples import check_json, replaced_call, typed_json
 from promptgraft.parts.validation import check_texts
 from promptgraft.serde import HexDigest, shown

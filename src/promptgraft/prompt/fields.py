@@ -169,12 +169,10 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
 
 def options_of(kind: Any) -> tuple[str, ...]:
     """Return the options of a choice: an ``Enum`` or ``Literal`` of strings; none for others."""
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        values = tuple(member.value for member in kind)
-    elif get_origin(kind) is Literal:
-        values = get_args(kind)
+    if isinstance(kind, type):
+        values = tuple(member.value for member in kind) if issubclass(kind, Enum) else ()
     else:
-        return ()
+        values = get_args(kind) if get_origin(kind) is Literal else ()
     return values if all(isinstance(value, str) for value in values) else ()
 
 

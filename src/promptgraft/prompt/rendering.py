@@ -10,7 +10,7 @@ import attrs
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, section_part, tool_part
-from promptgraft.parts.effective import EffectiveParts, EffectiveTool
+from promptgraft.parts.entry import EffectiveParts, EffectiveTool
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.binding import Bindings
 from promptgraft.prompt.describing import Walked

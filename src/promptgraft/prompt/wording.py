@@ -6,6 +6,7 @@ field instead, in schemas and in examples alike, and may answer with any of its 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import UnionType
@@ -15,8 +16,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.parts.descriptors import PromptDescriptor, fold_name
-from promptgraft.parts.effective import EffectiveParts
-from promptgraft.parts.examples import one_line
+from promptgraft.parts.entry import EffectiveParts
 from promptgraft.prompt.fields import Described, FieldInfo, fields_of, options_of
 from promptgraft.prompt.schema import shown_name
 from promptgraft.serde import Json, parse_json
@@ -103,11 +103,15 @@ def own_names(data: Json, kind: Any, said: Said, *, where: str | None = None) ->
 def shown_outcome(outcome_json: str, kind: Any, said: Said) -> str:
     """Return the outcome of a task example as an answer of type ``kind`` would be written."""
     value = parse_json(outcome_json, where="outcome")
-    return value if isinstance(value, str) else one_line(shown_names(value, kind, said))
+    if isinstance(value, str):
+        return value
+    return json.dumps(shown_names(value, kind, said), ensure_ascii=False)
 
 
 def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
     """Return data with other keys for the fields of ``kind``, at every depth."""
+    if kind is str:  # most fields of most answers
+        return data
     if fields := fields_of(kind):
         if not isinstance(data, dict):
             return data

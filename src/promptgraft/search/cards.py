@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from promptgraft.notebook import Card, LongText, Table, first_rows
-from promptgraft.parts.kinds import in_order
+from promptgraft.parts import in_order
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.result import RunResult
 from promptgraft.text import change, counted, dollars, score

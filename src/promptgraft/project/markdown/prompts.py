@@ -13,7 +13,7 @@ from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import Piece, Slot
 from promptgraft.parts.descriptors import OutputFieldDescriptor, section_part, show_path, tool_part
-from promptgraft.parts.effective import EffectiveField, EffectiveParts
+from promptgraft.parts.entry import EffectiveField, EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.project.files import FileChange, PromptSource
 from promptgraft.project.markdown.front_matter import DEFAULT_NAME

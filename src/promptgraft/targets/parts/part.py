@@ -16,8 +16,7 @@ from promptgraft.parts.descriptors import (
     SectionPath,
     show_path,
 )
-from promptgraft.parts.effective import EffectiveParts, EffectiveTool
-from promptgraft.parts.entry import Entry
+from promptgraft.parts.entry import EffectiveParts, EffectiveTool, Entry
 from promptgraft.parts.examples import WorkedExample, one_line
 from promptgraft.parts.validation import check_text
 from promptgraft.prompt.output import choices_of
