@@ -35,7 +35,6 @@ ROWS = (
         "notebook",
         "strict",
         "text",
-        "words",
         "yaml_text",
     },
 )

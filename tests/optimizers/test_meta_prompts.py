@@ -20,10 +20,10 @@ from promptgraft.algorithms.gepa.prompts import (
     reflection_params,
 )
 from promptgraft.prompt import Prompt, RenderedPrompt
-from promptgraft.prompt.fences import fenced
 from promptgraft.search.reply import JSON_TAG, parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
+from promptgraft.text import fenced
 
 HOSTILE = (
     *(

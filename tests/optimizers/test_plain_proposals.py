@@ -11,12 +11,12 @@ from optimizers.worlds import grafted, refusal_of, target_of
 from plain_texts import QUERY, plain_texts
 from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
-from promptgraft.prompt.fences import fenced
 from promptgraft.search import RejectionReason
 from promptgraft.search.reply import parse_reply
 from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate
+from promptgraft.text import fenced
 
 PATH = ("router",)
 

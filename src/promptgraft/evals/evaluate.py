@@ -29,7 +29,7 @@ from promptgraft.evals.metrics.base import asks_models, check_cases, check_metri
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.notebook import Card, Shown
-from promptgraft.prompt.binding import values_of
+from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline, as_ended
 from promptgraft.runtime.event_loop import check_may_wait

@@ -12,6 +12,8 @@ from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
 
+__all__ = ["KINDS", "in_order"]
+
 KINDS: dict[str, type[Entry]] = {
     kind.listed: kind
     for kind in (

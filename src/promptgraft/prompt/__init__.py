@@ -9,8 +9,14 @@ from promptgraft.prompt.rendered import (
     Segment,
     text_of_section,
 )
-from promptgraft.prompt.sections import MarkdownSection, SectionVisibility, plain_section
-from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection, TaskStep
+from promptgraft.prompt.sections import (
+    MarkdownSection,
+    SectionVisibility,
+    TaskExample,
+    TaskExamplesSection,
+    TaskStep,
+    plain_section,
+)
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.tools import Tool, ToolExample
 

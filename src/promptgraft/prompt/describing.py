@@ -26,8 +26,7 @@ from promptgraft.prompt.fields import (
     options_within,
 )
 from promptgraft.prompt.schema import bare_schema, type_name
-from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
+from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.tools import Tool, ToolExample, check_value
 from promptgraft.serde import HexDigest, did_you_mean, digest
 

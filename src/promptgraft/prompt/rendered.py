@@ -8,16 +8,17 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from promptgraft.errors import UnknownPartError
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, LongText, Shown
 from promptgraft.overrides.types import AppliedOverride, SkippedOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.examples import ToolCall
-from promptgraft.prompt.fields import Described
+from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.output import parse_output
 from promptgraft.prompt.schema import JsonObject, schema_of
 from promptgraft.prompt.tools import Tool
 from promptgraft.prompt.wording import said_of_params
 from promptgraft.serde import did_you_mean
+from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -152,9 +153,28 @@ class RenderedPrompt(Shown, Generic[OutputT_co]):
         return self.text
 
     def _card(self) -> Card:
-        from promptgraft.prompt.cards import rendered_card
+        overridden = ", ".join(found.part for found in self.applied)
+        skipped = ", ".join(f"{found.part} ({found.reason})" for found in self.skipped)
+        return Card(
+            title=f"{self.ns}/{self.key}",
+            lead=f"as a model receives it: {counted(len(self.text), 'character')}",
+            fields=(
+                ("answer", show_type(self.output_type)),
+                ("tools", ", ".join(tool.name for tool in self.tools) or "none"),
+                ("overridden", overridden or "none"),
+                ("not applied", skipped or "none"),
+            ),
+            blocks=(LongText(title="text", text=self.text, is_open=True),),
+        )
 
-        return rendered_card(self)
+
+def show_type(output_type: Any) -> str:
+    """Return what an answer is, as cards show it."""
+    if output_type is None or output_type is str:
+        return "text"
+    if options := options_of(output_type):
+        return f"one of {', '.join(options)}"
+    return str(output_type.__name__)
 
 
 def text_of_section(rendered: RenderedPrompt[Any], key: str) -> str:

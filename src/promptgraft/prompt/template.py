@@ -7,21 +7,21 @@ from typing import Generic, TypeVar
 import attrs
 
 from promptgraft.errors import UnknownPartError
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, LongText, Shown, Table
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
 from promptgraft.parts.validation import check_key, check_ns, check_tag
-from promptgraft.prompt.binding import Bindings, values_of
 from promptgraft.prompt.describing import Walked, describe_template
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_choice, check_output_type
-from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
-from promptgraft.prompt.rendering import Settled, render_prompt, settle
+from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt, show_type
+from promptgraft.prompt.rendering import Bindings, Settled, render_prompt, settle, values_of
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean
+from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -136,9 +136,29 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         return self.section(path).source.body
 
     def _card(self) -> Card:
-        from promptgraft.prompt.cards import template_card
+        return self.card("a prompt template")
 
-        return template_card(self)
+    def card(self, what: str, *fields: tuple[str, str]) -> Card:
+        """Return what ``what`` shows of the template, with further fields."""
+        names = (("name", self.name),) if self.name is not None else ()
+        head = ("section", "characters", "placeholders", "tools", "title")
+        texts = [(show_path(path), found.template) for path, found in self._walked]
+        return Card(
+            title=f"{self.ns}/{self.key}",
+            lead=f"{what} with {counted(len(texts), 'section')}",
+            fields=(*names, ("answer", show_type(self.output_type)), *fields),
+            blocks=(
+                Table(head=head, rows=(_row(show_path(p), found) for p, found in self._walked)),
+                *(LongText(title=f"section {at}", text=text) for at, text in texts if text),
+            ),
+        )
+
+
+def _row(path: str, section: MarkdownSection) -> tuple[str, ...]:
+    tools = ", ".join(tool.name for tool in section.tools)
+    frozen = "" if section.overridable else " (not overridable)"
+    placeholders = ", ".join(section.source.placeholders)
+    return path, f"{len(section.template)}", placeholders, tools, f"{section.title}{frozen}"
 
 
 @attrs.frozen
@@ -211,6 +231,9 @@ class Prompt(Shown, Generic[OutputT_co]):
         return rendered
 
     def _card(self) -> Card:
-        from promptgraft.prompt.cards import prompt_card
-
-        return prompt_card(self)
+        store = self.overrides_store
+        overrides = (
+            "none" if store is None else f"tag {self.overrides_tag} of a {type(store).__name__}"
+        )
+        bound = ", ".join(type(param).__name__ for param in self.params) or "nothing"
+        return self.template.card("a prompt", ("overrides", overrides), ("bound", bound))

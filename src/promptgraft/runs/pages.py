@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.overrides.diff import PartDiff, diff_bodies
-from promptgraft.prompt.fences import fenced
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
 from promptgraft.search.scores import Score
-from promptgraft.text import counted, difference, dollars, score, visible, visible_line
+from promptgraft.text import counted, difference, dollars, fenced, score, visible, visible_line
 
 _MOST_CANDIDATES = 50
 

@@ -21,7 +21,7 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.modules import Module, is_example
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
-from promptgraft.words import folded_spans, folded_words, is_spaced
+from promptgraft.text import folded_spans, folded_words, is_spaced
 
 _COMMON_SHARE = 5  # of five answers
 _BITS = 8  # for each character of the answers; few other passages are looked up in vain

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import Json, parse_json
-from promptgraft.words import is_spaced, words_in
+from promptgraft.text import is_spaced, words_in
 
 LONGEST_TEXT = 20_000
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -23,6 +22,7 @@ from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
+from promptgraft.text import fenced
 
 META_NS = "promptgraft/gepa"
 

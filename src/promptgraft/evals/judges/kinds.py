@@ -39,7 +39,6 @@ from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
@@ -58,6 +57,7 @@ from promptgraft.strict.checks import (
 from promptgraft.strict.classes import record_of
 from promptgraft.strict.kinds import Key, listed, record, snake_case
 from promptgraft.strict.nodes import Node
+from promptgraft.text import fenced
 
 CATEGORY_SCORES: Mapping[Category, float] = {
     Category.CORRECT: 1.0,

@@ -23,11 +23,11 @@ from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyEr
 from promptgraft.evals.metrics.base import BaseMetric, clipped
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
-from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, one_of
+from promptgraft.text import fenced
 
 
 class Voting(StrEnum):

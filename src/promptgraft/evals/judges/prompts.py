@@ -16,12 +16,12 @@ import attrs
 
 from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
-from promptgraft.prompt.fences import fenced
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, canonical_json
+from promptgraft.text import fenced
 
 
 class VoidReplyError(ValueError):

@@ -16,7 +16,7 @@ from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, wanted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, integer, one_of
-from promptgraft.words import words_in
+from promptgraft.text import words_in
 
 
 @attrs.frozen(kw_only=True)

@@ -25,8 +25,7 @@ from promptgraft.project.markdown.tool_files import (
     read_tools,
 )
 from promptgraft.project.python_source import PythonSource
-from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.task_examples import TaskExample, TaskExamplesSection
+from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import TEXT, Kind

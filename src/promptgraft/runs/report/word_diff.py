@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.words import pieces_in, words_in
+from promptgraft.text import pieces_in, words_in
 
 _LARGEST = 4_000_000  # products of tokens; beyond them the comparison takes seconds
 _LEAST_ALIKE = 0.4
