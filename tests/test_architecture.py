@@ -29,7 +29,6 @@ ROWS = (
         "errors",
         "clock",
         "serde",
-        "converter",
         "files",
         "frozenmap",
         "notebook",

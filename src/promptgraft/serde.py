@@ -1,4 +1,4 @@
-"""Plain data in and out: one strict converter, one canonical JSON, one digest."""
+"""Plain data: what it is made of, one strict JSON, one canonical JSON, one digest."""
 
 from __future__ import annotations
 
@@ -26,39 +26,6 @@ T = TypeVar("T")
 _SHOWN_CHARS = 80
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def structure(data: object, kind: type[T], *, where: str) -> T:
-    """Build a ``kind`` (an attrs class, tuple, enum, ...) from plain data.
-
-    Nothing is coerced: ``"4"`` is not an integer, ``1`` is not true, and unknown keys
-    are refused. ``where`` names the source of the data in the message.
-
-    Raises:
-        DataFormatError: with one fault for each place that does not fit.
-    """
-    from promptgraft import converter
-
-    try:
-        return converter.get().structure(data, kind)
-    except converter.UNFIT as error:
-        faults = converter.describe_all(error)
-        lines = tuple(f"{where}: {fault}" for fault in faults)
-        raise DataFormatError.of(lines) from None
-
-
-def check_readable(kind: type, *, where: str) -> None:
-    """Refuse a type that :func:`structure` cannot build, whatever the data.
-
-    Raises:
-        DataFormatError: naming the part of the type that no plain data can become.
-    """
-    from promptgraft import converter
-
-    try:
-        converter.get().get_structure_hook(kind)
-    except (*converter.UNFIT, NameError) as error:
-        raise DataFormatError(f"{where}: {converter.describe(error)}") from None
 
 
 def unstructure(value: object) -> Json:

@@ -1,1 +1,44 @@
-"""One strict reader: values with their places, kinds of values, classes as kinds."""
+"""One strict reader: values with their places, kinds of values, classes as kinds and from data."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from promptgraft.errors import DataFormatError
+
+__all__ = ["check_readable", "structure"]
+
+T = TypeVar("T")
+
+
+def structure(data: object, kind: type[T], *, where: str) -> T:
+    """Build a ``kind`` (an attrs class, tuple, enum, ...) from plain data.
+
+    Nothing is coerced: ``"4"`` is not an integer, ``1`` is not true, and unknown keys
+    are refused. ``where`` names the source of the data in the message.
+
+    Raises:
+        DataFormatError: with one fault for each place that does not fit.
+    """
+    from promptgraft.strict import converter  # loads cattrs, which a plain prompt does without
+
+    try:
+        return converter.get().structure(data, kind)
+    except converter.UNFIT as error:
+        faults = converter.describe_all(error)
+        lines = tuple(f"{where}: {fault}" for fault in faults)
+        raise DataFormatError.of(lines) from None
+
+
+def check_readable(kind: type, *, where: str) -> None:
+    """Refuse a type that :func:`structure` cannot build, whatever the data.
+
+    Raises:
+        DataFormatError: naming the part of the type that no plain data can become.
+    """
+    from promptgraft.strict import converter
+
+    try:
+        converter.get().get_structure_hook(kind)
+    except (*converter.UNFIT, NameError) as error:
+        raise DataFormatError(f"{where}: {converter.describe(error)}") from None

@@ -253,7 +253,7 @@ FINITE: Check[float] = number(what="a finite number")
 SHARE: Check[float] = number(0, 1)
 SECONDS: Check[float] = number(above=0, what="seconds")
 DOLLARS: Check[Decimal] = money()
-MOMENT: Check[datetime] = check("an ISO 8601 time with its zone", _moment, {"type": "string"})
+MOMENT: Check[datetime] = check("an ISO 8601 time with its offset", _moment, {"type": "string"})
 OBJECT: Check[dict[str, Json]] = check(
     "an object", lambda value: value if isinstance(value, dict) else None, {"type": "object"}
 )

@@ -1,4 +1,4 @@
-"""The strict cattrs converter behind :func:`promptgraft.serde.structure`.
+"""The strict cattrs converter behind :func:`promptgraft.strict.structure`.
 
 cattrs converts where it can; the hooks here refuse. A module of its own, because cattrs is only
 loaded when data is read.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import functools
-import math
 import types
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -29,6 +28,7 @@ from cattrs.gen import make_mapping_structure_fn
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
+from promptgraft.strict.checks import FINITE, FLAG, INTEGER, MOMENT, NUMBER, STRING, Check, check
 
 T = TypeVar("T")
 
@@ -90,47 +90,35 @@ def _text(error: BaseException) -> str:
     return str(error)
 
 
-def _exactly(expected: type, name: str) -> Callable[[object], object]:
-    def read(value: object) -> object:
-        if isinstance(value, expected) and (expected is bool or not isinstance(value, bool)):
-            return value
-        raise MismatchError(f"expected {name}, found {shown(value)}")
+def _held(check: Check[T]) -> Callable[[object], T]:
+    def read(value: object) -> T:
+        fit = check.fits(value)
+        if fit is None:
+            raise MismatchError(check.fault(shown(value), value))
+        return fit
 
     return read
 
 
 def _float(value: object) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise MismatchError(f"expected a number, found {shown(value)}")
-    with contextlib.suppress(OverflowError):
-        if math.isfinite(number := float(value)):
-            return number
-    raise MismatchError(f"expected a finite number, found {shown(value)}")
+    # Infinities are numbers; that they are not finite is said only of them.
+    kind = FINITE if isinstance(value, float) or INTEGER.fits(value) is not None else NUMBER
+    return float(_held(kind)(value))
 
 
-def _date(value: object) -> date:
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return date.fromisoformat(value)
-    raise MismatchError(f"expected an ISO 8601 date, found {shown(value)}")
-
-
-def _datetime(value: object) -> datetime:
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            parsed = datetime.fromisoformat(value)
-            if parsed.tzinfo is not None:
-                return parsed
-    raise MismatchError(f"expected an ISO 8601 time with its offset, found {shown(value)}")
+def _date(value: object) -> date | None:
+    with contextlib.suppress(ValueError):
+        return date.fromisoformat(value) if isinstance(value, str) else None
+    return None
 
 
 _SCALARS: dict[type, Callable[[object], object]] = {
-    str: _exactly(str, "a string"),
-    int: _exactly(int, "an integer"),
-    bool: _exactly(bool, "true or false"),
+    str: _held(check("a string", STRING.fits)),
+    int: _held(INTEGER),
+    bool: _held(FLAG),
     float: _float,
-    date: _date,
-    datetime: _datetime,
+    date: _held(check("an ISO 8601 date", _date)),
+    datetime: _held(MOMENT),
 }
 
 
