@@ -143,72 +143,42 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Names are imported when they are first used, so that the command line answers at once.
-_HOMES = {
-    "AnthropicAdapter": "promptgraft.adapters.anthropic",
-    "Cancellation": "promptgraft.runtime",
-    "Case": "promptgraft.evals.types",
-    "Dataset": "promptgraft.evals.dataset",
-    "Deadline": "promptgraft.runtime",
-    "Described": "promptgraft.prompt",
-    "Evaluation": "promptgraft.evals.evaluate",
-    "EventBus": "promptgraft.runtime",
-    "FileJournal": "promptgraft.journal",
-    "GepaConfig": "promptgraft.algorithms.gepa",
-    "GepaExample": "promptgraft.algorithms.gepa",
-    "GepaOptimizer": "promptgraft.algorithms.gepa",
-    "GepaResult": "promptgraft.algorithms.gepa",
-    "InMemoryPromptOverridesStore": "promptgraft.overrides",
-    "LocalPromptOverridesStore": "promptgraft.overrides",
-    "MarkdownSection": "promptgraft.prompt",
-    "MaxCandidates": "promptgraft.search",
-    "MaxProposals": "promptgraft.search",
-    "MemoryJournal": "promptgraft.journal",
-    "MinGain": "promptgraft.algorithms.gepa",
-    "ModelPrice": "promptgraft.adapters.calling.prices",
-    "NoImprovement": "promptgraft.search",
-    "OfflineAdapter": "promptgraft.adapters.offline",
-    "OpenAIAdapter": "promptgraft.adapters.openai",
-    "OptimizationContext": "promptgraft.search",
-    "OptimizationJob": "promptgraft.algorithms.gepa",
-    "OverlayPromptOverridesStore": "promptgraft.overrides",
-    "Paired": "promptgraft.algorithms.gepa",
-    "PersistenceScope": "promptgraft.search",
-    "Prices": "promptgraft.adapters.calling.prices",
-    "Prompt": "promptgraft.prompt",
-    "PromptOverride": "promptgraft.overrides",
-    "PromptResponse": "promptgraft.adapters.base",
-    "PromptTemplate": "promptgraft.prompt",
-    "PromptgraftError": "promptgraft.errors",
-    "ProviderAdapter": "promptgraft.adapters.base",
-    "RenderedPrompt": "promptgraft.prompt",
-    "RequiredObjectives": "promptgraft.search",
-    "RetryPolicy": "promptgraft.adapters.calling.retrying",
-    "RolloutFeedback": "promptgraft.algorithms.gepa",
-    "RolloutRecord": "promptgraft.algorithms.gepa",
-    "RunState": "promptgraft.search",
-    "ScriptedAdapter": "promptgraft.adapters.scripted",
-    "SectionOverride": "promptgraft.overrides",
-    "SectionVisibility": "promptgraft.prompt",
-    "Session": "promptgraft.runtime",
-    "Splits": "promptgraft.evals.splits",
-    "StopFile": "promptgraft.search",
-    "StopReason": "promptgraft.search",
-    "Stopper": "promptgraft.search",
-    "Strict": "promptgraft.algorithms.gepa",
-    "TargetScore": "promptgraft.search",
-    "TaskExample": "promptgraft.prompt",
-    "TaskExamplesSection": "promptgraft.prompt",
-    "TaskStep": "promptgraft.prompt",
-    "Texts": "promptgraft.targets.texts",
-    "Tool": "promptgraft.prompt",
-    "ToolExample": "promptgraft.prompt",
-    "ToolExampleTarget": "promptgraft.algorithms.gepa",
-    "Usage": "promptgraft.adapters.base",
-    "evaluate": "promptgraft.evals.evaluate",
-    "examples_from": "promptgraft.targets.judging",
-    "feedback_from": "promptgraft.targets.judging",
-    "load_metrics": "promptgraft.evals.metrics",
+_NAMES = {
+    "adapters.anthropic": "AnthropicAdapter",
+    "adapters.base": "PromptResponse ProviderAdapter Usage",
+    "adapters.calling.prices": "ModelPrice Prices",
+    "adapters.calling.retrying": "RetryPolicy",
+    "adapters.offline": "OfflineAdapter",
+    "adapters.openai": "OpenAIAdapter",
+    "adapters.scripted": "ScriptedAdapter",
+    "algorithms.gepa": (
+        "GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
+        "RolloutFeedback RolloutRecord Strict ToolExampleTarget"
+    ),
+    "errors": "PromptgraftError",
+    "evals.dataset": "Dataset",
+    "evals.evaluate": "Evaluation evaluate",
+    "evals.metrics": "load_metrics",
+    "evals.splits": "Splits",
+    "evals.types": "Case",
+    "journal": "FileJournal MemoryJournal",
+    "overrides": (
+        "InMemoryPromptOverridesStore LocalPromptOverridesStore OverlayPromptOverridesStore "
+        "PromptOverride SectionOverride"
+    ),
+    "prompt": (
+        "Described MarkdownSection Prompt PromptTemplate RenderedPrompt SectionVisibility "
+        "TaskExample TaskExamplesSection TaskStep Tool ToolExample"
+    ),
+    "runtime": "Cancellation Deadline EventBus Session",
+    "search": (
+        "MaxCandidates MaxProposals NoImprovement OptimizationContext PersistenceScope "
+        "RequiredObjectives RunState StopFile StopReason Stopper TargetScore"
+    ),
+    "targets.judging": "examples_from feedback_from",
+    "targets.texts": "Texts",
 }
+_HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
