@@ -128,4 +128,4 @@ class AddedTaskExample(Entry):
         if self.expected_hash != NO_INTERFACE:
             super().check_stored(where)
         check_json(where, outcome_json=self.outcome_json)
-        read_stored_steps(self.steps_json, where=f"{where}: steps_json")
+        read_stored_steps(self.steps_json, where=where)

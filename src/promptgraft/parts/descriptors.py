@@ -19,12 +19,11 @@ from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.examples import (
     ToolCall,
     WorkedExample,
-    one_line,
-    plain_step,
+    read_stored_steps,
     show_steps,
     typed_json,
 )
-from promptgraft.serde import HexDigest, Json, digest, parse_json, shown
+from promptgraft.serde import HexDigest, digest, shown
 
 SectionPath = tuple[str, ...]
 """Keys from the outermost section to the part itself; written `policies/refunds`."""
@@ -91,10 +90,6 @@ class SectionDescriptor:
         return tuple(name for name in self.placeholders if name not in kept)
 
 
-def _texts(values: Mapping[str, str]) -> Mapping[str, str]:
-    return FrozenMap(values)
-
-
 @attrs.frozen(kw_only=True)
 class ToolDescriptor:
     """What a store needs to know of a tool.
@@ -104,17 +99,18 @@ class ToolDescriptor:
         description: what its source says it does.
         param_descriptions: what its source says of each parameter, all of them.
         examples: its source examples.
-        params_type: type of the parameters.
+        params_type: type of the parameters; like ``result_type`` not compared, because a file
+            that is read again defines new types.
         result_type: type of the result.
         overridable: whether the author allows overrides.
     """
 
     name: str
     description: str
-    param_descriptions: Mapping[str, str] = attrs.field(converter=_texts)
+    param_descriptions: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
     examples: tuple[ToolCall, ...] = ()
-    params_type: Any = attrs.field(repr=False)
-    result_type: Any = attrs.field(repr=False)
+    params_type: Any = attrs.field(repr=False, eq=False)
+    result_type: Any = attrs.field(repr=False, eq=False)
     overridable: bool = True
 
     @functools.cached_property
@@ -191,7 +187,7 @@ class OutputFieldDescriptor:
     description: str = ""
     aliases: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    values: Mapping[str, str] = attrs.field(factory=dict, converter=_texts)
+    values: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
 
     overridable = True
 
@@ -218,28 +214,6 @@ def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple
         for index, alias in enumerate(aliases)
         if alias in (field.name, *aliases[:index]) or fold_name(alias) in siblings
     )
-
-
-def read_steps(
-    steps_json: str, tools: Mapping[str, ToolDescriptor], *, where: str
-) -> tuple[ToolCall, ...]:
-    """Read the steps of a task example: ``[{"tool_name", "description", "input", "output"}]``.
-
-    Raises:
-        DataFormatError: it is no such list, names an unknown tool, or a value does not fit.
-    """
-    data = parse_json(steps_json, where=f"{where}: steps")
-    if not isinstance(data, list):
-        raise DataFormatError(f"{where}: steps: expected a list, found {shown(data)}")
-    return tuple(
-        _read_step(entry, tools, where=f"{where}: step {index}") for index, entry in enumerate(data)
-    )
-
-
-def _read_step(entry: Json, tools: Mapping[str, ToolDescriptor], *, where: str) -> ToolCall:
-    name, description, given, result = plain_step(entry, where=where)
-    tool = find_tool(tools, name, where=where)
-    return tool.call(description, one_line(given), one_line(result), where=where)
 
 
 def find_tool(tools: Mapping[str, ToolDescriptor], name: str, *, where: str) -> ToolDescriptor:
@@ -279,30 +253,27 @@ class PromptDescriptor:
     output_fields: tuple[OutputFieldDescriptor, ...] = ()
     output_type: Any = attrs.field(default=None, repr=False)
     interface_hash: HexDigest = NO_INTERFACE
-    tools_by_name: Mapping[str, ToolDescriptor] = attrs.field(init=False, repr=False, eq=False)
-    _sections: Mapping[SectionPath, SectionDescriptor] = attrs.field(
-        init=False, repr=False, eq=False
-    )
-    _task_examples: Mapping[SectionPath, TaskExampleDescriptor] = attrs.field(
-        init=False, repr=False, eq=False
-    )
-    _containers: Mapping[SectionPath, ContainerDescriptor] = attrs.field(
-        init=False, repr=False, eq=False
-    )
-    _output_fields: Mapping[str, OutputFieldDescriptor] = attrs.field(
-        init=False, repr=False, eq=False
-    )
 
-    def __attrs_post_init__(self) -> None:
-        indexes = {
-            "tools_by_name": FrozenMap((tool.name, tool) for tool in self.tools),
-            "_sections": FrozenMap((section.path, section) for section in self.sections),
-            "_task_examples": FrozenMap((found.path, found) for found in self.task_examples),
-            "_containers": FrozenMap((found.path, found) for found in self.containers),
-            "_output_fields": FrozenMap((found.field, found) for found in self.output_fields),
-        }
-        for name, index in indexes.items():
-            object.__setattr__(self, name, index)
+    @functools.cached_property
+    def tools_by_name(self) -> Mapping[str, ToolDescriptor]:
+        """The tools by name."""
+        return FrozenMap((tool.name, tool) for tool in self.tools)
+
+    @functools.cached_property
+    def _sections(self) -> dict[SectionPath, SectionDescriptor]:
+        return {found.path: found for found in self.sections}
+
+    @functools.cached_property
+    def _task_examples(self) -> dict[SectionPath, TaskExampleDescriptor]:
+        return {found.path: found for found in self.task_examples}
+
+    @functools.cached_property
+    def _containers(self) -> dict[SectionPath, ContainerDescriptor]:
+        return {found.path: found for found in self.containers}
+
+    @functools.cached_property
+    def _output_fields(self) -> dict[str, OutputFieldDescriptor]:
+        return {found.field: found for found in self.output_fields}
 
     def section(self, path: SectionPath) -> SectionDescriptor | None:
         """Return the section at ``path``, or None."""
@@ -337,7 +308,12 @@ class PromptDescriptor:
         Raises:
             DataFormatError: one does not.
         """
-        return show_steps(read_steps(steps_json, self.tools_by_name, where=where))
+        calls = []
+        for index, step in enumerate(read_stored_steps(steps_json, where=where)):
+            at = f"{where}: step {index}"
+            tool = find_tool(self.tools_by_name, step.tool_name, where=at)
+            calls.append(tool.call(step.description, step.input_json, step.output_json, where=at))
+        return show_steps(calls)
 
     def checked_outcome(self, outcome_json: str, *, where: str) -> str:
         """Return the outcome of a task example in one line, if it is of the prompt's output type.

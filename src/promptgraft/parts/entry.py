@@ -15,37 +15,16 @@ from typing import Any, ClassVar, Protocol, Self
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
-from promptgraft.parts.examples import ToolCall, WorkedExample
+from promptgraft.parts.descriptors import (
+    OutputFieldDescriptor,
+    PromptDescriptor,
+    PromptLike,
+    SectionPath,
+    ToolDescriptor,
+)
+from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, Json, shown, unstructure
-
-
-@attrs.frozen(kw_only=True)
-class EffectiveTool:
-    """What a model is told of a tool.
-
-    Attributes:
-        name: the tool.
-        description: what it does.
-        param_descriptions: what each parameter means.
-        examples: calls that are shown.
-    """
-
-    name: str
-    description: str
-    param_descriptions: Mapping[str, str]
-    examples: tuple[ToolCall, ...]
-
-
-@attrs.frozen(kw_only=True)
-class EffectiveField:
-    """What a model is told of a field of the answer."""
-
-    description: str
-    aliases: tuple[str, ...]
-    values: Mapping[str, str]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,15 +33,15 @@ class EffectiveParts:
 
     Attributes:
         bodies: the bodies of sections that are replaced.
-        tools: all tools, by name.
+        tools: all tools by name, as a model is told of them.
         examples: the task examples by key, for each section that holds some.
-        fields: what is said of each field of the answer.
+        fields: the fields of the answer by key, as a model is told of them.
     """
 
     bodies: dict[SectionPath, str] = attrs.field(factory=dict)
-    tools: dict[str, EffectiveTool]
+    tools: dict[str, ToolDescriptor]
     examples: dict[SectionPath, dict[str, WorkedExample]]
-    fields: dict[str, EffectiveField]
+    fields: dict[str, OutputFieldDescriptor]
 
     @classmethod
     def of_source(cls, descriptor: PromptDescriptor) -> EffectiveParts:
@@ -73,22 +52,9 @@ class EffectiveParts:
         for found in descriptor.task_examples:
             examples[found.path[:-1]][found.path[-1]] = found.example
         return cls(
-            tools={
-                tool.name: EffectiveTool(
-                    name=tool.name,
-                    description=tool.description,
-                    param_descriptions=tool.param_descriptions,
-                    examples=tool.examples,
-                )
-                for tool in descriptor.tools
-            },
+            tools={tool.name: tool for tool in descriptor.tools},
             examples=examples,
-            fields={
-                field.field: EffectiveField(
-                    description=field.description, aliases=field.aliases, values=field.values
-                )
-                for field in descriptor.output_fields
-            },
+            fields={field.field: field for field in descriptor.output_fields},
         )
 
 
@@ -341,11 +307,6 @@ def labelled(noun: str, texts: Mapping[str, str]) -> Said:
     """Yield texts by name, in order, as ``noun name``."""
     for name in sorted(texts):
         yield f"{noun} {name}", texts[name]
-
-
-def texts_by_name(values: Mapping[str, str]) -> FrozenMap[str, str]:
-    """Return a read-only copy of texts by name."""
-    return FrozenMap(values)
 
 
 def said_or_none(text: str) -> str | None:

@@ -105,12 +105,25 @@ def typed_json(text: str, kind: Any, *, where: str) -> str:
     return one_line(structure(parse_json(text, where=where), kind, where=where))
 
 
-def plain_step(entry: Json, *, where: str) -> tuple[str, str, Json, Json]:
-    """Return tool, description, input and output of a step in the form that overrides keep.
+@functools.lru_cache(maxsize=1024)
+def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
+    """Return steps that were checked when they were written, and again when they were read."""
+    return read_stored_steps(steps_json, where="task example")
+
+
+def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
+    """Read steps, ``[{"tool_name", "description", "input", "output"}]``, whatever their types.
 
     Raises:
-        DataFormatError: it has another form.
+        DataFormatError: it is no such list.
     """
+    data = parse_json(steps_json, where=f"{where}: steps")
+    if not isinstance(data, list):
+        raise DataFormatError(f"{where}: steps: expected a list, found {shown(data)}")
+    return tuple(_stored_step(entry, f"{where}: step {index}") for index, entry in enumerate(data))
+
+
+def _stored_step(entry: Json, where: str) -> ToolCall:
     match entry:
         case {
             "tool_name": str(name),
@@ -119,56 +132,21 @@ def plain_step(entry: Json, *, where: str) -> tuple[str, str, Json, Json]:
             "output": result,
             **others,
         } if not others:
-            return name, description, given, result
+            return ToolCall(
+                tool_name=name,
+                description=description,
+                input_json=one_line(given),
+                output_json=one_line(result),
+            )
     raise DataFormatError(
         f"{where}: expected an object with tool_name, description, input and output, "
         f"found {shown(entry)}"
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
-    """Return steps that were checked when they were written, and again when they were read."""
-    return read_stored_steps(steps_json, where="steps")
-
-
-def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
-    """Read steps without asking whether they fit the types of their tools.
-
-    Raises:
-        DataFormatError: it is no list of steps.
-    """
-    data = parse_json(steps_json, where=where)
-    if not isinstance(data, list):
-        raise DataFormatError(f"{where}: expected a list, found {shown(data)}")
-    return tuple(_stored_step(entry, f"{where}[{index}]") for index, entry in enumerate(data))
-
-
-def _stored_step(entry: Json, where: str) -> ToolCall:
-    name, description, given, result = plain_step(entry, where=where)
-    return ToolCall(
-        tool_name=name,
-        description=description,
-        input_json=one_line(given),
-        output_json=one_line(result),
-    )
-
-
-def replaced_call(
-    call: ToolCall,
-    *,
-    tool_name: str | None = None,
-    description: str | None = None,
-    input_json: str | None = None,
-    output_json: str | None = None,
-) -> ToolCall:
-    """Return a call with what is given in place of what it has."""
-    return ToolCall(
-        tool_name=call.tool_name if tool_name is None else tool_name,
-        description=call.description if description is None else description,
-        input_json=call.input_json if input_json is None else input_json,
-        output_json=call.output_json if output_json is None else output_json,
-    )
+def given(**fields: object) -> dict[str, Any]:
+    """Return the fields that have a value, for ``attrs.evolve``; None keeps what is there."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def check_json(where: str, **texts: str | None) -> None:

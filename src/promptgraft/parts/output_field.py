@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -15,7 +16,6 @@ from promptgraft.parts.descriptors import (
     taken_aliases,
 )
 from promptgraft.parts.entry import (
-    EffectiveField,
     EffectiveParts,
     Entry,
     Said,
@@ -23,8 +23,8 @@ from promptgraft.parts.entry import (
     Source,
     labelled,
     said_or_none,
-    texts_by_name,
 )
+from promptgraft.parts.examples import given
 from promptgraft.parts.validation import check_said
 from promptgraft.serde import HexDigest, shown
 
@@ -51,7 +51,7 @@ class OutputFieldOverride(Entry):
     expected_hash: HexDigest
     description: str | None = None
     aliases: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
-    value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=texts_by_name)
+    value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
 
     kind = replaces = "output field"
     held_in = "output_overrides"
@@ -121,9 +121,9 @@ class OutputFieldOverride(Entry):
 
     def apply(self, parts: EffectiveParts) -> None:
         now = parts.fields[self.field]
-        parts.fields[self.field] = EffectiveField(
-            description=now.description if self.description is None else self.description,
-            aliases=now.aliases if self.aliases is None else self.aliases,
+        parts.fields[self.field] = attrs.evolve(
+            now,
+            **given(description=self.description, aliases=self.aliases),
             values={**now.values, **self.value_descriptions},
         )
 

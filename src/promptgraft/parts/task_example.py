@@ -21,10 +21,9 @@ from promptgraft.parts.descriptors import (
 from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source, said_or_none
 from promptgraft.parts.examples import (
     ToolCall,
-    WorkedExample,
     check_json,
+    given,
     read_stored_steps,
-    replaced_call,
     stored_steps,
 )
 from promptgraft.parts.validation import check_path, check_said, check_texts
@@ -52,14 +51,14 @@ class TaskStepOverride:
     output_json: str | None = None
 
     @property
-    def replaced(self) -> dict[str, str | None]:
-        """The fields of a call as it replaces them."""
-        return {
-            "tool_name": self.tool_name,
-            "description": self.description,
-            "input_json": self.input_json,
-            "output_json": self.output_json,
-        }
+    def fields(self) -> dict[str, str]:
+        """The fields of a call that it replaces."""
+        return given(
+            tool_name=self.tool_name,
+            description=self.description,
+            input_json=self.input_json,
+            output_json=self.output_json,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -72,10 +71,6 @@ class TaskExampleDocument:
     outcome_json: str | None
     step_overrides: tuple[TaskStepOverride, ...]
     steps_json: str | None
-
-
-def _steps(steps: Mapping[int, TaskStepOverride]) -> Mapping[int, TaskStepOverride]:
-    return FrozenMap(steps)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +91,9 @@ class TaskExampleOverride(Entry):
     expected_hash: HexDigest
     objective: str | None = None
     outcome_json: str | None = None
-    step_overrides: Mapping[int, TaskStepOverride] = attrs.field(factory=dict, converter=_steps)
+    step_overrides: Mapping[int, TaskStepOverride] = attrs.field(
+        factory=dict, converter=FrozenMap[int, TaskStepOverride]
+    )
     steps_json: str | None = None
 
     kind = replaces = "task example"
@@ -168,10 +165,10 @@ class TaskExampleOverride(Entry):
             raise InvalidOverrideError(
                 f"{where}: step_index: expected {index}, found {override.step_index}"
             )
-        if not any(text is not None for text in override.replaced.values()):
+        if not override.fields:
             raise InvalidOverrideError(f"{where}: replaces nothing; give a field")
-        check_texts(where, *override.replaced.values())
-        step = replaced_call(steps[index], **override.replaced)
+        check_texts(where, *override.fields.values())
+        step = attrs.evolve(steps[index], **override.fields)
         tool = find_tool(descriptor.tools_by_name, step.tool_name, where=where)
         call = tool.call(step.description, step.input_json, step.output_json, where=where)
         return attrs.evolve(
@@ -182,24 +179,17 @@ class TaskExampleOverride(Entry):
 
     def apply(self, parts: EffectiveParts) -> None:
         examples = parts.examples[self.path[:-1]]
-        examples[self.path[-1]] = self._applied(examples[self.path[-1]])
-
-    def _applied(self, example: WorkedExample) -> WorkedExample:
-        steps = example.steps
+        example = examples[self.path[-1]]
         if self.steps_json is not None:
             steps = stored_steps(self.steps_json)
-        elif self.step_overrides:
+        else:
+            fields = {index: step.fields for index, step in self.step_overrides.items()}
             steps = tuple(
-                replaced_call(step, **self.step_overrides[index].replaced)
-                if index in self.step_overrides
-                else step
-                for index, step in enumerate(steps)
+                attrs.evolve(step, **fields.get(index, {}))
+                for index, step in enumerate(example.steps)
             )
-        return WorkedExample(
-            objective=example.objective if self.objective is None else self.objective,
-            steps=steps,
-            outcome_json=example.outcome_json if self.outcome_json is None else self.outcome_json,
-        )
+        texts = given(objective=self.objective, outcome_json=self.outcome_json)
+        examples[self.path[-1]] = attrs.evolve(example, **texts, steps=steps)
 
     def said(self) -> Said:
         yield "objective", self.objective
@@ -235,7 +225,7 @@ class TaskExampleOverride(Entry):
         super().check_stored(where)
         check_json(where, outcome_json=self.outcome_json)
         if self.steps_json is not None:
-            read_stored_steps(self.steps_json, where=f"{where}: steps_json")
+            read_stored_steps(self.steps_json, where=where)
         for index, step in self.step_overrides.items():
             check_json(
                 f"{where}: step {index}", input_json=step.input_json, output_json=step.output_json

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from promptgraft.errors import InvalidOverrideError
+from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool
 from promptgraft.parts.entry import (
     EffectiveParts,
@@ -15,8 +16,8 @@ from promptgraft.parts.entry import (
     Source,
     labelled,
     said_or_none,
-    texts_by_name,
 )
+from promptgraft.parts.examples import given
 from promptgraft.parts.validation import check_said
 from promptgraft.serde import HexDigest, shown
 
@@ -35,7 +36,7 @@ class ToolOverride(Entry):
     name: str
     expected_hash: HexDigest
     description: str | None = None
-    param_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=texts_by_name)
+    param_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
 
     kind = replaces = "tool"
     held_in = "tool_overrides"
@@ -82,21 +83,17 @@ class ToolOverride(Entry):
 
     def apply(self, parts: EffectiveParts) -> None:
         tool = parts.tools[self.name]
+        params = {**tool.param_descriptions, **self.param_descriptions}
         parts.tools[self.name] = attrs.evolve(
-            tool,
-            description=tool.description if self.description is None else self.description,
-            param_descriptions={**tool.param_descriptions, **self.param_descriptions},
+            tool, **given(description=self.description), param_descriptions=params
         )
 
     def over(self, older: ToolOverride) -> ToolOverride:
         """Return both, field by field, as long as they were written for the same source."""
         if older.expected_hash != self.expected_hash:
             return self
-        return attrs.evolve(
-            self,
-            description=older.description if self.description is None else self.description,
-            param_descriptions={**older.param_descriptions, **self.param_descriptions},
-        )
+        params = {**older.param_descriptions, **self.param_descriptions}
+        return attrs.evolve(older, **given(description=self.description), param_descriptions=params)
 
     def said(self) -> Said:
         yield "description", self.description

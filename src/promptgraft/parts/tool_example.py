@@ -10,7 +10,7 @@ import attrs
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
 from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, Source
-from promptgraft.parts.examples import check_json, replaced_call, typed_json
+from promptgraft.parts.examples import check_json, given, typed_json
 from promptgraft.parts.validation import check_texts
 from promptgraft.serde import HexDigest, shown
 
@@ -85,12 +85,10 @@ class ToolExampleOverride(Entry):
     def apply(self, parts: EffectiveParts) -> None:
         tool = parts.tools[self.tool_name]
         calls = list(tool.examples)
-        calls[self.example_index] = replaced_call(
-            calls[self.example_index],
-            description=self.description,
-            input_json=self.input_json,
-            output_json=self.output_json,
+        fields = given(
+            description=self.description, input_json=self.input_json, output_json=self.output_json
         )
+        calls[self.example_index] = attrs.evolve(calls[self.example_index], **fields)
         parts.tools[self.tool_name] = attrs.evolve(tool, examples=tuple(calls))
 
     def said(self) -> Said:

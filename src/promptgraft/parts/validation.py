@@ -11,9 +11,9 @@ from promptgraft.serde import shown
 
 MAX_BODY_CHARS = 1_000_000
 
-_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_MAX_NS_CHARS = 200
+_KEY = r"[a-z0-9][a-z0-9_-]{0,63}"
+_TAG = r"[a-z0-9][a-z0-9._-]{0,63}"
+_NS = rf"(?=.{{1,200}}\Z){_KEY}(/{_KEY})*"
 
 
 def check_key(key: object, what: str) -> str:
@@ -22,26 +22,18 @@ def check_key(key: object, what: str) -> str:
     Raises:
         InvalidIdentifierError: naming ``what`` the key is of.
     """
-    if isinstance(key, str) and _is_key(key):
-        return key
-    raise InvalidIdentifierError(
-        f"{what}: expected 1 to 64 lower-case letters, digits, `_` or `-`, "
-        f"starting with a letter or digit; found {shown(key)}"
-    )
+    said = "1 to 64 lower-case letters, digits, `_` or `-`, starting with a letter or digit"
+    return _identifier(key, _KEY, f"{what}: expected {said}")
 
 
 def check_tag(tag: object) -> str:
-    """Return ``tag`` if it is an identifier; a tag may also hold dots.
+    """Return ``tag`` if it is an identifier, which in a tag may hold dots too.
 
     Raises:
         InvalidIdentifierError: otherwise.
     """
-    if isinstance(tag, str) and _is_tag(tag):
-        return tag
-    raise InvalidIdentifierError(
-        "tag: expected 1 to 64 lower-case letters, digits, `.`, `_` or `-`, "
-        f"starting with a letter or digit; found {shown(tag)}"
-    )
+    said = "1 to 64 lower-case letters, digits, `.`, `_` or `-`, starting with a letter or digit"
+    return _identifier(tag, _TAG, f"tag: expected {said}")
 
 
 def check_ns(ns: object) -> str:
@@ -50,28 +42,20 @@ def check_ns(ns: object) -> str:
     Raises:
         InvalidIdentifierError: otherwise.
     """
-    if isinstance(ns, str) and _is_ns(ns):
-        return ns
-    raise InvalidIdentifierError(
-        "ns: expected lower-case identifiers joined by `/`, at most "
-        f"{_MAX_NS_CHARS} characters; found {shown(ns)}"
-    )
+    said = "lower-case identifiers joined by `/`, at most 200 characters"
+    return _identifier(ns, _NS, f"ns: expected {said}")
+
+
+def _identifier(text: object, pattern: str, expected: str) -> str:
+    if isinstance(text, str) and _fits(pattern, text):
+        return text
+    raise InvalidIdentifierError(f"{expected}; found {shown(text)}")
 
 
 # A run looks up the same few names in every rendering.
 @functools.lru_cache(maxsize=1024)
-def _is_key(text: str) -> bool:
-    return _KEY.fullmatch(text) is not None
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_tag(text: str) -> bool:
-    return _TAG.fullmatch(text) is not None
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_ns(text: str) -> bool:
-    return len(text) <= _MAX_NS_CHARS and all(map(_KEY.fullmatch, text.split("/")))
+def _fits(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text) is not None
 
 
 def check_text(text: object, where: str) -> str:

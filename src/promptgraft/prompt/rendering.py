@@ -10,8 +10,14 @@ import attrs
 from promptgraft.errors import BindingError
 from promptgraft.overrides.resolution import Resolution, effective_parts
 from promptgraft.parts.body import BodySyntax, Slot, spell
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, section_part, tool_part
-from promptgraft.parts.entry import EffectiveParts, EffectiveTool
+from promptgraft.parts.descriptors import (
+    PromptDescriptor,
+    SectionPath,
+    ToolDescriptor,
+    section_part,
+    tool_part,
+)
+from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
@@ -242,7 +248,7 @@ def _full(
     )
 
 
-def _tool(tool: Tool[Any, Any], effective: EffectiveTool) -> RenderedTool:
+def _tool(tool: Tool[Any, Any], effective: ToolDescriptor) -> RenderedTool:
     return RenderedTool(
         tool=tool,
         description=effective.description,

@@ -13,7 +13,7 @@ from promptgraft.overrides.resolution import effective_parts, resolve_override
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import Piece, Slot
 from promptgraft.parts.descriptors import OutputFieldDescriptor, section_part, show_path, tool_part
-from promptgraft.parts.entry import EffectiveField, EffectiveParts
+from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.project.files import FileChange, PromptSource
 from promptgraft.project.markdown.front_matter import DEFAULT_NAME
@@ -126,7 +126,7 @@ def _fields(owner: Node, name: str) -> Iterator[tuple[str, Node]]:
 
 
 def _with_field(
-    text: str, path: YamlPath, field: OutputFieldDescriptor, now: EffectiveField
+    text: str, path: YamlPath, field: OutputFieldDescriptor, now: OutputFieldDescriptor
 ) -> str:
     text = changed(text, (*path, "description"), field.description, now.description)
     text = changed(text, (*path, "aliases"), list(field.aliases), list(now.aliases))

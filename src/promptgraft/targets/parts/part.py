@@ -14,12 +14,13 @@ from promptgraft.parts.descriptors import (
     OutputFieldDescriptor,
     PromptDescriptor,
     SectionPath,
+    ToolDescriptor,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, EffectiveTool, Entry
+from promptgraft.parts.entry import EffectiveParts, Entry
 from promptgraft.parts.examples import WorkedExample, one_line
 from promptgraft.parts.validation import check_text
-from promptgraft.prompt.output import choices_of
+from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import NOTHING_SAID, describe, schema_of, type_name
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.prompt.wording import (
@@ -64,7 +65,7 @@ class View:
         body = self.parts.bodies.get(path)
         return self.template.section_body(path) if body is None else body
 
-    def tool(self, name: str) -> EffectiveTool:
+    def tool(self, name: str) -> ToolDescriptor:
         """Return a tool as the candidate has it."""
         return self.parts.tools[name]
 
@@ -118,8 +119,7 @@ class View:
     def output(self) -> str:
         """Return what answers must look like, with what the candidate says of them."""
         kind = self.template.output_type
-        choices = choices_of(kind)
-        if choices is not None:
+        if choices := options_of(kind):
             meaning = describe(self._said.get(type_name(kind), NOTHING_SAID), choices)
             said = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
             return f"One of: {', '.join(choices)}{said}"
