@@ -174,7 +174,8 @@ class OutputFieldDescriptor:
     Attributes:
         field: ``Review.severity``; the type's name for an answer that is a choice.
         name: the field's own name; empty for a choice.
-        siblings: names and aliases that its own aliases may not repeat.
+        siblings: names and aliases of the other fields, which its own aliases may not repeat;
+            not compared, because they are no property of this one.
         description: what the source says.
         aliases: other names in the source.
         options: the options of a choice.
@@ -183,7 +184,7 @@ class OutputFieldDescriptor:
 
     field: str
     name: str = ""
-    siblings: frozenset[str] = frozenset()
+    siblings: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     description: str = ""
     aliases: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
