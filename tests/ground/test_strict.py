@@ -34,8 +34,7 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.classes import class_of, record_of
-from promptgraft.strict.kinds import Key, listed, named, record
+from promptgraft.strict.kinds import Key, class_of, listed, named, record, record_of
 from promptgraft.strict.nodes import Node, Source, read_source
 
 

@@ -12,8 +12,7 @@ from promptgraft.evals.plain import FLAG, HINTS, MESSAGES, TOOL_USES, USE_ALIASE
 from promptgraft.evals.types import Answer, Case, Message, ToolUse, Turn
 from promptgraft.serde import Json
 from promptgraft.strict.checks import ANYTHING, OBJECT, STRING, Kind, check
-from promptgraft.strict.classes import keys_of, record_of
-from promptgraft.strict.kinds import Key, listed, record
+from promptgraft.strict.kinds import Key, keys_of, listed, record, record_of
 from promptgraft.strict.nodes import Node
 
 

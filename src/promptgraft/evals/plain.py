@@ -24,8 +24,7 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import Key, Keys, either, listed, named, record
+from promptgraft.strict.kinds import Key, Keys, either, listed, named, record, record_of
 from promptgraft.strict.nodes import Node
 
 _SPEAKERS = {

@@ -31,8 +31,7 @@ from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.stoppers import Stopper
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import Key, checked, either, listed, named, record
+from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
 from promptgraft.strict.nodes import Source
 
 VERSION = 1

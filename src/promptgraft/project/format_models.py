@@ -17,8 +17,7 @@ from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
-from promptgraft.strict.classes import keys_of, record_of
-from promptgraft.strict.kinds import Key, Keys, named, record
+from promptgraft.strict.kinds import Key, Keys, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

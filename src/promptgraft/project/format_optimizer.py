@@ -16,8 +16,17 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.config_checks import CHECKS
 from promptgraft.search.stoppers import BuiltIn, Stopper
 from promptgraft.strict.checks import TEXT, Kind, integer
-from promptgraft.strict.classes import abouts_of, class_of, keys_of, record_of
-from promptgraft.strict.kinds import Key, Keys, listed, record, without_name
+from promptgraft.strict.kinds import (
+    Key,
+    Keys,
+    abouts_of,
+    class_of,
+    keys_of,
+    listed,
+    record,
+    record_of,
+    without_name,
+)
 from promptgraft.strict.nodes import Node
 from promptgraft.targets.types import GepaExample
 

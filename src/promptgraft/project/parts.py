@@ -26,7 +26,7 @@ from promptgraft.project.python_source import PythonSource, Wanted, a_function, 
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import Kind
-from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath
 

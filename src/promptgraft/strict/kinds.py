@@ -1,16 +1,39 @@
-"""Kinds of lists and objects: what may stand in a file."""
+"""Kinds of lists and objects, and those that follow from attrs classes: what a file may say."""
 
 from __future__ import annotations
 
+import collections.abc
 import difflib
+import functools
+import inspect
+import re
+import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, TypeAlias, TypeVar
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import attrs
 
 from promptgraft.errors import ConfigError, InvalidIdentifierError
-from promptgraft.serde import Json, did_you_mean
-from promptgraft.strict.checks import Kind, Schema
+from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import (
+    ANYTHING,
+    DOLLARS,
+    FLAG,
+    INTEGER,
+    MOMENT,
+    NUMBER,
+    OBJECT,
+    STRING,
+    TEXT,
+    Check,
+    Kind,
+    Schema,
+    one_of,
+)
 from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
@@ -19,6 +42,17 @@ T_co = TypeVar("T_co", covariant=True)
 _MOST_NAMED = 10
 # A key that is this near to one that is missing is that one.
 _TYPING_MISTAKE = 0.8
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_SCALARS: Mapping[object, Kind[object]] = {
+    bool: FLAG,
+    int: INTEGER,
+    float: NUMBER,
+    str: STRING,
+    datetime: MOMENT,
+    Decimal: DOLLARS,
+    Path: TEXT,
+}
 
 
 def listed(kind: Kind[T], what: str = "a list") -> Kind[tuple[T, ...]]:
@@ -58,8 +92,9 @@ def named(
             node.expected(what)
             return None
         members = {name: kind.read(member) for name, member in node.members().items()}
-        for name in members if check is not None else ():
-            refusing(check, name, node.member(name))
+        if check is not None:
+            for name in members:
+                refusing(check, name, node.member(name))
         values = {name: value for name, value in members.items() if value is not None}
         return values if len(values) == len(members) else None
 
@@ -69,11 +104,10 @@ def named(
     return Kind(read, {**schema, **bound, **names})
 
 
-def refusing(check: Callable[[T], object] | None, value: T, node: Node) -> None:
+def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
     """Note what ``check`` says of a value that it refuses with an error."""
     try:
-        if check is not None:
-            check(value)
+        check(value)
     except (ConfigError, InvalidIdentifierError) as error:
         node.fault(without_name(str(error), str(node.path[-1]) if node.path else ""))
 
@@ -155,18 +189,22 @@ def record(
             _place(str(error), node, members)
             return None
 
-    schema: Schema = {
-        "type": "object",
-        "properties": {name: _described(key) for name, key in keys.items()},
-        "additionalProperties": False,
-    }
     told: Schema = {"description": about} if about else {}
-    required: Schema = {"required": list(needed)} if needed else {}
-    return Kind(read, {**told, **schema, **required, **(rules or {})})
+    return Kind(read, {**told, **_object_schema(keys), **(rules or {})})
+
+
+def _object_schema(keys: Keys) -> Schema:
+    described: Schema = {
+        name: {**({"description": key.about} if key.about else {}), **key.kind.schema}
+        for name, key in keys.items()
+    }
+    schema: Schema = {"type": "object", "properties": described, "additionalProperties": False}
+    needed: list[Json] = [name for name, key in keys.items() if key.required]
+    return {**schema, "required": needed} if needed else schema
 
 
 def _place(fault: str, node: Node, members: Mapping[str, Node]) -> None:
-    """Note what a class says of its fields at the member that it names, if it names one."""
+    # At the member that the class names, if it names one.
     for name, member in members.items():
         if (rest := without_name(fault, name)) != fault:
             member.fault(rest)
@@ -230,16 +268,12 @@ def _known(name: str, keys: list[str]) -> str:
     return f"; known here: {listed}{f' and {more} more' if more > 0 else ''}"
 
 
-def _described(key: Key[object]) -> Schema:
-    return {**({"description": key.about} if key.about else {}), **key.kind.schema}
-
-
 def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T]:
     """Return a kind that is one of several, told apart by the type of the plain value."""
 
     def read(node: Node) -> T | None:
-        for types, kind in kinds:
-            if isinstance(node.value, types):
+        for shape, kind in kinds:
+            if isinstance(node.value, shape):
                 return kind.read(node)
         node.expected(what)
         return None
@@ -247,16 +281,93 @@ def either(what: str, *kinds: tuple[type | tuple[type, ...], Kind[T]]) -> Kind[T
     return Kind(read, {"anyOf": [kind.schema for _, kind in kinds]})
 
 
-def tagged(
-    kinds: Mapping[str, Kind[T]], *, bare: Mapping[str, Callable[[], T]], what: str
+def record_of(
+    kind: type[T],
+    *,
+    make: Callable[..., T] | None = None,
+    skip: Collection[str] = (),
+    special: Mapping[str, Kind[object]] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
+    about: str = "",
+    rules: Schema | None = None,
 ) -> Kind[T]:
-    """Return the kind of values that are named: ``{name: {...}}``, or ``name`` for a bare one.
+    """Return the kind of objects that an attrs class is made of; see :func:`keys_of`."""
+    keys = keys_of(kind, skip=skip, special=special)
+    return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
 
-    Args:
-        kinds: what stands behind each name.
-        bare: makes the value of a name that stands alone.
-        what: what is expected, for messages.
+
+def keys_of(
+    kind: type, *, skip: Collection[str] = (), special: Mapping[str, Kind[object]] | None = None
+) -> Keys:
+    """Return a key for each field of an attrs class, held against the validators of the class.
+
+    The docstring of the class says what the fields are for, ``special`` gives the kinds of those
+    whose types say too little. Raises ``ConfigError`` for what is no attrs class.
     """
+    told = abouts_of(kind)
+    return {
+        field.name: Key(
+            (special or {}).get(field.name) or _kind_of(field),
+            told.get(field.name, ""),
+            required=field.default is attrs.NOTHING,
+        )
+        for field in _fields_of(kind)
+        if field.init and field.name not in skip
+    }
+
+
+def _fields_of(kind: type) -> tuple[attrs.Attribute[Any], ...]:
+    if not attrs.has(kind):
+        raise ConfigError(f"expected an attrs class, found {shown(kind)}")
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(attrs.resolve_types(kind))
+    return fields
+
+
+def abouts_of(kind: type) -> dict[str, str]:
+    """Return what the docstring of a class says of its fields, by name, each in one line."""
+    said = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in reversed(kind.__mro__))
+    return {name: " ".join(text.split()).replace("``", "`") for name, text in _ENTRY.findall(said)}
+
+
+def kind_for(hint: object) -> Kind[object]:
+    """Return the kind of values that a type annotation stands for; one of none refuses them all."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if origin in (Union, types.UnionType):
+        rest = [one for one in inner if one is not type(None)]
+        return kind_for(rest[0]) if len(rest) == 1 else class_of(*rest)
+    if origin is Literal:
+        return one_of(*map(str, inner))
+    if origin in (tuple, collections.abc.Sequence):
+        return listed(kind_for(inner[0]))
+    if origin is collections.abc.Mapping:
+        return OBJECT if inner[1] is object else named(kind_for(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return one_of(*(str(member.value) for member in hint))
+    if isinstance(hint, type) and attrs.has(hint):
+        return record_of(hint)
+    return Kind(lambda node: node.fault(f"no value of a file can be {shown(hint)}; leave it out"))
+
+
+def class_of(*classes: type[T]) -> Kind[T]:
+    """Return the kind of values that are named as their class: ``{max_proposals: {...}}``.
+
+    A class that needs nothing may stand alone: ``strict``.
+    """
+    made = {_WORD.sub("_", one.__name__).lower(): one for one in classes}
+    needed = {
+        name: [field.name for field in _fields_of(one) if field.default is attrs.NOTHING]
+        for name, one in made.items()
+    }
+    spelled = (
+        f"`{name}: {{{', '.join(f'{field}: ...' for field in fields)}}}`" if fields else f"`{name}`"
+        for name, fields in needed.items()
+    )
+    what = f"one of {', '.join(spelled)}"
+    kinds = {name: record_of(one) for name, one in made.items()}
+    bare = {name: one for name, one in made.items() if not needed[name]}
 
     def read(node: Node) -> T | None:
         if isinstance(node.value, str) and node.value in bare:
@@ -271,14 +382,17 @@ def tagged(
             return None
         return kinds[tag].read(inner)
 
-    objects: list[Json] = [
-        {
-            "type": "object",
-            "properties": {tag: kind.schema},
-            "required": [tag],
-            "additionalProperties": False,
-        }
-        for tag, kind in kinds.items()
-    ]
     alone: list[Json] = [{"enum": list(bare)}] if bare else []
+    objects = [_object_schema({tag: Key(kind, required=True)}) for tag, kind in kinds.items()]
     return Kind(read, {"anyOf": [*alone, *objects]})
+
+
+def _kind_of(field: attrs.Attribute[Any]) -> Kind[object]:
+    """Return the kind of a field: its check, or its type with what its validator refuses."""
+    validator = field.validator
+    if isinstance(validator, Check) and validator.schema:  # other checks hold objects of Python
+        return validator
+    kind = ANYTHING if field.metadata.get("plain") else kind_for(field.type)
+    if validator is None:
+        return kind
+    return checked(kind, functools.partial(validator, None, field))

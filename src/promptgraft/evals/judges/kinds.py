@@ -54,8 +54,7 @@ from promptgraft.strict.checks import (
     number,
     one_of,
 )
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import Key, listed, record, snake_case
+from promptgraft.strict.kinds import Key, listed, record, record_of, snake_case
 from promptgraft.strict.nodes import Node
 from promptgraft.text import fenced
 

@@ -21,7 +21,7 @@ from promptgraft.evals.metrics.registry import (
 from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
 from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
-from promptgraft.strict.classes import record_of
+from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node
 
 __all__ = [

@@ -18,8 +18,7 @@ from promptgraft.evals.metrics.trajectory import ToolTrajectory
 from promptgraft.evals.types import Metric
 from promptgraft.serde import Json
 from promptgraft.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import known_members
+from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")

@@ -16,8 +16,7 @@ from promptgraft.evals.types import Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, TEXT
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import known_members
+from promptgraft.strict.kinds import known_members, record_of
 from promptgraft.strict.nodes import Node, Source, read_source, spelled
 from promptgraft.text import listed
 

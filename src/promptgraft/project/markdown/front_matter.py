@@ -14,8 +14,7 @@ from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_output_type
 from promptgraft.strict.checks import TEXT, Kind, one_of
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import checked, either, listed
+from promptgraft.strict.kinds import checked, either, listed, record_of
 from promptgraft.strict.nodes import Node
 
 DEFAULT_NAME = "Answer"

@@ -25,8 +25,7 @@ from promptgraft.prompt.sections import TaskExample, TaskStep
 from promptgraft.prompt.tools import Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import checked, either, listed
+from promptgraft.strict.kinds import checked, either, listed, record_of
 from promptgraft.strict.nodes import Node
 
 AnyTool = Tool[Any, Any]

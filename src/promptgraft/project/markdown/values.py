@@ -20,8 +20,7 @@ from promptgraft.prompt.schema import schema_of
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict import structure
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
-from promptgraft.strict.classes import record_of
-from promptgraft.strict.kinds import listed, named
+from promptgraft.strict.kinds import listed, named, record_of
 from promptgraft.strict.nodes import Node
 
 _SCALARS: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
