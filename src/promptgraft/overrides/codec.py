@@ -1,7 +1,8 @@
 """Overrides and revisions as plain data and JSON documents, and back: strict and versioned.
 
 Each kind of entry has a list of its own; kinds without entries are left out. A revision is
-verified by its id.
+verified by its id. What no store writes raises ``DataFormatError`` with the place of each fault,
+and another version ``StoreError``.
 """
 
 from __future__ import annotations
@@ -52,11 +53,7 @@ def plain_entries(override: PromptOverride) -> dict[str, Json]:
 
 
 def read_entries(data: object, address: PromptOverride, *, where: str) -> PromptOverride:
-    """Return the override that ``data`` holds, for the prompt and tag of ``address``.
-
-    Raises:
-        DataFormatError: with the place of each fault.
-    """
+    """Return the override that ``data`` holds, for the prompt and tag of ``address``."""
     return entries_of(structure(data, document_class(object), where=where), address, where=where)
 
 
@@ -76,13 +73,7 @@ def document_class(base: type[T]) -> type[T]:
 
 
 def entries_of(document: object, address: PromptOverride, *, where: str) -> PromptOverride:
-    """Return the override that a document holds, for the prompt and tag of ``address``.
-
-    Raises:
-        DataFormatError: a text is not Unicode or too long, what should be JSON is none, a path
-            is empty, a hash, key or index is none, steps are replaced in two ways, or a part
-            or a step occurs twice.
-    """
+    """Return the override that a document holds, for the prompt and tag of ``address``."""
     entries = [
         kind.read(found, where=where)
         for kind in KINDS.values()
@@ -179,12 +170,7 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
 
 
 def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
-    """Return what :func:`decode_revision` returns; without an address, for any.
-
-    Raises:
-        ValueError: naming the fault, not how to mend it.
-        StoreError: it has another version.
-    """
+    """Return what :func:`decode_revision` returns; without an address, for any."""
     plain = parse_json(data, where=where)
     _check_version(plain, where)
     document = structure(plain, document_class(RevisionDocument), where=where)

@@ -44,11 +44,7 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> Source:
 
 
 def bound_entry(descriptor: PromptDescriptor, entry: Entry) -> Entry:
-    """Return ``entry`` bound to the present source of the part that it replaces.
-
-    Raises:
-        UnknownPartError: there is no such part, or it may not be overridden.
-    """
+    """Return ``entry`` bound to the present source of the part that it replaces."""
     return attrs.evolve(entry, expected_hash=require_source(descriptor, entry).content_hash)
 
 
@@ -97,12 +93,7 @@ def is_fresh(descriptor: PromptDescriptor, entry: Entry) -> bool:
 def check_names(
     descriptor: PromptDescriptor, written: PromptOverride, visible: PromptOverride
 ) -> None:
-    """Refuse overrides that give a name which the override of another part gives.
-
-    Args:
-        descriptor: the prompt.
-        written: what is about to be written.
-        visible: what a reader would see then.
+    """Refuse a name that ``written`` gives and another part of ``visible`` gives too.
 
     Raises:
         InvalidOverrideError: naming both parts.

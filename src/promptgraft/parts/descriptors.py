@@ -1,7 +1,8 @@
 """The parts of a prompt as stores see them: names, texts and hashes.
 
 Values of users' types are kept as the one-line JSON that models are shown, so that hashing,
-overriding and rendering need no types; types are asked only when something is written.
+overriding and rendering need no types; types are asked only when something is written, and what
+does not fit raises ``DataFormatError``.
 """
 
 from __future__ import annotations
@@ -119,11 +120,7 @@ class ToolDescriptor:
         return digest({"description": self.description, "params": dict(self.param_descriptions)})
 
     def call(self, description: str, input_json: str, output_json: str, *, where: str) -> ToolCall:
-        """Return an example call whose values fit the tool's types.
-
-        Raises:
-            DataFormatError: a value does not fit.
-        """
+        """Return an example call whose values fit the tool's types."""
         return ToolCall(
             tool_name=self.name,
             description=description,
@@ -218,11 +215,7 @@ def taken_aliases(field: OutputFieldDescriptor, aliases: Sequence[str]) -> tuple
 
 
 def find_tool(tools: Mapping[str, ToolDescriptor], name: str, *, where: str) -> ToolDescriptor:
-    """Return the tool of that name.
-
-    Raises:
-        DataFormatError: there is none; the message lists those that exist.
-    """
+    """Return the tool of that name."""
     if name in tools:
         return tools[name]
     known = ", ".join(f"`{tool}`" for tool in tools) or "none"
@@ -304,11 +297,7 @@ class PromptDescriptor:
         return self._output_fields.get(field)
 
     def checked_steps(self, steps_json: str, *, where: str) -> str:
-        """Return steps in one line, if each fits the types of its tool.
-
-        Raises:
-            DataFormatError: one does not.
-        """
+        """Return steps in one line, if each fits the types of its tool."""
         calls = []
         for index, step in enumerate(read_stored_steps(steps_json, where=where)):
             at = f"{where}: step {index}"
@@ -317,11 +306,7 @@ class PromptDescriptor:
         return show_steps(calls)
 
     def checked_outcome(self, outcome_json: str, *, where: str) -> str:
-        """Return the outcome of a task example in one line, if it is of the prompt's output type.
-
-        Raises:
-            DataFormatError: it is not.
-        """
+        """Return an outcome in one line, if it is of the prompt's output type."""
         kind = str if self.output_type is None else self.output_type
         return typed_json(outcome_json, kind, where=f"{where}: outcome")
 

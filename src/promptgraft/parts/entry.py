@@ -1,7 +1,8 @@
 """The base of every kind of override, and the parts of a prompt that overrides change.
 
 A kind is a class derived from :class:`Entry`, with everything that stores, rendering and diffs
-ask of it, and an item of :data:`promptgraft.parts.KINDS`.
+ask of it, and an item of :data:`promptgraft.parts.KINDS`. What it may not hold raises
+``InvalidOverrideError``, and what no store writes ``DataFormatError`` beginning with ``where``.
 """
 
 from __future__ import annotations
@@ -203,11 +204,7 @@ class Entry(ABC):
         return self
 
     def check_texts(self) -> None:
-        """Refuse a text that UTF-8 cannot hold or that is too long.
-
-        Raises:
-            InvalidOverrideError: naming the part.
-        """
+        """Refuse a text that UTF-8 cannot hold or that is too long."""
         for text in _texts_in(self):
             check_text(text, self.part)
 
@@ -273,30 +270,18 @@ class Entry(ABC):
 
     @classmethod
     def read(cls, document: Any, *, where: str) -> Self:
-        """Return the entry that an instance of ``document`` is.
-
-        Raises:
-            DataFormatError: beginning with ``where``.
-        """
+        """Return the entry that an instance of ``document`` is."""
         del where
         assert isinstance(document, cls)  # noqa: S101 - unless a kind has a document of its own
         return document
 
     def check_stored(self, where: str) -> None:
-        """Refuse what no store writes, whatever the prompt.
-
-        Raises:
-            DataFormatError: beginning with ``where``.
-        """
+        """Refuse what no store writes, whatever the prompt."""
         check_hash(self.expected_hash, f"{where}: expected_hash")
 
 
 def check_hash(text: str, where: str) -> None:
-    """Refuse what is no SHA-256 in hexadecimal digits.
-
-    Raises:
-        DataFormatError: beginning with ``where``.
-    """
+    """Refuse what is no SHA-256 in hexadecimal digits."""
     if not _HASH.fullmatch(text):
         raise DataFormatError(
             f"{where}: expected 64 lower-case hexadecimal digits, found {shown(text)}"

@@ -1,6 +1,7 @@
 """Tool calls and worked examples as stores see them: texts, and values as one line of JSON.
 
 So hashing, overriding and rendering need no types; types are asked only when something is written.
+What does not fit raises ``DataFormatError`` with the path to each fault.
 """
 
 from __future__ import annotations
@@ -88,20 +89,12 @@ def _plain_call(call: ToolCall) -> dict[str, Json]:
 
 
 def one_line(value: object) -> str:
-    """Return a value as the one line of JSON that models are shown.
-
-    Raises:
-        DataFormatError: the value has no plain form.
-    """
+    """Return a value as the one line of JSON that models are shown."""
     return json.dumps(unstructure(value), ensure_ascii=False)
 
 
 def typed_json(text: str, kind: Any, *, where: str) -> str:
-    """Return JSON that fits ``kind``, in one line and with every default filled in.
-
-    Raises:
-        DataFormatError: it is no JSON or does not fit; with the path to each fault.
-    """
+    """Return JSON that fits ``kind``, in one line and with every default filled in."""
     return one_line(structure(parse_json(text, where=where), kind, where=where))
 
 
@@ -112,11 +105,7 @@ def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
 
 
 def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
-    """Read steps, ``[{"tool_name", "description", "input", "output"}]``, whatever their types.
-
-    Raises:
-        DataFormatError: it is no such list.
-    """
+    """Read steps, ``[{"tool_name", "description", "input", "output"}]``, whatever their types."""
     data = parse_json(steps_json, where=f"{where}: steps")
     if not isinstance(data, list):
         raise DataFormatError(f"{where}: steps: expected a list, found {shown(data)}")
@@ -150,11 +139,7 @@ def given(**fields: object) -> dict[str, Any]:
 
 
 def check_json(where: str, **texts: str | None) -> None:
-    """Refuse what is no JSON; None is no text.
-
-    Raises:
-        DataFormatError: beginning with ``where`` and the name of the text.
-    """
+    """Refuse what is no JSON; None is no text."""
     for name, text in texts.items():
         if text is not None:
             parse_json(text, where=f"{where}: {name}")

@@ -1,4 +1,8 @@
-"""Identifiers and texts that stores take."""
+"""Identifiers and texts that stores take.
+
+Others raise ``InvalidIdentifierError`` or ``InvalidOverrideError``, naming the place, what was
+expected and what was found.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +21,19 @@ _NS = rf"(?=.{{1,200}}\Z){_KEY}(/{_KEY})*"
 
 
 def check_key(key: object, what: str) -> str:
-    """Return ``key`` if it is an identifier: lower-case letters, digits, `_` and `-`, up to 64.
-
-    Raises:
-        InvalidIdentifierError: naming ``what`` the key is of.
-    """
+    """Return ``key`` if it is an identifier: lower-case letters, digits, `_` and `-`, up to 64."""
     said = "1 to 64 lower-case letters, digits, `_` or `-`, starting with a letter or digit"
     return _identifier(key, _KEY, f"{what}: expected {said}")
 
 
 def check_tag(tag: object) -> str:
-    """Return ``tag`` if it is an identifier, which in a tag may hold dots too.
-
-    Raises:
-        InvalidIdentifierError: otherwise.
-    """
+    """Return ``tag`` if it is an identifier, which in a tag may hold dots too."""
     said = "1 to 64 lower-case letters, digits, `.`, `_` or `-`, starting with a letter or digit"
     return _identifier(tag, _TAG, f"tag: expected {said}")
 
 
 def check_ns(ns: object) -> str:
-    """Return ``ns`` if it is identifiers joined by `/`, up to 200 characters.
-
-    Raises:
-        InvalidIdentifierError: otherwise.
-    """
+    """Return ``ns`` if it is identifiers joined by `/`, up to 200 characters."""
     said = "lower-case identifiers joined by `/`, at most 200 characters"
     return _identifier(ns, _NS, f"ns: expected {said}")
 
@@ -59,11 +51,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def check_text(text: object, where: str) -> str:
-    """Return ``text`` if it is a string that UTF-8 can hold and of bounded length.
-
-    Raises:
-        InvalidOverrideError: otherwise.
-    """
+    """Return ``text`` if it is a string that UTF-8 can hold and of bounded length."""
     if not isinstance(text, str):
         raise InvalidOverrideError(f"{where}: expected text, found {shown(text)}")
     if len(text) > MAX_BODY_CHARS:
@@ -80,11 +68,7 @@ def check_text(text: object, where: str) -> str:
 
 
 def check_path(path: object) -> SectionPath:
-    """Return ``path`` if it is a tuple of at least one key.
-
-    Raises:
-        InvalidOverrideError: otherwise.
-    """
+    """Return ``path`` if it is a tuple of at least one key."""
     if isinstance(path, tuple) and path and all(isinstance(key, str) for key in path):
         return path
     raise InvalidOverrideError(
@@ -94,21 +78,13 @@ def check_path(path: object) -> SectionPath:
 
 
 def check_said(text: object, where: str) -> None:
-    """Refuse a text that says nothing, or that :func:`check_text` refuses.
-
-    Raises:
-        InvalidOverrideError: naming ``where``.
-    """
+    """Refuse a text that says nothing, or that :func:`check_text` refuses."""
     if not check_text(text, where).strip():
         raise InvalidOverrideError(f"{where}: expected a text, found nothing")
 
 
 def check_texts(part: str, *texts: object) -> None:
-    """Refuse what :func:`check_text` refuses; None is no text.
-
-    Raises:
-        InvalidOverrideError: naming the part.
-    """
+    """Refuse what :func:`check_text` refuses; None is no text."""
     for text in texts:
         if text is not None:
             check_text(text, part)

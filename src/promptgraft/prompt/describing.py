@@ -1,4 +1,8 @@
-"""From a template to its descriptor: what stores and optimizers may know of its parts."""
+"""From a template to its descriptor: what stores and optimizers may know of its parts.
+
+Tools that share a name, and examples that do not fit the types of tools or answer, raise
+``PromptDefinitionError``.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +41,7 @@ Walked = Sequence[tuple[SectionPath, MarkdownSection]]
 def describe_template(
     ns: str, key: str, walked: Walked, output_type: Any, *, choice: Described
 ) -> PromptDescriptor:
-    """Return the descriptor of a template, checking its tools and examples on the way.
-
-    Raises:
-        PromptDefinitionError: two tools share a name, or an example does not fit the types of
-            its tools or of the answer.
-    """
+    """Return the descriptor of a template, checking its tools and examples on the way."""
     where = f"prompt `{ns}/{key}`"
     tools = tools_by_name(walked, where)
     containers = [(p, found) for p, found in walked if isinstance(found, TaskExamplesSection)]
@@ -69,11 +68,7 @@ def describe_template(
 
 
 def tools_by_name(walked: Walked, where: str) -> dict[str, AnyTool]:
-    """Return the tools of all sections, in reading order.
-
-    Raises:
-        PromptDefinitionError: two of them share a name.
-    """
+    """Return the tools of all sections, in reading order."""
     found: dict[str, AnyTool] = {}
     for _, section in walked:
         for tool in section.tools:

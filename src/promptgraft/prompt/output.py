@@ -1,4 +1,8 @@
-"""What a prompt asks for, and how an answer's text becomes it."""
+"""What a prompt asks for, and how an answer's text becomes it.
+
+Types that no answer can be parsed into, and words for options that they lack, raise
+``PromptDefinitionError``.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +26,8 @@ _OBJECT = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 
 
 def check_output_type(output_type: Any, where: str) -> None:
-    """Refuse a type that no answer can be parsed into.
-
-    Raises:
-        PromptDefinitionError: unless it is None, ``str``, a choice (an ``Enum`` of strings
-            or a ``Literal`` of strings), or an attrs class or a dataclass that JSON can carry
-            and JSON Schema describe.
-    """
-    if output_type is None or output_type is str or choices_of(output_type) is not None:
+    """Refuse all but None, ``str``, a choice, and a class that JSON can carry and describe."""
+    if output_type is None or output_type is str or options_of(output_type):
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
         try:
@@ -47,15 +45,11 @@ def check_output_type(output_type: Any, where: str) -> None:
 
 
 def check_choice(said: Described, output_type: Any, where: str) -> None:
-    """Refuse what is said of a choice where there is none, or of an option that it lacks.
-
-    Raises:
-        PromptDefinitionError: naming what does not fit.
-    """
+    """Refuse what is said of a choice where there is none, or of an option that it lacks."""
     if said == Described():
         return
-    options = choices_of(output_type)
-    if options is None or said.aliases:
+    options = options_of(output_type)
+    if not options or said.aliases:
         raise PromptDefinitionError(
             f"{where}: choice: only an answer that is a choice is described by it, and a choice "
             "has no aliases; describe the fields of a class with annotations"
@@ -66,11 +60,6 @@ def check_choice(said: Described, output_type: Any, where: str) -> None:
                 f"{where}: choice: there is no option {shown(option)}; options: "
                 + ", ".join(options)
             )
-
-
-def choices_of(output_type: Any) -> tuple[str, ...] | None:
-    """Return the answers that a choice allows, in order; None for other types."""
-    return options_of(output_type) or None
 
 
 def parse_output(
@@ -93,9 +82,9 @@ def parse_output(
     """
     if output_type is None:
         return None
-    options = choices_of(output_type)
+    options = options_of(output_type)
     try:
-        if options is not None:
+        if options:
             return structure(_parse_choice(options, text), output_type, where="answer")
         if output_type is str:
             return structure(text, output_type, where="answer")

@@ -1,4 +1,8 @@
-"""From a template, overrides and values to what a model receives."""
+"""From a template, overrides and values to what a model receives.
+
+Values that are missing, ambiguous or not bound to names raise ``BindingError``, and blocks of Jinja
+that do not render ``PromptRenderError``.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +58,7 @@ class Bindings:
         return self._all
 
     def visible_to(self, section: MarkdownSection, path: SectionPath) -> Values:
-        """Return the values that the placeholders of ``section`` are looked up in.
-
-        Raises:
-            BindingError: a value is missing or two parameters offer it.
-        """
+        """Return the values that the placeholders of ``section`` are looked up in."""
         if section.params_type is not None:
             return self._of_type(section.params_type, path)
         for name in section.source.variables:
@@ -87,11 +87,7 @@ class Bindings:
 
 
 def values_of(param: object) -> Values:
-    """Return the fields of a parameter by name.
-
-    Raises:
-        BindingError: it is neither an attrs or dataclass instance nor a mapping of names.
-    """
+    """Return the fields of a parameter by name."""
     if isinstance(param, Mapping) and all(isinstance(key, str) for key in param):
         return param
     names = field_names(type(param))
@@ -160,18 +156,16 @@ def render_prompt(
     *,
     output_type: type[OutputT] | None,
 ) -> RenderedPrompt[OutputT]:
-    """Render the sections that are enabled, parents before children, with tools and examples.
-
-    Raises:
-        BindingError: a placeholder has no value.
-        PromptRenderError: an opaque Jinja block does not render.
-    """
+    """Render the sections that are enabled, parents before children, with tools and examples."""
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
     shown: set[str] = set()
     for path, section, visibility in _visible(walked, bindings):
         if visibility is SectionVisibility.SUMMARY:
-            sections.append(_summary(path, section))
+            segments = (Segment(section.summary or ""),)
+            sections.append(
+                RenderedSection(path=path, title=section.title, segments=segments, summarized=True)
+            )
             continue
         body = _full(path, section, bindings, settled.parts.bodies.get(path))
         if section.tools:
@@ -209,42 +203,27 @@ def _visible(
         if section.enabled is not None and not section.enabled(bindings.all):
             hidden = path
             continue
-        visibility = _visibility(section, bindings.all)
+        visibility = section.visibility
+        if not isinstance(visibility, SectionVisibility):
+            visibility = visibility(bindings.all)
         if visibility is SectionVisibility.SUMMARY:
             hidden = path
         yield path, section, visibility
 
 
-def _visibility(section: MarkdownSection, values: Values) -> SectionVisibility:
-    if isinstance(section.visibility, SectionVisibility):
-        return section.visibility
-    return section.visibility(values)
-
-
-def _summary(path: SectionPath, section: MarkdownSection) -> RenderedSection:
-    segments = (Segment(section.summary or ""),)
-    return RenderedSection(path=path, title=section.title, segments=segments, summarized=True)
-
-
 def _full(
-    path: SectionPath,
-    section: MarkdownSection,
-    bindings: Bindings,
-    body: str | None,
+    path: SectionPath, section: MarkdownSection, bindings: Bindings, body: str | None
 ) -> RenderedSection:
     values = bindings.visible_to(section, path)
     source = section.source
     pieces = source.pieces if body is None else source.parse(body)
     texts = source.texts(values)
-    segments = [
+    segments = tuple(
         Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
         for piece in pieces
-    ]
+    )
     return RenderedSection(
-        path=path,
-        title=section.title,
-        segments=tuple(segments),
-        overridden=body is not None,
+        path=path, title=section.title, segments=segments, overridden=body is not None
     )
 
 

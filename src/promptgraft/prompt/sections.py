@@ -196,11 +196,7 @@ def plain_section(
 
 
 def check_siblings(sections: tuple[MarkdownSection, ...], where: str) -> None:
-    """Refuse two siblings with one key: they would share overrides.
-
-    Raises:
-        PromptDefinitionError: naming the key.
-    """
+    """Refuse two siblings with one key: they would share overrides."""
     seen: set[str] = set()
     for section in sections:
         if section.key in seen:

@@ -68,6 +68,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         choice: what is said of an answer that is a choice, and of its options; the fields of
             a class say it themselves.
         descriptor: identity and content hashes, computed once.
+        walked: every section with its path, parents before children.
 
     Raises:
         InvalidIdentifierError: ``ns`` or ``key`` is no identifier.
@@ -82,7 +83,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     output_type: type[OutputT_co] | None = None
     choice: Described = attrs.field(factory=Described)
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
-    _walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
+    walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False
     )
     _recently: _RecentlySettled = attrs.field(
@@ -100,17 +101,12 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         descriptor = describe_template(
             self.ns, self.key, walked, self.output_type, choice=self.choice
         )
-        object.__setattr__(self, "_walked", walked)
+        object.__setattr__(self, "walked", walked)
         object.__setattr__(self, "descriptor", descriptor)
-
-    @property
-    def walked(self) -> tuple[tuple[SectionPath, MarkdownSection], ...]:
-        """Every section with its path, parents before children."""
-        return self._walked
 
     def settled(self, override: PromptOverride | None) -> Settled:
         """Return what ``override`` makes of the template before anything is bound."""
-        return self._recently.of(self.descriptor, self._walked, override)
+        return self._recently.of(self.descriptor, self.walked, override)
 
     def section(self, path: SectionPath) -> MarkdownSection:
         """Return the section at ``path``.
@@ -118,10 +114,10 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         Raises:
             UnknownPartError: there is none; the message lists those that exist.
         """
-        for found, section in self._walked:
+        for found, section in self.walked:
             if found == path:
                 return section
-        known = [show_path(found) for found, _ in self._walked]
+        known = [show_path(found) for found, _ in self.walked]
         raise UnknownPartError(
             f"prompt `{self.ns}/{self.key}` has no section `{show_path(path)}`"
             f"{did_you_mean(show_path(path), known)}; sections: {', '.join(known) or 'none'}"
@@ -142,13 +138,13 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """Return what ``what`` shows of the template, with further fields."""
         names = (("name", self.name),) if self.name is not None else ()
         head = ("section", "characters", "placeholders", "tools", "title")
-        texts = [(show_path(path), found.template) for path, found in self._walked]
+        texts = [(show_path(path), found.template) for path, found in self.walked]
         return Card(
             title=f"{self.ns}/{self.key}",
             lead=f"{what} with {counted(len(texts), 'section')}",
             fields=(*names, ("answer", show_type(self.output_type)), *fields),
             blocks=(
-                Table(head=head, rows=(_row(show_path(p), found) for p, found in self._walked)),
+                Table(head=head, rows=(_row(show_path(p), found) for p, found in self.walked)),
                 *(LongText(title=f"section {at}", text=text) for at, text in texts if text),
             ),
         )

@@ -97,11 +97,7 @@ class Tool(Generic[ParamsT, ResultT]):
 
 
 def check_value(value: object, kind: Any, *, where: str) -> None:
-    """Refuse a value that is not of its type, or that JSON cannot carry there and back.
-
-    Raises:
-        PromptDefinitionError: naming the place.
-    """
+    """Refuse a value that is not of its type, or that JSON cannot carry there and back."""
     try:
         plain = unstructure(value)
     except DataFormatError as error:
