@@ -25,8 +25,8 @@ from promptgraft.overrides import (
     diff_override,
 )
 from promptgraft.overrides.resolution import bound_entry
+from promptgraft.parts import KINDS
 from promptgraft.parts.entry import UNBOUND
-from promptgraft.parts.kinds import KINDS
 from promptgraft.search import Optimizer, StopReason
 from promptgraft.testing import PromptOverridesStoreContract
 from test_docs import python_blocks

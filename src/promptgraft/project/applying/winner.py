@@ -24,8 +24,7 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
-from promptgraft.overrides.checks import check_names, checked_entry, is_fresh
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.resolution import check_names, checked_entry, is_fresh, resolve_override
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry, SkipReason
 from promptgraft.parts.validation import shown_hash
