@@ -80,8 +80,7 @@ def score_of_votes(
 
 def most_agreed(scores: Sequence[float]) -> int:
     """Return the first position of the highest score that more than half of ``scores`` reach."""
-    ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
-    return scores.index(scores[ranked[len(scores) // 2]])
+    return scores.index(sorted(scores, reverse=True)[len(scores) // 2])
 
 
 def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
@@ -92,15 +91,13 @@ def weighted_share(parts: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float] = ()) -> float:
-    match voting:
-        case Voting.ALL:
-            return min(scores)
-        case Voting.ANY:
-            return max(scores)
-        case Voting.MAJORITY:
-            return scores[most_agreed(scores)]
-        case Voting.MEAN | Voting.WEIGHTED:
-            return weighted_share(scores, weights or [1.0] * len(scores))
+    if voting is Voting.ALL:
+        return min(scores)
+    if voting is Voting.ANY:
+        return max(scores)
+    if voting is Voting.MAJORITY:
+        return scores[most_agreed(scores)]
+    return weighted_share(scores, weights or [1.0] * len(scores))
 
 
 ReplyT = TypeVar("ReplyT")

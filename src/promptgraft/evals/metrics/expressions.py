@@ -8,7 +8,7 @@ model; what a model writes is only ever a value.
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 from collections import UserDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
@@ -233,10 +233,8 @@ def _function(value: Judge | str) -> Judge:
     if not module or not name:
         raise ConfigError(f"function: expected `package.module:function`, found {shown(value)}")
     try:
-        found: object = importlib.import_module(module)
-        for step in name.split("."):
-            found = getattr(found, step)
-    except (ImportError, AttributeError) as error:
+        found: object = pkgutil.resolve_name(value)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
     if not callable(found):
         raise ConfigError(f"function: expected a function, found {shown(found)} at {shown(value)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -124,8 +124,7 @@ def _others() -> tuple[EntryPoint, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _imported(name: str, home: str) -> MetricKind:
-    module, _, attribute = home.partition(":")
-    return _as_kind(name, getattr(importlib.import_module(module), attribute))
+    return _as_kind(name, pkgutil.resolve_name(home))
 
 
 def _loaded(point: EntryPoint) -> MetricKind:
