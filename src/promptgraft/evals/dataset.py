@@ -225,7 +225,7 @@ class Dataset(Shown):
         return tuple(case.id for case in self.cases)
 
     def subset(self, ids: Collection[str], name: str) -> Dataset:
-        """Return the cases with these ids, at least one, in the order of this set."""
+        """Return the cases with these ids, in this order; ``DataFormatError`` without any."""
         return Dataset(tuple(case for case in self.cases if case.id in ids), name)
 
     def _card(self) -> Card:

@@ -110,6 +110,10 @@ class Rubric:
             raise ConfigError(f"id: expected one word, found {shown(self.id)}")
 
 
+def _as_rubrics(rubrics: Iterable[Rubric]) -> tuple[Rubric, ...]:
+    return tuple(rubrics)
+
+
 def _distinct(
     _: object, attribute: attrs.Attribute[tuple[Rubric, ...]], rubrics: tuple[Rubric, ...]
 ) -> None:
@@ -134,7 +138,7 @@ class LlmRubricResponse(JudgeMetric):
     question: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
-    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple[Rubric, ...])
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
 
     def ask(
         self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
@@ -226,6 +230,9 @@ def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
     A critic is asked as any other judge of rubrics.
+
+    Args:
+        judge_of: makes the adapter of a judge of what a file says of its model.
     """
     return tuple(
         MetricKind(

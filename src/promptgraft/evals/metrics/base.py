@@ -232,7 +232,7 @@ def asks_models(metric: Metric) -> bool:
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics that cannot stand in one evaluation: none, or two of one name."""
+    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
     if not metrics:
         raise ConfigError("metrics: expected at least one metric, found none")
     names = [metric.name for metric in metrics]
@@ -244,7 +244,7 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
 
 
 def check_cases(metrics: Sequence[Metric], cases: Iterable[Case]) -> None:
-    """Refuse cases that the metrics cannot judge, all in one line, before the first call."""
+    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``."""
     faults = in_one_line()
     note_unjudgeable(metrics, cases, faults)
     faults.refuse()

@@ -185,7 +185,7 @@ def load_metrics(source: Json | Path | Node, *, registry: Registry = METRICS) ->
 
 
 def load_metric_config(source: Json | Path | Node, *, registry: Registry = METRICS) -> MetricConfig:
-    """Return everything that plain data or a JSON or YAML file says of metrics."""
+    """Return everything that plain data or a file says of metrics; see :func:`load_metrics`."""
     if isinstance(source, (str, Path)):
         root = read_source(Path(source)).root
     else:

@@ -40,6 +40,10 @@ class ToolRule(JsonRules):
     results: bool = False
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
 
+    def fits(self, expected: ToolUse, found: ToolUse) -> bool:
+        """Return whether a call with the right name is the expected one."""
+        return not self.faults(expected, found)
+
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:
         """Return how a call with the right name differs from the expected one."""
         faults: list[str] = []
@@ -101,10 +105,10 @@ class ToolTrajectory(BaseMetric):
         )
 
     def _fits(self, expected: ToolUse, found: ToolUse) -> bool:
-        return expected.name == found.name and not self._differing(expected, found)
+        return expected.name == found.name and self._rule(expected).fits(expected, found)
 
-    def _differing(self, expected: ToolUse, found: ToolUse) -> list[str]:
-        return self.tools.get(expected.name, self.rule).faults(expected, found)
+    def _rule(self, tool: ToolUse) -> ToolRule:
+        return self.tools.get(tool.name, self.rule)
 
     def _faults(
         self, wanted: Sequence[ToolUse], called: Sequence[ToolUse], pairs: Mapping[int, int]
@@ -117,7 +121,7 @@ class ToolTrajectory(BaseMetric):
                 faults.append(f"`{tool.name}` was not called with {brief(dict(tool.arguments))}")
                 continue
             spare.remove(near)
-            differing = self._differing(tool, near)
+            differing = self._rule(tool).faults(tool, near)
             faults.append(f"`{tool.name}`: {', '.join(differing) or 'called out of order'}")
         surplus = [] if self.subset else spare
         return faults + [f"`{call.name}` was called and not expected" for call in surplus]
