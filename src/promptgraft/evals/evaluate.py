@@ -41,6 +41,9 @@ from promptgraft.text import listed, score
 ParamsOf = Callable[[Case], object]
 """Makes what a prompt is bound to of a case: one parameter, or a tuple of several."""
 
+Plan = Sequence[tuple[Case, Prompt[object], int]]
+"""What is tried: a case, its prompt, and the number of the run."""
+
 
 class _CaseInput(FrozenMap[str, object]):
     """A class of its own: of each class a prompt keeps only the last parameter."""
@@ -125,10 +128,6 @@ def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
         name for _, section in prompt.template.walked for name in section.source.reads
     )
     return tuple(name for name in reads if name not in known)
-
-
-Plan = Sequence[tuple[Case, Prompt[object], int]]
-"""What is tried: a case, its prompt, and the number of the run."""
 
 
 @attrs.frozen(kw_only=True)

@@ -19,6 +19,8 @@ from promptgraft.strict import structure
 VERSION = 1
 """Of the file."""
 
+_SHORT = 12
+
 
 @attrs.frozen(kw_only=True)
 class KeptCase:
@@ -120,9 +122,6 @@ def write_baseline(path: str | os.PathLike[str], report: GateReport) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate becomes its JSON escape.
     write_atomically(file, Baseline.of(report).text().encode("utf-8", "backslashreplace"))
-
-
-_SHORT = 12
 
 
 @attrs.frozen(kw_only=True)

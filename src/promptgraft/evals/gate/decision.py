@@ -18,6 +18,10 @@ from promptgraft.text import spelled, visible_line
 _FUZZ = 1e-9
 _SHOWN = 5
 
+# All that XML 1.0 cannot hold; a carriage return would be read as a line feed.
+_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MESSAGE_CHARS = 200
+
 
 class GateOutcome(StrEnum):
     """How a gate ends."""
@@ -149,11 +153,6 @@ def _mean(comparison: Comparison, tolerance: float) -> Ruling:
 def _listed(names: tuple[str, ...]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-# All that XML 1.0 cannot hold; a carriage return would be read as a line feed.
-_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MESSAGE_CHARS = 200
 
 
 def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes:

@@ -27,6 +27,8 @@ from promptgraft.strict import structure
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted, score
 
+_SHOWN_IDS = 20
+
 
 @attrs.frozen(kw_only=True)
 class Answered:
@@ -76,9 +78,6 @@ def answered_from(plain: Json, *, where: str) -> Answered:
     answer = None if node.value is None else ANSWER.read(node)
     source.raise_all()
     return Answered(outcome=outcome, answer=answer, seconds=seconds)
-
-
-_SHOWN_IDS = 20
 
 
 @attrs.frozen(kw_only=True)

@@ -29,6 +29,13 @@ from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, one_of
 from promptgraft.text import fenced
 
+ReplyT = TypeVar("ReplyT")
+_ATTEMPTS = 2
+LONGEST_JUDGE_REASON = 2_000
+"""Characters of one reason of a judge (for one rubric) that arrive whole."""
+LONGEST_VERDICT_REASON = 40_000
+"""Characters of the reason of a verdict, all judges and rubrics together."""
+
 
 class Voting(StrEnum):
     """How the scores of several judges become one.
@@ -100,11 +107,6 @@ def _tally(voting: Voting, scores: Sequence[float], weights: Sequence[float] = (
     return weighted_share(scores, weights or [1.0] * len(scores))
 
 
-ReplyT = TypeVar("ReplyT")
-
-_ATTEMPTS = 2
-
-
 @attrs.frozen(kw_only=True)
 class Judgement:
     """What a judge says: a score from 0 to 1 and why, or None and what went wrong."""
@@ -162,12 +164,6 @@ def _settle(judge: ProviderAdapter, session: Session) -> None:
         usage = executed.response.usage
         call = ModelCalled(model=judge.identity, requests=1, usage=usage, cost=None, seconds=0.0)
         session.dispatch(call)
-
-
-LONGEST_JUDGE_REASON = 2_000
-"""Characters of one reason of a judge (for one rubric) that arrive whole."""
-LONGEST_VERDICT_REASON = 40_000
-"""Characters of the reason of a verdict, all judges and rubrics together."""
 
 
 def _judges(judges: Iterable[ProviderAdapter] | ProviderAdapter) -> tuple[ProviderAdapter, ...]:

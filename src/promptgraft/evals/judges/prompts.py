@@ -23,6 +23,10 @@ from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, canonical_json
 from promptgraft.text import fenced
 
+JUDGES_NS = "promptgraft/judges"
+LONGEST_SHOWN = 50_000
+"""Characters of a text that is shown whole; of a longer one the middle is left out, with a note."""
+
 
 class VoidReplyError(ValueError):
     """A reply that is no judgement; the judge is told why, and asked once more."""
@@ -86,9 +90,6 @@ def checked_reason(reason: str, what: str) -> str:
     if reason.strip():
         return reason.strip()
     raise VoidReplyError(f"{what} has no reason; say what you found")
-
-
-JUDGES_NS = "promptgraft/judges"
 
 
 @attrs.frozen(kw_only=True)
@@ -203,10 +204,6 @@ KNOWLEDGE_RECALL = PromptTemplate(
     output_type=RubricsReply,
 )
 """Asks which rubrics the results of tools meet."""
-
-
-LONGEST_SHOWN = 50_000
-"""Characters of a text that is shown whole; of a longer one the middle is left out, with a note."""
 
 
 def material_of(case: Case, answer: Answer, *, tools: bool = False, rubrics: str = "") -> Material:
