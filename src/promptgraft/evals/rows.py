@@ -28,6 +28,8 @@ _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _HALF = re.compile(r"[\ud800-\udfff]")
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
+DELIMITERS = ",;\t|"
+
 
 class Row(NamedTuple):
     """The plain data of one case, and the line (from 1) in which it begins."""
@@ -238,9 +240,6 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
         yield from eval_set_rows(value, lines[()], faults)
     elif value is not None:
         faults.add(lines[()], "expected a list of cases or an EvalSet")
-
-
-DELIMITERS = ",;\t|"
 
 
 def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:

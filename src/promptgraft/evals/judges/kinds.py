@@ -65,6 +65,19 @@ CATEGORY_SCORES: Mapping[Category, float] = {
 }
 """What each category scores."""
 
+JudgeOf = Callable[[Json], ProviderAdapter]
+"""Makes the adapter of a judge of what a file says of its model, or raises ``ConfigError``."""
+_VOTING: Mapping[str, Json] = {
+    "all_pass": "all",
+    "any_pass": "any",
+    "majority_pass": "majority",
+    "avg": "mean",
+    "weighted_avg": "weighted",
+}
+_MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
+# How those tools call their judges, one after the other or not, changes no verdict.
+_JUDGE = ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics")
+
 
 @attrs.frozen(kw_only=True)
 class LlmFinalResponse(JudgeMetric):
@@ -193,25 +206,12 @@ def _said(rubric: Rubric, reply: RubricReply) -> str:
     return f"rubric `{rubric.id}` {verdict}: {clipped(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
 
 
-JudgeOf = Callable[[Json], ProviderAdapter]
-"""Makes the adapter of a judge of what a file says of its model, or raises ``ConfigError``."""
-
 _KINDS: Mapping[str, type[JudgeMetric]] = {
     "llm_final_response": LlmFinalResponse,
     "llm_rubric_response": LlmRubricResponse,
     "llm_rubric_critic": LlmRubricResponse,
     "llm_rubric_knowledge_recall": LlmRubricKnowledgeRecall,
 }
-_VOTING: Mapping[str, Json] = {
-    "all_pass": "all",
-    "any_pass": "any",
-    "majority_pass": "majority",
-    "avg": "mean",
-    "weighted_avg": "weighted",
-}
-_MODELS = check("a list of models", lambda value: value if isinstance(value, list) else None)
-# How those tools call their judges, one after the other or not, changes no verdict.
-_JUDGE = ("judge_model", "judge_models", "models_aggregator", "parallel", "rubrics")
 
 
 @attrs.frozen(kw_only=True)

@@ -29,6 +29,9 @@ LONGEST_REASON = 1000
 _BEFORE, _AFTER = 40, 80
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
+LONGEST_FEEDBACK = 50_000
+"""Characters of feedback on one answer; of a longer one the middle is left out, with a note."""
+
 
 def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
     """Return ``text`` between quotation marks, in one line, its middle left out if it is long."""
@@ -98,10 +101,6 @@ def _one_line(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
-
-
-LONGEST_FEEDBACK = 50_000
-"""Characters of feedback on one answer; of a longer one the middle is left out, with a note."""
 
 
 def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:

@@ -31,6 +31,20 @@ _MATCHES: Mapping[str, type[BaseMetric]] = {"exact": Exact, "contains": Contains
 
 Options = dict[str, Json]
 
+_ALIASES = {
+    **{f"{key}_strategy": key for key in ("text", "json", "rouge", "match", "default")},
+    "tool_strategy": "overrides",
+}
+# The keys of each object of a criterion.
+_ROOT = ("final_response", "tool_trajectory", "rouge", "llm_judge")
+_FINAL = ("text", "json", "rouge")
+_TEXT = ("ignore", "case_insensitive", "length", "match")
+_LENGTH = ("min", "max")
+_JSON = ("ignore", "ignore_tree", "number_tolerance", "match")
+_ROUGE = ("ignore", "rouge_type", "measure", "threshold", "use_stemmer", "split_summaries")
+_TOOLS = ("default", "overrides", "order_sensitive", "subset_matching")
+_TOOL = ("name", "arguments", "result")
+
 
 @attrs.frozen
 class Criterion:
@@ -55,21 +69,6 @@ class Criterion:
     def part(self, key: str, known: Collection[str]) -> Criterion | None:
         """Return an object below this one; None when it is absent."""
         return Criterion.of(self.members[key], known) if key in self.members else None
-
-
-_ALIASES = {
-    **{f"{key}_strategy": key for key in ("text", "json", "rouge", "match", "default")},
-    "tool_strategy": "overrides",
-}
-# The keys of each object of a criterion.
-_ROOT = ("final_response", "tool_trajectory", "rouge", "llm_judge")
-_FINAL = ("text", "json", "rouge")
-_TEXT = ("ignore", "case_insensitive", "length", "match")
-_LENGTH = ("min", "max")
-_JSON = ("ignore", "ignore_tree", "number_tolerance", "match")
-_ROUGE = ("ignore", "rouge_type", "measure", "threshold", "use_stemmer", "split_summaries")
-_TOOLS = ("default", "overrides", "order_sensitive", "subset_matching")
-_TOOL = ("name", "arguments", "result")
 
 
 def made(kind: type[T], options: Options, node: Node) -> T | None:

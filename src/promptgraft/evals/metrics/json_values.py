@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 Fits = Callable[[T, T], bool]
 
+_SHOWN_FAULTS = 4
+
 
 def pair(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[int, int]:
     """Return a largest possible assignment: for an index of ``expected`` the one of ``found``."""
@@ -216,9 +218,6 @@ def _size(value: Json) -> int:
     if isinstance(value, dict):
         value = list(value.values())
     return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
-
-
-_SHOWN_FAULTS = 4
 
 
 def paths_only(

@@ -16,6 +16,12 @@ from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
 from promptgraft.serde import Json, canonical_json, parse_json, shown
 
+Step: TypeAlias = "str | int | None"
+"""A key, an index, or None for every item."""
+Path: TypeAlias = "tuple[Step, ...]"
+_STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
+_FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
+
 
 # Without slots, so that metrics can inherit it beside their own base.
 @attrs.frozen(kw_only=True, slots=False)
@@ -34,13 +40,6 @@ class Folding:
         """Return ``text`` in the form in which it is compared."""
         spaced = " ".join(text.split()) if self.ignore_space else text
         return spaced.casefold() if self.ignore_case else spaced
-
-
-Step: TypeAlias = "str | int | None"
-"""A key, an index, or None for every item."""
-Path: TypeAlias = "tuple[Step, ...]"
-
-_STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 
 
 def parse_path(text: str) -> Path:
@@ -111,9 +110,6 @@ def without(value: Json, path: Path) -> Json:
         chosen = range(len(value)) if step is None else _index(step, len(value))
         return [without(item, rest) if i in chosen else item for i, item in enumerate(value)]
     return value
-
-
-_FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 def one_path(_: object, __: attrs.Attribute[str], value: str) -> None:

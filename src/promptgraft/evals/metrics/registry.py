@@ -57,6 +57,11 @@ _OF_JUDGES = {
 
 Build = Callable[[Node], "Metric | None"]
 
+_NAMES = ("name", "metric_name", "metricName")
+# Sections of other tools' files that say nothing about metrics.
+_ELSEWHERE = ("optimize", "user_simulator_config")
+_TOP = ("metrics", "criteria", "num_runs", "evaluate", *_ELSEWHERE)
+
 
 @attrs.frozen(kw_only=True)
 class MetricKind:
@@ -154,12 +159,6 @@ def _is_metric_class(offered: object) -> TypeGuard[type[Metric]]:
     if not isinstance(offered, type) or not attrs.has(offered):
         return False
     return {"name", "threshold"} <= {field.name for field in attrs.fields(offered)}
-
-
-_NAMES = ("name", "metric_name", "metricName")
-# Sections of other tools' files that say nothing about metrics.
-_ELSEWHERE = ("optimize", "user_simulator_config")
-_TOP = ("metrics", "criteria", "num_runs", "evaluate", *_ELSEWHERE)
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,8 @@ _NUMBER = re.compile(
     r"(?:[eE][-+]?\d{1,3})?(?![\d])"
 )
 
+_BETWEEN = re.compile(r"[,;\n]")
+
 
 # Without slots, so that metrics can inherit it beside their own base.
 @attrs.frozen(kw_only=True, slots=False)
@@ -170,9 +172,6 @@ class Latency(_AmountMetric):
     @property
     def measure(self) -> str:
         return "seconds"
-
-
-_BETWEEN = re.compile(r"[,;\n]")
 
 
 def _labels(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]) -> None:
