@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from cli.console import Console
-from promptgraft.cli.init import TEMPLATES
 from promptgraft.cli.main import run
+from promptgraft.cli.project import TEMPLATES
 from promptgraft.project import load_project
 
 ROOT = Path(__file__).parents[2]

@@ -2,60 +2,81 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
+from pathlib import Path
 
+import attrs
 import click
 
-from promptgraft.cli.apply_target import found_target, project_of
-from promptgraft.cli.apply_writing import (
-    Answer,
-    Asked,
-    apply_to_store,
-    complete,
-    make_patch,
-    unfinished,
-    write_to_source,
-)
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import (
     at_least,
-    examples,
+    command,
     json_option,
     project_option,
-    read_tag,
     run_argument,
     runs_option,
     store_option,
+    tag,
 )
-from promptgraft.cli.output import Screen, print_json
+from promptgraft.cli.output import Screen, echo, print_json
+from promptgraft.cli.runnable import Target, found_target, project_of
+from promptgraft.cli.stored import (
+    current_of,
+    override_file,
+    revision_json_or_none,
+    short,
+    tag_command,
+)
 from promptgraft.errors import ConfigError
+from promptgraft.overrides import LocalPromptOverridesStore, PartDiff, PromptOverride, diff_override
+from promptgraft.overrides.diff import parts_json
 from promptgraft.project import Project
-from promptgraft.project.applying.winner import StaleWinnerError, choose
+from promptgraft.project.applying.files import (
+    FILE_NAME,
+    Intent,
+    found_files,
+    patch_of,
+    patch_root,
+    planned,
+    read_intent,
+    replace_files,
+)
+from promptgraft.project.applying.winner import (
+    StaleWinnerError,
+    Stored,
+    Winner,
+    choose,
+    fresh_entries,
+    store_winner,
+    winner_of,
+)
+from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord, read_run
+from promptgraft.text import visible
 
 
-@click.command(
+@command(
     "apply",
-    epilog=examples(
-        "promptgraft apply",
-        "promptgraft apply --dry-run",
-        "promptgraft apply 20260101-120000-triage --candidate 4",
-        "promptgraft apply --to-source",
-        "promptgraft apply --patch | git apply",
-    ),
+    "apply",
+    "apply --dry-run",
+    "apply 20260101-120000-triage --candidate 4",
+    "apply --to-source",
+    "apply --patch | git apply",
 )
 @run_argument
 @click.option(
     "--candidate",
-    metavar="N",
-    callback=at_least(0),
+    type=at_least(0),
     help="The candidate, by its number; by default the winner of the run.",
 )
 @click.option(
     "--tag",
-    metavar="TAG",
-    callback=read_tag,
+    type=tag,
     help="The tag that gets it; by default the one that the run began with.",
 )
 @click.option("--to-source", is_flag=True, help="Write it into the prompt's files instead.")
@@ -163,3 +184,245 @@ def _say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> None:
                 if last == 1
                 else f"--candidate N applies one of its candidates 1 to {last}"
             )
+
+
+Answer = Callable[[], None]
+"""Prints what was done; called after :func:`found_target`, which redirects standard output."""
+
+_SAID_ALREADY = "already applied: the source says just that"
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What the command line asks for.
+
+    Attributes:
+        run: the run.
+        candidate: the number of the candidate that is meant.
+        dry: whether nothing may be written.
+        as_json: whether the answer is for machines.
+    """
+
+    run: RunRecord
+    candidate: int
+    dry: bool
+    as_json: bool
+
+    def answer(self, where: str, *, applied: bool, winner: Winner, **more: object) -> Screen | None:
+        """Answer machines; for people, begin the answer and return its screen."""
+        scores = dict(winner.provenance.scores)
+        if self.as_json:
+            self.document(where, "applied" if applied else "already applied", scores=scores, **more)
+            return None
+        means = ", ".join(f"{name.replace('_', ' ')} {mean:.3f}" for name, mean in scores.items())
+        screen = Screen()
+        screen.line(f"run `{self.run.id}`, candidate {self.candidate}: {means}", bold=True)
+        return screen
+
+    def document(self, where: str, outcome: str, **more: object) -> None:
+        """Print the answer for machines: the keys that every one has, and ``more``."""
+        print_json(
+            {
+                "run": self.run.id,
+                "candidate": self.candidate,
+                "prompt": self.run.prompt,
+                "where": where,
+                "outcome": outcome,
+                "dry_run": self.dry,
+                **more,
+            }
+        )
+
+
+def apply_to_store(asked: Asked, target: Target, wanted: str | None) -> Answer:
+    """Let a tag hold the candidate: ``wanted``, or the one that the run began with.
+
+    Raises:
+        StaleWinnerError: a part has changed since the run began.
+        StoreError: the store cannot be read or written.
+    """
+    winner, store = winner_of(asked.run, asked.candidate, target.address), target.store
+    stored = store_winner(store, winner, target.prompt, wanted or target.tag, dry=asked.dry)
+    return partial(_answer_of_store, asked, winner, store, stored)
+
+
+def _answer_of_store(
+    asked: Asked, winner: Winner, store: LocalPromptOverridesStore, stored: Stored
+) -> None:
+    tag, file = stored.address.tag, str(override_file(store, stored.address))
+    before, after = revision_json_or_none(stored.before), revision_json_or_none(stored.after)
+    parts = parts_json(stored.parts, checked=False)
+    screen = asked.answer(
+        "store",
+        applied=bool(stored.parts),
+        winner=winner,
+        store=str(store.root_path),
+        tag=tag,
+        file=file,
+        **{"from": before, "to": after, "parts": parts},
+    )
+    if screen is None:
+        return
+    screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
+    if not stored.parts:
+        screen.line(f"already applied: tag `{tag}`, or the source, says just that")
+        return
+    to = "a new revision" if asked.dry else short(stored.after)
+    screen.fields([("from", short(stored.before)), ("to", to), ("file", file)], width=6)
+    screen.parts(stored.parts)
+    screen.line()
+    if asked.dry:
+        screen.line("a dry run: nothing was written")
+        return
+    elsewhere = store.root_path != LocalPromptOverridesStore().root_path
+    named = str(store.root_path) if elsewhere else ""
+    screen.line("Take it back:", bold=True)
+    screen.body(tag_command("rollback", stored.address, named))
+
+
+def write_to_source(asked: Asked, target: Target) -> Answer:
+    """Write the candidate into the files of its prompt, all or none.
+
+    Raises:
+        StaleWinnerError: a part has changed since the run began.
+        ConfigError: the prompt is not written in files, or a file may not be written.
+        OSError: the system refuses; no file was changed.
+    """
+    winner, override, changes = _rewritten(asked, target)
+    folder = target.folder or Path()
+    files = planned(folder, changes)
+    parts, stale = diff_override(target.prompt, override), _left_behind(target, override)
+    if files and not asked.dry:
+        intent = Intent(run=asked.run.id, candidate=asked.candidate, done=False, files=files)
+        replace_files(folder, asked.run.folder.path, intent)
+    paths = [file.path for file in files]
+    tag = target.tag
+    return partial(_answer_of_source, asked, winner, parts=parts, paths=paths, tag=tag, stale=stale)
+
+
+def _answer_of_source(
+    asked: Asked,
+    winner: Winner,
+    *,
+    parts: Sequence[PartDiff],
+    paths: Sequence[str],
+    tag: str,
+    stale: Sequence[str],
+) -> None:
+    screen = asked.answer(
+        "source",
+        applied=bool(paths),
+        winner=winner,
+        files=paths,
+        parts=parts_json(parts, checked=True),
+        stale_overrides={"tag": tag, "parts": stale},
+    )
+    if screen is None:
+        return
+    if not paths:
+        screen.line(_SAID_ALREADY)
+        return
+    screen.parts(parts)
+    screen.line()
+    _print_files(screen, asked, paths)
+    if stale:
+        screen.line(
+            f"tag `{tag}` holds overrides of {', '.join(stale)}: they were written "
+            "for the old text and are not applied to the new one",
+            color="yellow",
+        )
+
+
+def _left_behind(target: Target, override: PromptOverride) -> list[str]:
+    """Return the parts that the tag overrides and that now stand in the source."""
+    held = current_of(target.store, target.address)
+    kept = held.override if held else target.address.empty()
+    return [entry.part for entry in override.entries() if kept.find(entry) is not None]
+
+
+def _print_files(screen: Screen, asked: Asked, paths: Sequence[str]) -> None:
+    if asked.dry:
+        screen.line("a dry run: nothing was written")
+    verb = "would be written" if asked.dry else "written"
+    screen.fields([(verb, path) for path in paths])
+
+
+def make_patch(asked: Asked, target: Target) -> Answer:
+    """Make a patch that makes the files say what the candidate says; writes nothing.
+
+    Raises:
+        StaleWinnerError: a part has changed since the run began.
+        ConfigError: the prompt is not written in files, or in files elsewhere.
+    """
+    winner, _, changes = _rewritten(asked, target)
+    root = patch_root(target.folder or Path())
+    planned(root, changes)  # refuses files outside of what the patch is for
+    return partial(_answer_of_patch, asked, winner, root, patch_of(changes, root=root))
+
+
+def _answer_of_patch(asked: Asked, winner: Winner, root: Path, patch: str) -> None:
+    if asked.as_json:
+        asked.answer("patch", applied=bool(patch), winner=winner, root=str(root), patch=patch)
+    elif not patch:
+        complain(f"{_SAID_ALREADY}; the patch is empty")
+    elif sys.stdout is not None and sys.stdout.isatty():
+        # Not piped into git: what a terminal would obey is spelled out.
+        echo(visible(patch).removesuffix("\n"))
+    else:
+        # As bytes: in another encoding it would be a patch of other files.
+        click.echo(patch.encode(), nl=False)
+
+
+def _rewritten(
+    asked: Asked, target: Target
+) -> tuple[Winner, PromptOverride, tuple[FileChange, ...]]:
+    if target.source is None:
+        raise ConfigError(
+            f"prompt `{asked.run.prompt}` is written in Python: only Markdown prompts of a project "
+            "can be written back; leave --to-source and --patch out to use the store"
+        )
+    winner = winner_of(asked.run, asked.candidate, target.address)
+    entries = fresh_entries(winner, target.prompt, target.tag)
+    override = winner.base.holding(entries)
+    return winner, override, target.source.rewritten(override) if entries else ()
+
+
+def unfinished(run_folder: Path, folder: Path) -> Intent | None:
+    """Return the write that a kill has left half done: some files are new already.
+
+    Raises:
+        StaleWinnerError: a file holds neither its old nor its new text.
+        ConfigError, DataFormatError: the record, or a file that it names, is unusable.
+    """
+    intent = read_intent(run_folder / FILE_NAME)
+    if intent is None or intent.done:
+        return None
+    found = found_files(folder, intent.files)
+    if all(file.is_old for file in found):
+        return None
+    give_up = f", or delete {run_folder / FILE_NAME} to leave the files as they are"
+    if stale := tuple(f"{file.stale}{give_up}" for file in found if file.stale):
+        raise StaleWinnerError(stale)
+    return intent
+
+
+def complete(asked: Asked, intent: Intent, folder: Path) -> Answer:
+    """Complete a write that a kill has left half done.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    if not asked.dry:
+        replace_files(folder, asked.run.folder.path, intent)
+    return partial(_answer_of_completed, asked, [file.path for file in intent.files])
+
+
+def _answer_of_completed(asked: Asked, paths: Sequence[str]) -> None:
+    if asked.as_json:
+        asked.document("source", "completed", files=paths)
+        return
+    screen = Screen()
+    screen.line(f"run `{asked.run.id}`, candidate {asked.candidate}", bold=True)
+    verb = "would be completed" if asked.dry else "is completed now"
+    screen.line(f"an earlier `apply --to-source` was interrupted: it {verb}")
+    _print_files(screen, asked, paths)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 import click
 
-from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
+    Command,
     PromptName,
     project_option,
-    read_prompt_name,
     runs_option,
     store_option,
 )
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
 from promptgraft.project.files import DEFAULT_RUNS, FILE_NAME, find_project, runs_folder_of
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from promptgraft.prompt import PromptTemplate
     from promptgraft.runs import RunFolder
 
-Command = Callable[..., ExitCode]
-
 
 @contextlib.contextmanager
 def loaded_project(file: str | None) -> Iterator[Project]:
@@ -40,10 +37,6 @@ def loaded_project(file: str | None) -> Iterator[Project]:
 
     Inside, the code of the project can import its neighbours, and what it prints goes to
     standard error.
-
-    Raises:
-        ConfigError: no file is given, and there is none from here upwards.
-        DataFormatError: with every fault of the project.
     """
     from promptgraft.project import load_project
     from promptgraft.project.python_source import beside
@@ -54,23 +47,14 @@ def loaded_project(file: str | None) -> Iterator[Project]:
 
 
 def opened_project(file: str | None) -> Project:
-    """Return the project of ``--project FILE`` without loading what it names.
-
-    Raises:
-        ConfigError: no file is given, and there is none from here upwards.
-        DataFormatError: with every fault of the file.
-    """
+    """Return the project of ``--project FILE`` without loading what it names."""
     from promptgraft.project import open_project
 
     return open_project(project_path(file))
 
 
 def project_path(file: str | None) -> Path:
-    """Return the path of ``--project FILE``, or of the nearest project file.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
+    """Return the path of ``--project FILE``, or of the nearest project file."""
     if file is None:
         return find_project()
     path = Path(file)
@@ -83,21 +67,13 @@ def project_path(file: str | None) -> Path:
 
 def in_project(project: str | None) -> bool:
     """Tell whether a project is named, or around the current folder."""
-    if project is not None:
-        return True
-    try:
-        find_project()
-    except ConfigError:
-        return False
-    return True
+    with contextlib.suppress(ConfigError):
+        return project is not None or bool(find_project())
+    return False
 
 
 def open_store(folder: str | None) -> LocalPromptOverridesStore:
-    """Return the store of ``folder``, or the one that the current folder belongs to.
-
-    Raises:
-        ConfigError: there is no such folder.
-    """
+    """Return the store of ``folder``, or the one that the current folder belongs to."""
     if folder is None:
         return LocalPromptOverridesStore()
     path = Path(folder)
@@ -115,10 +91,6 @@ def chosen_store(
 
     ``prompt`` is what the command looks at; when its name is one of the project, the project is
     needed beside a store that is named.
-
-    Raises:
-        ConfigError: what is named does not exist, or the project would not be looked at.
-        DataFormatError: the project file is at fault.
     """
     if store is not None and project is not None and not (prompt and prompt.in_project):
         raise ConfigError("--project only says where the store is, and --store does; leave one out")
@@ -131,7 +103,7 @@ def store_options(command: Command) -> Command:
     """Give a command ``--project`` and ``--store``, which it gets as ``store``, opened."""
 
     @functools.wraps(command)
-    def wrapped(*, project: str | None, store: str | None, **others: object) -> ExitCode:
+    def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
         prompt = others.get("prompt")
         named = prompt if isinstance(prompt, PromptName) else None
         return command(store=chosen_store(store, project, named), **others)
@@ -145,16 +117,12 @@ def read_prompt(
     """Return the prompt that is meant: ``namespace/key``, or a name of the project.
 
     Without a value it is the only prompt of the project.
-
-    Raises:
-        ConfigError: the project has no such prompt, or several.
-        DataFormatError: the project file, or the prompt, is at fault.
     """
     project: str | None = context.params.get("project")
     if (value is not None and "/" in value) or not in_project(project):
         if value is None:
             raise click.MissingParameter(ctx=context, param=parameter)
-        return read_prompt_name(context, parameter, value)
+        return _stored_prompt(context, parameter, value)
     from promptgraft.project.python_source import beside
 
     found = opened_project(project)
@@ -163,15 +131,30 @@ def read_prompt(
     return PromptName(descriptor.ns, descriptor.key, in_project=True)
 
 
+def _stored_prompt(context: click.Context, parameter: click.Parameter, value: str) -> PromptName:
+    from promptgraft.parts.validation import check_key, check_ns
+
+    ns, _, key = value.rpartition("/")
+    try:
+        return PromptName(check_ns(ns), check_key(key, "key"))
+    except InvalidIdentifierError:
+        raise click.BadParameter(
+            "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "
+            f"found {value!r}; `promptgraft show` lists the prompts of a store",
+            context,
+            parameter,
+            param_hint="PROMPT",
+        ) from None
+
+
 prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)
 
 
 @attrs.frozen
 class Runs:
-    """A folder of run directories.
+    """A folder of run directories, which need not exist.
 
     Attributes:
-        root: the folder; it need not exist.
         options: what names it on a command line; empty where it is found without.
     """
 
@@ -179,11 +162,7 @@ class Runs:
     options: str = ""
 
     def find(self, name: str) -> RunFolder:
-        """Return the run that is meant: an id, the start of one, or ``latest``.
-
-        Raises:
-            ConfigError: there is none, or there are several.
-        """
+        """Return the run that is meant: an id, the start of one, or ``latest``."""
         from promptgraft.runs import find_run
 
         return find_run(self.root, name)
@@ -197,15 +176,8 @@ class Runs:
 def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = False) -> Runs:
     """Return the folder that is meant: ``runs``, or that of the project, or ``runs`` here.
 
-    Args:
-        runs: the folder that is named.
-        project: the project file that is named.
-        runs_again: whether the command also makes again what a run was made from, so that the
-            project counts though the folder is named.
-
-    Raises:
-        ConfigError: there is no such project file, or it would not be looked at.
-        DataFormatError: the project file is at fault.
+    With ``runs_again`` the command also makes again what a run was made from, so that the
+    project counts though the folder is named.
     """
     if runs is not None and project is not None and not runs_again:
         raise ConfigError("--project only says where the runs are, and --runs does; leave one out")
@@ -236,18 +208,14 @@ def runs_options(command: Command) -> Command:
     """Give a command ``--project`` and ``--runs``, which it gets as ``runs``: ``Runs``."""
 
     @functools.wraps(command)
-    def wrapped(*, project: str | None, runs: str | None, **others: object) -> ExitCode:
+    def wrapped(*, project: str | None, runs: str | None, **others: object) -> int | None:
         return command(runs=chosen_runs(runs, project), **others)
 
     return project_option(runs_option(wrapped))
 
 
 def load_template(spec: str) -> PromptTemplate[object]:
-    """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names.
-
-    Raises:
-        ConfigError: nothing like that can be imported, or it is no template.
-    """
+    """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names."""
     from promptgraft.project.python_source import Wanted, load, place_of
     from promptgraft.prompt import Prompt, PromptTemplate
 
@@ -256,21 +224,13 @@ def load_template(spec: str) -> PromptTemplate[object]:
             return value.template
         return value if isinstance(value, PromptTemplate) else None
 
-    wanted = Wanted(
-        what="--template",
-        expected="a PromptTemplate or a Prompt",
-        plural="templates",
-        read=read,
-    )
+    expected = "a PromptTemplate or a Prompt"
+    wanted = Wanted(what="--template", expected=expected, plural="templates", read=read)
     return load(place_of(spec, wanted.what), wanted)
 
 
 def example_folder(name: str) -> Path:
-    """Return the folder of an example: in an installed package, or else in the checkout.
-
-    Raises:
-        ConfigError: there is neither.
-    """
+    """Return the folder of an example: in an installed package, or else in the checkout."""
     package = Path(__file__).resolve().parents[1]
     places = [package / "examples" / name]
     if package.parent.name == "src":

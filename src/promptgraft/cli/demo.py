@@ -7,42 +7,31 @@ import click
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     at_least,
-    examples,
-    journal_option,
+    command,
     json_option,
     quiet_option,
-    read_tag,
+    tag,
 )
 
 
-@click.command(
-    "demo",
-    epilog=examples(
-        "promptgraft demo",
-        "promptgraft demo --seed 7 --store /tmp/demo",
-        "promptgraft demo --json --quiet",
-    ),
-)
+@command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")
 @click.option(
     "--seed",
-    metavar="N",
     default="0",
     show_default=True,
-    callback=at_least(0),
+    type=at_least(0),
     help="Decides every random choice: the same seed, the same winner.",
 )
 @click.option(
     "--budget",
-    metavar="N",
-    callback=at_least(1),
+    type=at_least(1),
     help="Rollouts that may be used; by default those of the example.",
 )
 @click.option(
     "--workers",
-    metavar="N",
     default="1",
     show_default=True,
-    callback=at_least(1),
+    type=at_least(1),
     help="Rollouts side by side; the result does not depend on it.",
 )
 @click.option(
@@ -53,13 +42,16 @@ from promptgraft.cli.options import (
 )
 @click.option(
     "--tag",
-    metavar="TAG",
     default="triage-demo",
     show_default=True,
-    callback=read_tag,
+    type=tag,
     help="The tag that gets the winner.",
 )
-@journal_option
+@click.option(
+    "--journal",
+    metavar="FILE",
+    help="Keep every answer, so that the same command resumes after an interruption.",
+)
 @json_option
 @quiet_option
 def demo_command(
@@ -79,8 +71,13 @@ def demo_command(
     the winner on tickets that the search never saw, and keeps it under a tag of a local
     store. What the tag held before is replaced; its history stays.
     """
-    from promptgraft.cli.demo_report import print_report, report_json
-    from promptgraft.cli.demo_run import DemoSettings, conclude_demo, run_demo
+    from promptgraft.cli.demo_run import (
+        DemoSettings,
+        conclude_demo,
+        print_report,
+        report_json,
+        run_demo,
+    )
     from promptgraft.cli.outcome import MODEL
     from promptgraft.cli.output import Screen, print_json
     from promptgraft.cli.progress import progress_for

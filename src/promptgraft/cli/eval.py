@@ -9,24 +9,13 @@ import click
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     at_least,
-    examples,
+    command,
     json_option,
     project_option,
     quiet_option,
-    read_tag,
+    share,
+    tag,
 )
-
-
-def _share(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        found = float(value)
-    except ValueError:
-        found = -1.0
-    if 0 <= found <= 1:
-        return found
-    raise click.BadParameter(f"expected a number from 0 to 1, found {value!r}")
 
 
 class _Options(TypedDict):
@@ -46,14 +35,12 @@ class _Options(TypedDict):
     workers: int | None
 
 
-@click.command(
+@command(
     "eval",
-    epilog=examples(
-        "promptgraft eval --fail-under 0.8",
-        "promptgraft eval --baseline old.json --junit gate.xml",
-        "promptgraft eval --source --save-baseline old.json",
-        "promptgraft eval --run latest --num-runs 3",
-    ),
+    "eval --fail-under 0.8",
+    "eval --baseline old.json --junit gate.xml",
+    "eval --source --save-baseline old.json",
+    "eval --run latest --num-runs 3",
 )
 @click.argument("prompt", required=False)
 @project_option
@@ -64,13 +51,11 @@ class _Options(TypedDict):
     show_default=True,
     help="The cases.",
 )
-@click.option(
-    "--fail-under", metavar="SCORE", callback=_share, help="The least mean score, 0 to 1."
-)
+@click.option("--fail-under", metavar="SCORE", type=share, help="The least mean score, 0 to 1.")
 @click.option(
     "--min-pass-rate",
     metavar="R",
-    callback=_share,
+    type=share,
     help="The least share of answers that pass, 0 to 1.",
 )
 @click.option(
@@ -81,13 +66,12 @@ class _Options(TypedDict):
 @click.option(
     "--tolerance",
     metavar="T",
-    callback=_share,
+    type=share,
     help="How much the mean may be below that of the baseline.",
 )
 @click.option(
     "--max-unscored",
-    metavar="N",
-    callback=at_least(0),
+    type=at_least(0),
     default="0",
     help="How many answers may be without a score; those of critical cases never.",
 )
@@ -97,29 +81,25 @@ class _Options(TypedDict):
 @click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
 @click.option(
     "--tag",
-    metavar="TAG",
-    callback=read_tag,
+    type=tag,
     help="Try what this tag holds; by default the project's tag.",
 )
 @click.option("--source", is_flag=True, help="Try the source, without overrides.")
 @click.option("--run", metavar="RUN", help="Try the winner of a run: an id, or `latest`.")
 @click.option(
     "--candidate",
-    metavar="N",
-    callback=at_least(0),
+    type=at_least(0),
     help="Another candidate of the run; 0 is its baseline.",
 )
 @click.option(
     "--num-runs",
-    metavar="N",
-    callback=at_least(1),
+    type=at_least(1),
     default="1",
     help="How often each case is answered.",
 )
 @click.option(
     "--workers",
-    metavar="N",
-    callback=at_least(1),
+    type=at_least(1),
     help="Cases side by side; by default as the project says.",
 )
 @json_option

@@ -17,22 +17,22 @@ from promptgraft.cli.output import echo, spell_for_encoding
 # Modules are imported when their command is used: the help must come at once.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Improve an example prompt now, without a key or a network."),
-    "init": ("init", "Write a project that runs at once."),
-    "check": ("check", "Say whether a project is right, without a call."),
-    "plan": ("check", "Say what a run can use, without a call."),
+    "init": ("project", "Write a project that runs at once."),
+    "check": ("project", "Say whether a project is right, without a call."),
+    "plan": ("project", "Say what a run can use, without a call."),
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
     "runs": ("runs", "List the runs."),
     "watch": ("runs", "Follow a run of another process."),
     "report": ("runs", "Write a run as one HTML file."),
-    "compare": ("compare", "Show two runs side by side."),
+    "compare": ("runs", "Show two runs side by side."),
     "apply": ("apply", "Put what a run has found where it is used."),
     "eval": ("eval", "Evaluate a prompt on its cases, and let it pass or not."),
     "show": ("show", "Show a run, or the overrides that a store holds."),
-    "diff": ("diff", "Show what overrides change."),
-    "history": ("history", "List every revision of a tag."),
-    "rollback": ("history", "Point a tag at an earlier revision."),
-    "tag": ("history", "Let the tag NAME hold what another tag holds."),
+    "diff": ("revisions", "Show what overrides change."),
+    "history": ("revisions", "List every revision of a tag."),
+    "rollback": ("revisions", "Point a tag at an earlier revision."),
+    "tag": ("revisions", "Let the tag NAME hold what another tag holds."),
     "meta": ("meta", "Change the questions that the reflection model is asked."),
 }
 """The commands with the module that has them and a summary, in the order of the help."""
@@ -74,9 +74,9 @@ class _LazyGroup(click.Group):
     name="promptgraft",
     invoke_without_command=True,
     epilog=examples(
-        "promptgraft demo",
-        "promptgraft show",
-        "promptgraft COMMAND --help",
+        "demo",
+        "show",
+        "COMMAND --help",
     ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )

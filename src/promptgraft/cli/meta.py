@@ -46,11 +46,11 @@ FOLDER = "meta-prompts"
 @click.group(
     "meta",
     epilog=examples(
-        "promptgraft meta list",
-        f"promptgraft meta write {FOLDER}",
-        f"promptgraft meta diff {FOLDER}",
-        f"promptgraft meta apply {FOLDER}",
-        "promptgraft meta reset",
+        "meta list",
+        f"meta write {FOLDER}",
+        f"meta diff {FOLDER}",
+        f"meta apply {FOLDER}",
+        "meta reset",
     ),
 )
 def meta_command() -> None:
@@ -106,7 +106,7 @@ def _address(template: Template) -> OverrideAddress:
     return OverrideAddress(template.ns, template.key, DEFAULT_TAG)
 
 
-@meta_command.command("list", epilog=examples("promptgraft meta list --json"))
+@meta_command.command("list", epilog=examples("meta list --json"))
 @store_options
 @json_option
 def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
@@ -140,7 +140,7 @@ def _state(meta: _StoredMeta) -> str:
     return f"{counted(len(meta.parts), 'section')} overridden, {short(meta.current)}"
 
 
-@meta_command.command("write", epilog=examples(f"promptgraft meta write {FOLDER}"))
+@meta_command.command("write", epilog=examples(f"meta write {FOLDER}"))
 @click.argument("folder", metavar="[DIR]", default=FOLDER)
 @store_options
 @json_option
@@ -180,9 +180,7 @@ def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     return ExitCode.OK
 
 
-@meta_command.command(
-    "diff", epilog=examples("promptgraft meta diff", "promptgraft meta diff meta-prompts")
-)
+@meta_command.command("diff", epilog=examples("meta diff", "meta diff meta-prompts"))
 @click.argument("folder", metavar="[DIR]", required=False)
 @project_option
 @store_option
@@ -261,7 +259,7 @@ def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
         screen.line(problem, color="yellow")
 
 
-@meta_command.command("apply", epilog=examples("promptgraft meta apply meta-prompts"))
+@meta_command.command("apply", epilog=examples("meta apply meta-prompts"))
 @click.argument("folder", metavar="DIR")
 @store_options
 @json_option
@@ -344,9 +342,7 @@ def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
     return edit
 
 
-@meta_command.command(
-    "reset", epilog=examples("promptgraft meta reset", "promptgraft meta reset reflect-section")
-)
+@meta_command.command("reset", epilog=examples("meta reset", "meta reset reflect-section"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @store_options
 @json_option

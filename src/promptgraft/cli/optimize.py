@@ -9,19 +9,20 @@ from decimal import Decimal
 import attrs
 import click
 
-from promptgraft.cli.choosing import Command, chosen_runs, runs_of
+from promptgraft.cli.choosing import chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
+    Command,
     at_least,
+    command,
+    dollars,
     events_option,
-    examples,
     project_option,
     quiet_option,
-    read_dollars,
-    read_seconds,
-    read_tag,
     run_argument,
     runs_option,
+    seconds,
+    tag,
     workers_option,
 )
 from promptgraft.cli.outcome import MODEL
@@ -126,7 +127,7 @@ def limit_options(command: Command) -> Command:
         max_tokens: int | None,
         timeout: float | None,
         **others: object,
-    ) -> ExitCode:
+    ) -> int | None:
         limits = Changes(budget=budget, max_cost=max_cost, max_tokens=max_tokens, timeout=timeout)
         return command(limits=limits, **others)
 
@@ -136,38 +137,31 @@ def limit_options(command: Command) -> Command:
 
 
 _LIMITS = (
-    click.option(
-        "--budget", metavar="N", callback=at_least(1), help="Rollouts that the run may use in all."
-    ),
+    click.option("--budget", type=at_least(1), help="Rollouts that the run may use in all."),
     click.option(
         "--max-cost",
-        metavar="DOLLARS",
-        callback=read_dollars,
+        type=dollars,
         help="US dollars that the run may use in all; for models whose price is known.",
     ),
     click.option(
         "--max-tokens",
-        metavar="N",
-        callback=at_least(1),
+        type=at_least(1),
         help="Tokens that the run may use in all, sent and received.",
     ),
     click.option(
         "--timeout",
-        metavar="SECONDS",
-        callback=read_seconds,
+        type=seconds,
         help="How long this command may run; `promptgraft resume` resumes the run.",
     ),
 )
 
 
-@click.command(
+@command(
     "optimize",
-    epilog=examples(
-        "promptgraft optimize",
-        "promptgraft optimize triage --budget 500",
-        "promptgraft optimize optimize.py:job --dry-run",
-        "promptgraft optimize agent.jobs:JOB --workers 8 --json",
-    ),
+    "optimize",
+    "optimize triage --budget 500",
+    "optimize optimize.py:job --dry-run",
+    "optimize agent.jobs:JOB --workers 8 --json",
 )
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @project_option
@@ -182,8 +176,7 @@ _LIMITS = (
 @workers_option
 @click.option(
     "--tag",
-    metavar="TAG",
-    callback=read_tag,
+    type=tag,
     help="The tag that the search begins from and that gets the winner; by default the project's "
     "or the job's.",
 )
@@ -253,13 +246,8 @@ def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
         raise click.UsageError("--runs: a dry run is not kept; leave it out")
 
 
-@click.command(
-    "resume",
-    epilog=examples(
-        "promptgraft resume",
-        "promptgraft resume 20260131-1204 --budget 1000",
-        "promptgraft resume latest --max-cost 5 --json",
-    ),
+@command(
+    "resume", "resume", "resume 20260131-1204 --budget 1000", "resume latest --max-cost 5 --json"
 )
 @run_argument
 @project_option

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import click
 
 from promptgraft.errors import InvalidIdentifierError
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-Callback = Callable[[click.Context, click.Parameter, str | None], int | None]
+Command = Callable[..., int | None]
+"""What a command does; returns its exit code, None for 0."""
 
 
 class PromptName(NamedTuple):
@@ -28,93 +28,69 @@ class PromptName(NamedTuple):
 
 
 def examples(*commands: str) -> str:
-    """Return command lines as the end of a help text."""
+    """Return command lines, without ``promptgraft``, as the end of a help text."""
     # click wraps every paragraph that does not begin with this character.
-    return "\n  ".join(["\b\nExamples:", *commands])
+    return "\n  ".join(["\b\nExamples:", *(f"promptgraft {command}" for command in commands)])
 
 
-def read_prompt_name(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> PromptName | None:
-    """Return the prompt that an argument names."""
-    if value is None:
-        return None
-    from promptgraft.parts.validation import check_key, check_ns
-
-    ns, _, key = value.rpartition("/")
-    try:
-        return PromptName(check_ns(ns), check_key(key, "key"))
-    except InvalidIdentifierError:
-        raise click.BadParameter(
-            "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "
-            f"found {value!r}; `promptgraft show` lists the prompts of a store",
-            context,
-            parameter,
-            param_hint="PROMPT",
-        ) from None
+def command(name: str, *shown: str) -> Callable[[Command], click.Command]:
+    """Return a decorator that makes a command whose help shows examples."""
+    return click.command(name, epilog=examples(*shown))
 
 
-def at_least(least: int) -> Callback:
-    """Return a callback that reads an integer which is not smaller than ``least``."""
-
-    def read(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-        if value is None:
-            return None
-        from promptgraft.strict.checks import integer
-
-        check = integer(least)
-        digits = value.isascii() and value.removeprefix("-").isdigit() and len(value) <= 18
-        number = check.fits(int(value) if digits else None)
-        if number is None:
-            raise click.BadParameter(check.fault(repr(value), None))
-        return number
-
-    return read
+# Types of options: click takes their names, in capitals, for those of the values.
 
 
-def read_dollars(
-    _context: click.Context, _parameter: click.Parameter, value: str | None
-) -> Decimal | None:
-    """Return an amount of money that is not negative."""
-    try:
-        dollars = None if value is None else Decimal(value)
-    except InvalidOperation:
-        dollars = Decimal("NaN")
-    if dollars is None or (dollars.is_finite() and dollars >= 0):
-        return dollars
-    raise click.BadParameter(f"expected US dollars such as 2.50, found {value!r}")
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a reader of integers that are not smaller than ``least``."""
+
+    def n(text: str) -> int:
+        # `int` also takes spaces, underscores and the digits of other scripts.
+        digits = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 18
+        if digits and int(text) >= least:
+            return int(text)
+        raise click.BadParameter(f"expected an integer of at least {least}, found {text!r}")
+
+    return n
 
 
-def read_seconds(
-    _context: click.Context, _parameter: click.Parameter, value: str | None
-) -> float | None:
-    """Return a time that is more than nothing."""
-    try:
-        seconds = None if value is None else float(value)
-    except ValueError:
-        seconds = 0.0
-    if seconds is None or (math.isfinite(seconds) and seconds > 0):
-        return seconds
-    raise click.BadParameter(f"expected seconds such as 600, found {value!r}")
+def dollars(text: str) -> Decimal:
+    """Read an amount of money that is not negative."""
+    with suppress(InvalidOperation):
+        amount = Decimal(text)
+        if amount.is_finite() and amount >= 0:
+            return amount
+    raise click.BadParameter(f"expected US dollars such as 2.50, found {text!r}")
 
 
-def read_tag(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Return a tag that stores accept."""
-    if value is None:
-        return None
+def seconds(text: str) -> float:
+    """Read a time that is more than nothing."""
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise click.BadParameter(f"expected seconds such as 600, found {text!r}")
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    with suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise click.BadParameter(f"expected a number from 0 to 1, found {text!r}")
+
+
+def tag(text: str) -> str:
+    """Read a tag that stores accept."""
     from promptgraft.parts.validation import check_tag
 
     try:
-        return check_tag(value)
+        return check_tag(text)
     except InvalidIdentifierError as error:
         raise click.BadParameter(str(error).removeprefix("tag: ")) from None
 
 
 tag_option = click.option(
-    "--tag",
-    metavar="TAG",
-    callback=read_tag,
-    help="The tag; by default the only one of the prompt, or `latest`.",
+    "--tag", type=tag, help="The tag; by default the only one of the prompt, or `latest`."
 )
 
 runs_option = click.option(
@@ -154,19 +130,10 @@ template_option = click.option(
     help="The prompt's source: `module:ATTRIBUTE` or `file.py:ATTRIBUTE`.",
 )
 
-journal_option = click.option(
-    "--journal",
-    metavar="FILE",
-    help="Keep every answer, so that the same command resumes after an interruption.",
-)
-
 run_argument = click.argument("run", metavar="[RUN]", default="latest")
 
 workers_option = click.option(
-    "--workers",
-    metavar="N",
-    callback=at_least(1),
-    help="Rollouts side by side; the result does not depend on it.",
+    "--workers", type=at_least(1), help="Rollouts side by side; the result does not depend on it."
 )
 
 quiet_option = click.option(

@@ -9,9 +9,12 @@ from types import FunctionType
 
 import attrs
 
-from promptgraft.cli.choosing import loaded_project, project_path
+from promptgraft.cli.choosing import loaded_project, open_store, opened_project, project_path
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.project.files import DEFAULT_RUNS, runs_folder_of
+from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, PromptLike
+from promptgraft.overrides.store import DEFAULT_TAG
+from promptgraft.project import Project
+from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
 from promptgraft.project.python_source import (
     Wanted,
     as_maker,
@@ -20,12 +23,12 @@ from promptgraft.project.python_source import (
     load,
     place_of,
 )
-from promptgraft.runs import RunFolder
-from promptgraft.runs.folder import RUN_ID, field_of
+from promptgraft.runs import RunFolder, RunRecord
+from promptgraft.runs.fields import Fields
+from promptgraft.runs.folder import RUN_ID
 from promptgraft.runs.settings import described_job
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
-from promptgraft.strict.checks import STRING
 
 
 @contextlib.contextmanager
@@ -67,18 +70,18 @@ class Origin:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._config = config
-        self.is_project = self._text("kind") == "project"
+        self._fields = Fields(config, str(folder.config)).inside("origin")
+        self.is_project = self._fields.text("kind") == "project"
 
     @property
     def prompt(self) -> str:
         """The name of the prompt in the project."""
-        return self._text("prompt")
+        return self._fields.text("prompt")
 
     @property
     def spec(self) -> str:
         """The job, as the command line named it."""
-        return self._text("spec")
+        return self._fields.text("spec")
 
     def refuse_project(self, file: str | None) -> None:
         """Refuse a project that is named for a run of a job.
@@ -131,11 +134,8 @@ class Origin:
             )
         return folder
 
-    def _text(self, name: str) -> str:
-        return field_of(STRING, self._config, self._folder.config, "origin", name)
-
     def _absolute(self, name: str) -> Path:
-        path = Path(self._text(name))
+        path = Path(self._fields.text(name))
         if not path.is_absolute():
             raise DataFormatError(
                 f"{self._folder.config}: origin: {name}: expected an absolute path, found "
@@ -233,3 +233,92 @@ def loaded_again(
     origin.refuse_project(project)
     with contextlib.chdir(origin.job_folder()), loaded(origin.spec, None) as found:
         yield found
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """What a run was made from, as it is today.
+
+    Attributes:
+        prompt: the source.
+        store: where its overrides are kept.
+        tag: the tag that the run began with.
+        source: the files that the prompt is written in; None for a prompt in Python.
+        folder: the project's folder; None for a job.
+    """
+
+    prompt: PromptLike
+    store: LocalPromptOverridesStore
+    tag: str
+    source: PromptSource | None
+    folder: Path | None
+
+    @property
+    def address(self) -> OverrideAddress:
+        """The prompt and the tag that the run began with."""
+        descriptor = self.prompt.descriptor
+        return OverrideAddress(descriptor.ns, descriptor.key, self.tag)
+
+
+def project_of(run: RunRecord, file: str | None) -> Project | None:
+    """Return the project that a run was made from; None when it was made from a job.
+
+    Raises:
+        ConfigError: the project file is not there any more, or one is named for a job.
+        DataFormatError: ``config.json`` or the project file is at fault.
+    """
+    origin = _origin(run)
+    if origin.is_project:
+        return opened_project(str(origin.project_file(file)))
+    origin.refuse_project(file)
+    return None
+
+
+def _origin(run: RunRecord) -> Origin:
+    return Origin(run.folder, run.config)
+
+
+@contextlib.contextmanager
+def found_target(run: RunRecord, project: Project | None, store: str | None) -> Iterator[Target]:
+    """Give what the run was made from; inside, its code can import its neighbours.
+
+    No model is made for a prompt of a project, so no secret is needed.
+
+    Raises:
+        ConfigError: it is not there any more, or keeps its overrides elsewhere than on disk.
+        DataFormatError: the source of the prompt is at fault.
+    """
+    if project is not None:
+        with beside(project.folder):
+            found = project.prompt(_origin(run).prompt)
+            yield Target(
+                prompt=found.prompt,
+                store=project.store() if store is None else open_store(store),
+                tag=_run_tag(run),
+                source=found.source,
+                folder=project.folder,
+            )
+        return
+    origin = _origin(run)
+    folder = origin.job_folder()
+    opened = None if store is None else open_store(store)
+    with contextlib.chdir(folder), loaded_job(origin.spec) as job:
+        kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
+        if not isinstance(kept, LocalPromptOverridesStore):
+            raise ConfigError(
+                f"{origin.spec}: the job keeps overrides in a {type(kept).__name__}; "
+                "`apply` writes into stores on disk: name one with --store"
+            )
+        yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
+
+
+def _run_tag(run: RunRecord) -> str:
+    """Return the tag that a run began with."""
+    config = Fields(run.config, str(run.folder.config))
+    settings = config.inside("settings")
+    if _origin(run).is_project:
+        kept = settings.inside("store").text_or_none("tag")
+    else:
+        kept = settings.text_or_none("tag")
+    ended = run.ended.tag if run.ended else None
+    return ended or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG

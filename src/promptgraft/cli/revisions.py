@@ -1,18 +1,21 @@
-"""``promptgraft history``, ``rollback`` and ``tag``: the revisions of a tag."""
+"""``promptgraft diff``: what overrides change."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import attrs
 import click
 
-from promptgraft.cli.choosing import prompt_argument, read_prompt, store_options
+from promptgraft.cli.choosing import load_template, prompt_argument, read_prompt, store_options
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     PromptName,
-    examples,
+    command,
     json_option,
-    read_tag,
+    tag,
     tag_option,
+    template_option,
 )
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import (
@@ -31,6 +34,7 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PartDiff,
     Revision,
+    diff_override,
     diff_revisions,
 )
 from promptgraft.overrides.diff import parts_json
@@ -39,13 +43,77 @@ from promptgraft.serde import Json
 from promptgraft.text import counted, moment
 
 
-@click.command(
-    "history",
-    epilog=examples(
-        "promptgraft history support/triage",
-        "promptgraft history support/triage --tag canary --json",
-    ),
+@command(
+    "diff",
+    "diff support/triage",
+    "diff support/triage --from 3f9c --to 77b0",
+    "diff support/triage --template app.py:TRIAGE",
 )
+@prompt_argument
+@tag_option
+@click.option(
+    "--from",
+    "before",
+    metavar="REV",
+    help="The older revision; by default the one that the newer was made from.",
+)
+@click.option("--to", "after", metavar="REV", help="The newer revision; by default the current.")
+@template_option
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
+@store_options
+@json_option
+def diff_command(
+    prompt: PromptName,
+    *,
+    tag: str | None,
+    before: str | None,
+    after: str | None,
+    template: str | None,
+    exit_code: bool,
+    store: LocalPromptOverridesStore,
+    as_json: bool,
+) -> ExitCode:
+    """Show what overrides change, as a unified diff.
+
+    Compares two revisions, or with `--template` the source with a revision. A REV is the
+    first digits of an id, at least four. PROMPT is
+    `namespace/key`, or a name in `promptgraft.yaml`.
+    """
+    if template is not None and before is not None:
+        raise click.UsageError("--from and --template exclude each other; leave one out")
+    found = find_tag(store, prompt, tag)
+    newer = found.present() if after is None else found.revision(after)
+    older: Revision | None = None
+    parts: Sequence[PartDiff]
+    if template is not None:
+        compared = diff_override(load_template(template), newer.override)
+        parts = [part for part in compared if part.text or part.state]
+    else:
+        if wanted := before or newer.parent:
+            older = found.revision(wanted)
+        empty = found.address.empty()
+        parts = diff_revisions(older.override if older else empty, newer.override)
+    if as_json:
+        print_json(
+            {
+                **tag_json(found),
+                "template": template,
+                "from": revision_json_or_none(older),
+                "to": revision_json_or_none(newer),
+                "parts": parts_json(parts, checked=template is not None),
+            }
+        )
+    else:
+        screen = Screen()
+        screen.line(found.title, bold=True)
+        screen.fields([("from", template or short(older)), ("to", short(newer))])
+        screen.parts(parts)
+        if not parts:
+            screen.line("no differences")
+    return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK
+
+
+@command("history", "history support/triage", "history support/triage --tag canary --json")
 @prompt_argument
 @tag_option
 @store_options
@@ -123,13 +191,7 @@ def _print_history(found: StoredTag) -> None:
         screen.line("no revision is in force: the first one was rolled back")
 
 
-@click.command(
-    "rollback",
-    epilog=examples(
-        "promptgraft rollback support/triage",
-        "promptgraft rollback support/triage --to 3f9c",
-    ),
-)
+@command("rollback", "rollback support/triage", "rollback support/triage --to 3f9c")
 @prompt_argument
 @tag_option
 @click.option(
@@ -173,21 +235,18 @@ def rollback_command(
     return ExitCode.OK
 
 
-@click.command(
+@command(
     "tag",
-    epilog=examples(
-        "promptgraft tag support/triage stable",
-        "promptgraft tag support/triage stable --of canary",
-        "promptgraft tag support/triage stable --revision 3f9c",
-    ),
+    "tag support/triage stable",
+    "tag support/triage stable --of canary",
+    "tag support/triage stable --revision 3f9c",
 )
 @click.argument("prompt", callback=read_prompt)
-@click.argument("name", callback=read_tag)
+@click.argument("name", type=tag)
 @click.option(
     "--of",
     "of",
-    metavar="TAG",
-    callback=read_tag,
+    type=tag,
     help="The tag to copy; by default the only one of the prompt, or `latest`.",
 )
 @click.option(
