@@ -83,12 +83,12 @@ def test_an_improved_prompt_is_reported_and_kept(
     assert len(lines) <= 24
     for name, best, what in (
         ("held out", scores["held_out_best"], "6 tickets, never seen"),
-        ("D_pareto", scores["best"], "6 tickets"),
+        ("validation", scores["best"], "6 tickets"),
     ):
-        assert f"{name}      0.000  {best:.3f}  +{best:.3f}  {what}" in lines
-    assert any(line.startswith("changed    section ") for line in lines)
-    assert f"stored     tag `triage-demo`, revision 1 ({revision.id[:12]})" in lines
-    assert "file       .promptgraft/overrides/toy/words/triage-demo.json" in lines
+        assert f"{name:10}     0.000  {best:.3f}  +{best:.3f}  {what}" in lines
+    assert any(line.startswith("changed     section ") for line in lines)
+    assert f"stored      tag `triage-demo`, revision 1 ({revision.id[:12]})" in lines
+    assert "file        .promptgraft/overrides/toy/words/triage-demo.json" in lines
     assert lines[-2:] == ["Next:", "  promptgraft diff toy/words --tag triage-demo"]
     assert revision.provenance.note.startswith("promptgraft demo, GEPA, embedded offline model, ")
     assert ended.err.splitlines()[:2] == [
@@ -169,8 +169,8 @@ def test_nothing_better_is_1_and_leaves_the_tag_alone(
     assert ended.code == 1
     assert ended.out.startswith("toy/words: not improved\n")
     assert ended.out.endswith("not stored under tag `triage-demo`: nothing beat the baseline\n")
-    assert "stopped    no progress: " in ended.out
-    assert "rejected  " in ended.out
+    assert "stopped     no progress: " in ended.out
+    assert "rejected   " in ended.out
     assert not (project / ".promptgraft").exists()
     document = json.loads(console("demo", "--json", "--quiet").out)
     assert document["winner"] == document["parts"] == document["use"] == []
@@ -185,7 +185,7 @@ def test_a_provider_that_refuses_is_4(model: Model, console: Console, project: P
 
     assert ended.code == 4
     assert ended.err == "promptgraft: the provider failed: 401: no key\n"
-    assert "stopped    provider failed: 401: no key\n" in ended.out
+    assert "stopped     provider failed: 401: no key\n" in ended.out
 
 
 def test_a_provider_that_refuses_at_the_end_is_4_too(
@@ -199,7 +199,7 @@ def test_a_provider_that_refuses_at_the_end_is_4_too(
 
     assert ended.code == 4
     assert ended.err == "promptgraft: the held-out tickets are not measured: 401: no key\n"
-    assert "held out       none   none          6 tickets, never seen\n" in ended.out
+    assert "held out        none   none          6 tickets, never seen\n" in ended.out
     assert LocalPromptOverridesStore(project).current(**ADDRESS) is not None
 
 

@@ -51,14 +51,14 @@ def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: 
     [folder] = (project / "runs").iterdir()
     assert told[2] == f"run {folder.name} is kept in runs/{folder.name}"
     assert told[3].startswith("plan: at most 60 rollouts, 30 reflections and ")
-    assert told[4].startswith("baseline 0.000 on D_pareto, 6 of 60 rollouts")
+    assert told[4].startswith("baseline 0.000 on the validation set, 6 of 60 rollouts")
     revision = stored(project)
     assert revision is not None
     best = revision.provenance.scores["best"]
     lines = ended.out.splitlines()
     assert len(lines) <= 24
     assert lines[0] == "toy/words: improved"
-    assert re.search(rf"(?m)^D_pareto +0\.000 +{best:.3f} +\+{best:.3f}  6 examples$", ended.out)
+    assert re.search(rf"(?m)^validation +0\.000 +{best:.3f} +\+{best:.3f}  6 examples$", ended.out)
     assert f"tag `toy`, revision 1 ({revision.id[:12]})" in ended.out
     assert re.search(rf"(?m)^kept in +runs/{folder.name}/report\.html$", ended.out)
     command = lines[-1].split()

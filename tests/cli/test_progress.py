@@ -291,7 +291,7 @@ def test_a_run_that_begins_again_counts_from_the_start() -> None:
 def test_a_baseline_without_scores_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
     tell(PlainProgress(TITLE), [*begun(), candidate(0, None, best=0)])
 
-    assert "baseline none on D_pareto, 4 of 1000 rollouts" in capsys.readouterr().err
+    assert "baseline none on the validation set, 4 of 1000 rollouts" in capsys.readouterr().err
 
 
 def test_the_time_left_is_taken_from_the_pace_of_new_answers() -> None:
@@ -342,13 +342,14 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert captured.out == ""
     ended = (
-        "ended: improved, 0.500 -> 0.625 (+0.125) on D_pareto, 0.250 -> 0.750 (+0.500) on held-out "
-        "examples, 990 rollouts; stopped by budget: 10 of 1000 rollouts are left"
+        "ended: improved, 0.500 -> 0.625 (+0.125) on the validation set, "
+        "0.250 -> 0.750 (+0.500) on held-out examples, 990 rollouts; "
+        "stopped by budget: 10 of 1000 rollouts are left"
     )
     assert captured.err.splitlines() == [
         TITLE,
         *PLAN_LINES,
-        "baseline 0.500 on D_pareto, 4 of 1000 rollouts",
+        "baseline 0.500 on the validation set, 4 of 1000 rollouts",
         "step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
         "step 4: rejected section \\x1b[31mrules: not better",
         "step 5: merged 0 and 1 with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
@@ -383,13 +384,13 @@ def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
 
     told = capsys.readouterr().err.splitlines()[3:]
     assert told[:-1] == [
-        "baseline ~0.500 on 2 of the 5 examples of D_pareto, 4 of 1000 rollouts",
+        "baseline ~0.500 on 2 of the 5 examples of the validation set, 4 of 1000 rollouts",
         "~ is estimated, from some of the examples",
         "step 3: accepted section rules with ~1.000, best ~1.000 (~+0.500), 4 of 1000 rollouts",
         "step 4: accepted section rules with 0.600, best 0.600, 4 of 1000 rollouts",
         "step 5: merged 0 and 1 with ~0.500, best 0.600, 4 of 1000 rollouts",
     ]
-    assert told[-1].startswith("ended: improved, ~0.500 -> 0.625 on D_pareto, 0.250 ->")
+    assert told[-1].startswith("ended: improved, ~0.500 -> 0.625 on the validation set, 0.250 ->")
 
 
 def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
@@ -510,7 +511,7 @@ def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -
     assert "20/1,000" in text
     assert "$0.5000, 24k tokens" in text
     assert "1 accepted, 1 rejected" in text
-    assert "waiting    21 s for m-1: rate [bold]limited" in text
+    assert "waiting     21 s for m-1: rate [bold]limited" in text
     assert "step 3: accepted 0.625, best so far" in text
     assert "step 4: rejected, not better: section" in text
     assert ("─" in text) is (encoding == "utf-8")

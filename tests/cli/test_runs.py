@@ -160,7 +160,7 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     folder = latest(demo)
     ended = console("show", "latest")
     assert (ended.code, ended.err) == (0, "")
-    assert f"run       {folder.id}, ended\n" in ended.out
+    assert f"run         {folder.id}, ended\n" in ended.out
     assert re.search(r"(?m)^0 +0\.\d+ +0  baseline$", ended.out)
     assert ended.out.rstrip().endswith(f"promptgraft show {folder.id} --case ID")
 
@@ -353,10 +353,12 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
 
     marked, means = "~ is estimated, from some of the examples\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
     told = console("watch").out
-    assert re.search(r"(?m)^baseline ~0\.\d{3} on 4 of the \d+ examples of D_pareto, ", told)
+    assert re.search(
+        r"(?m)^baseline ~0\.\d{3} on 4 of the \d+ examples of the validation set, ", told
+    )
     assert told.count(marked) == 1
     assert re.search(rf"{folder.id} was interrupted: {means}\(~", told)
-    assert re.search(rf"D_pareto +{means}\(~", console("show", "latest").out)
+    assert re.search(rf"validation +{means}\(~", console("show", "latest").out)
     assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)
     assert marked in console("runs").out
     assert re.search(r"(?m)^best +(~[01]\.\d+ +){2}~\+0.000$", console("compare", "latest").out)

@@ -49,7 +49,7 @@ def summary(told: Outcome, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return lines
 
 
-def test_the_verdict_comes_first_and_what_is_held_out_before_d_pareto(
+def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = summary(outcome(), capsys)
@@ -57,21 +57,21 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_d_pareto(
     assert lines[:11] == [
         "toy/words: improved",
         "",
-        "           baseline   best    gain",
-        "held out      0.000  0.000  +0.000  6 examples, never seen",
-        "D_pareto      0.000  0.500  +0.500  6 examples",
+        "            baseline   best    gain",
+        "held out       0.000  0.000  +0.000  6 examples, never seen",
+        "validation     0.000  0.500  +0.500  6 examples",
         "",
-        "changed    section rules, section notes",
-        "used       54 of 60 rollouts, 3 reflections",
-        "spent      $0.00 in 1 min 23 s",
+        "changed     section rules, section notes",
+        "used        54 of 60 rollouts, 3 reflections",
+        "spent       $0.00 in 1 min 23 s",
         (
-            "stopped    budget: 18 of 60 rollouts are left, 12 of them kept for what follows the "
+            "stopped     budget: 18 of 60 rollouts are left, 12 of them kept for what follows the "
             "search; one more step may take 12"
         ),
-        "accepted   3 mutations",
+        "accepted    3 mutations",
     ]
     assert lines[-4:] == [
-        f"kept in    runs/{RUN}",
+        f"kept in     runs/{RUN}",
         "",
         "Next:",
         f"  promptgraft apply {RUN} --runs runs",
@@ -91,7 +91,7 @@ def test_columns_of_the_ledger_that_say_nothing_are_left_out(
     lines = summary(told, capsys)
     assert "            calls  retries  dollars  model" in lines
     assert "task           54        2   0.2500  task" in lines
-    assert "spent      $0.5000 in 1 min 23 s" in lines
+    assert "spent       $0.5000 in 1 min 23 s" in lines
 
 
 def test_why_nothing_is_known_of_held_out_examples_is_said(
@@ -101,7 +101,7 @@ def test_why_nothing_is_known_of_held_out_examples_is_said(
 
     assert lines[0] == "toy/words: not improved"
     assert not any("never seen" in line for line in lines)
-    assert "held out   not measured: nothing beat the baseline" in lines
+    assert "held out    not measured: nothing beat the baseline" in lines
     assert lines[-1] == f"  promptgraft show {RUN} --runs runs"
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_was_stopped_says_so_and_how_to_go_on(
     lines = summary(attrs.evolve(told, result=stopped), capsys)
 
     assert lines[0] == "toy/words: improved, stopped early"
-    assert "stopped    cost: max_cost: 2 dollars are spent" in lines
+    assert "stopped     cost: max_cost: 2 dollars are spent" in lines
     assert lines[-1] == f"  promptgraft resume {RUN} --runs runs"
 
 
@@ -124,8 +124,8 @@ def test_a_winner_in_a_store_is_to_be_looked_at(
 ) -> None:
     lines = summary(outcome(persist=True), capsys)
 
-    assert any(line.startswith("stored     tag `latest`, revision 1 (") for line in lines)
-    assert "file       .promptgraft/overrides/toy/words/latest.json" in lines
+    assert any(line.startswith("stored      tag `latest`, revision 1 (") for line in lines)
+    assert "file        .promptgraft/overrides/toy/words/latest.json" in lines
     assert lines[-1] == "  promptgraft diff toy/words --tag latest"
 
 
@@ -136,8 +136,8 @@ def test_a_winner_that_no_store_took_says_why(
     lost = attrs.evolve(
         told, result=attrs.evolve(told.result, persisted=False), problem="the disk is full"
     )
-    assert "stored     no: the disk is full" in summary(lost, capsys)
+    assert "stored      no: the disk is full" in summary(lost, capsys)
 
     lines = summary(outcome(dry=True, kept=False), capsys)
     assert lines[1] == "a dry run on the embedded offline model"
-    assert lines[-1] == "stored     no: a dry run stores nothing"
+    assert lines[-1] == "stored      no: a dry run stores nothing"

@@ -99,9 +99,9 @@ def test_the_panel_stands_on_a_terminal_of_60_columns_and_goes(script: Path, tmu
     assert shown[1].startswith("╭─ promptgraft optimize triage ─")
     assert {len(row) for row in shown[1:]} == {57}
     assert len(shown) == 14
-    assert "│ D_pareto   0.500 -> 0.750 (+0.250) " in shown[3]
-    assert "│ used       $0.5000 of $2.00, 7 tokens " in shown[5]
-    assert "│ waiting    for m’s: rate limited " in shown[8]
+    assert "│ validation  0.500 -> 0.750 (+0.250) " in shown[3]
+    assert "│ used        $0.5000 of $2.00, 7 tokens " in shown[5]
+    assert "│ waiting     for m’s: rate limited " in shown[8]
     assert "step 1: accepted 0.750, best so far, sect" in "\n".join(shown)
 
     tmux("wait-for", "-S", "go")
@@ -145,7 +145,7 @@ def test_a_dumb_terminal_gets_lines(script: Path) -> None:
         "promptgraft optimize triage",
         "plan: at most 100 rollouts",
         "warning: a small budget",
-        "baseline 0.500 on D_pareto, 10 of 100 rollouts",
+        "baseline 0.500 on the validation set, 10 of 100 rollouts",
         "step 1: accepted section р… with 0.750, best 0.750 (+0.250), 10 of 100 rollouts",
         "waiting for m’s: rate limited",
         "drawn",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from promptgraft.cli.stored import (
     tag_command,
 )
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import LocalPromptOverridesStore, PartDiff, PromptOverride, diff_override
+from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride, diff_override
 from promptgraft.overrides.diff import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import (
@@ -48,7 +47,6 @@ from promptgraft.project.applying.files import (
 )
 from promptgraft.project.applying.winner import (
     StaleWinnerError,
-    Stored,
     Winner,
     choose,
     fresh_entries,
@@ -75,9 +73,7 @@ from promptgraft.text import visible
     help="The candidate, by its number; by default the winner of the run.",
 )
 @click.option(
-    "--tag",
-    type=tag,
-    help="The tag that gets it; by default the one that the run began with.",
+    "--tag", type=tag, help="The tag that gets it; by default the one that the run began with."
 )
 @click.option("--to-source", is_flag=True, help="Write it into the prompt's files instead.")
 @click.option("--patch", is_flag=True, help="Print a patch of the files, and write nothing.")
@@ -119,10 +115,10 @@ def apply_command(
     if choice.candidate is None:
         _say_nothing_improved(record, choice.why_not, as_json=as_json)
         return ExitCode.NOT_IMPROVED
-    asked = Asked(run=record, candidate=choice.candidate, dry=dry_run, as_json=as_json)
-    way = _Way.SOURCE if to_source else _Way.PATCH if patch else _Way.STORE
+    asked = _Asked(run=record, candidate=choice.candidate, tag=tag, dry=dry_run, as_json=as_json)
+    way = _write_to_source if to_source else _make_patch if patch else _apply_to_store
     try:
-        answer = _carry_out(asked, project_of(record, project), store=store, tag=tag, way=way)
+        answer = _carry_out(asked, way, project_of(record, project), store=store)
     except StaleWinnerError as error:
         for fault in error.faults:
             complain(fault)
@@ -131,59 +127,47 @@ def apply_command(
     return ExitCode.OK
 
 
-class _Way(Enum):
-    """Where the candidate goes."""
-
-    STORE = "store"
-    SOURCE = "source"
-    PATCH = "patch"
-
-
-def _carry_out(
-    asked: Asked, project: Project | None, *, store: str | None, tag: str | None, way: _Way
-) -> Answer:
+def _carry_out(asked: _Asked, way: _Way, project: Project | None, *, store: str | None) -> Answer:
     if project is not None:
         # Before the prompt is read: half written, its files may not fit together.
-        intent = unfinished(asked.run.folder.path, project.folder)
+        intent = _unfinished(asked.run.folder.path, project.folder)
         if intent is not None:
-            if way is not _Way.SOURCE or intent.candidate != asked.candidate:
+            if way is not _write_to_source or intent.candidate != asked.candidate:
                 raise ConfigError(
                     f"candidate {intent.candidate} of run {asked.run.id} is half written into the "
                     "files of the prompt; complete that first: promptgraft apply "
                     f"{asked.run.id} --candidate {intent.candidate} --to-source"
                 )
-            return complete(asked, intent, project.folder)
+            return _complete(asked, intent, project.folder)
     with found_target(asked.run, project, store) as target:
-        if way is _Way.SOURCE:
-            return write_to_source(asked, target)
-        if way is _Way.PATCH:
-            return make_patch(asked, target)
-        return apply_to_store(asked, target, tag)
+        return way(asked, target)
 
 
 def _say_nothing_improved(run: RunRecord, why: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "run": run.id,
-                "candidate": None,
-                "prompt": run.prompt,
-                "where": None,
-                "outcome": "not improved",
-                "dry_run": False,
-                "reason": why,
-            }
-        )
-    else:
-        screen = Screen()
-        screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
-        if len(run.candidates) > 1:
-            last = len(run.candidates) - 1
-            screen.line(
-                "--candidate 1 applies its one candidate"
-                if last == 1
-                else f"--candidate N applies one of its candidates 1 to {last}"
-            )
+        print_json(_document(run, None, None, "not improved", dry_run=False, reason=why))
+        return
+    screen = Screen()
+    screen.line(f"run `{run.id}`: {why}; nothing was written", bold=True)
+    last = len(run.candidates) - 1
+    if last == 1:
+        screen.line("--candidate 1 applies its one candidate")
+    elif last > 1:
+        screen.line(f"--candidate N applies one of its candidates 1 to {last}")
+
+
+def _document(
+    run: RunRecord, candidate: int | None, where: str | None, outcome: str, **more: object
+) -> dict[str, object]:
+    """Return the answer for machines: the keys that every one has, and ``more``."""
+    return {
+        "run": run.id,
+        "candidate": candidate,
+        "prompt": run.prompt,
+        "where": where,
+        "outcome": outcome,
+        **more,
+    }
 
 
 Answer = Callable[[], None]
@@ -193,144 +177,121 @@ _SAID_ALREADY = "already applied: the source says just that"
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
-    """What the command line asks for.
-
-    Attributes:
-        run: the run.
-        candidate: the number of the candidate that is meant.
-        dry: whether nothing may be written.
-        as_json: whether the answer is for machines.
-    """
+class _Asked:
+    """What the command line asks for."""
 
     run: RunRecord
     candidate: int
+    tag: str | None
     dry: bool
     as_json: bool
 
-    def answer(self, where: str, *, applied: bool, winner: Winner, **more: object) -> Screen | None:
-        """Answer machines; for people, begin the answer and return its screen."""
-        scores = dict(winner.provenance.scores)
-        if self.as_json:
-            self.document(where, "applied" if applied else "already applied", scores=scores, **more)
-            return None
-        means = ", ".join(f"{name.replace('_', ' ')} {mean:.3f}" for name, mean in scores.items())
-        screen = Screen()
-        screen.line(f"run `{self.run.id}`, candidate {self.candidate}: {means}", bold=True)
-        return screen
+    def answer(
+        self,
+        where: str,
+        outcome: str,
+        show: Callable[[Screen], None],
+        *,
+        winner: Winner | None = None,
+        **more: object,
+    ) -> Answer:
+        """Return what prints ``more`` for machines, or for people a heading and then ``show``."""
+        scores = dict(winner.provenance.scores) if winner else {}
 
-    def document(self, where: str, outcome: str, **more: object) -> None:
-        """Print the answer for machines: the keys that every one has, and ``more``."""
-        print_json(
-            {
-                "run": self.run.id,
-                "candidate": self.candidate,
-                "prompt": self.run.prompt,
-                "where": where,
-                "outcome": outcome,
-                "dry_run": self.dry,
-                **more,
-            }
-        )
+        def answer() -> None:
+            if self.as_json:
+                held: dict[str, object] = {"scores": scores} if winner else {}
+                plain = _document(self.run, self.candidate, where, outcome, dry_run=self.dry)
+                print_json({**plain, **held, **more})
+                return
+            screen, means = Screen(), [f"{n.replace('_', ' ')} {s:.3f}" for n, s in scores.items()]
+            heading = f"run `{self.run.id}`, candidate {self.candidate}"
+            screen.line(f"{heading}: {', '.join(means)}" if winner else heading, bold=True)
+            show(screen)
+
+        return answer
 
 
-def apply_to_store(asked: Asked, target: Target, wanted: str | None) -> Answer:
-    """Let a tag hold the candidate: ``wanted``, or the one that the run began with.
+def _outcome(*, applied: bool) -> str:
+    return "applied" if applied else "already applied"
 
-    Raises:
-        StaleWinnerError: a part has changed since the run began.
-        StoreError: the store cannot be read or written.
-    """
+
+_Way = Callable[[_Asked, Target], Answer]
+
+
+def _apply_to_store(asked: _Asked, target: Target) -> Answer:
+    """Let a tag hold the candidate: the one asked for, or the one that the run began with."""
     winner, store = winner_of(asked.run, asked.candidate, target.address), target.store
-    stored = store_winner(store, winner, target.prompt, wanted or target.tag, dry=asked.dry)
-    return partial(_answer_of_store, asked, winner, store, stored)
-
-
-def _answer_of_store(
-    asked: Asked, winner: Winner, store: LocalPromptOverridesStore, stored: Stored
-) -> None:
+    stored = store_winner(store, winner, target.prompt, asked.tag or target.tag, dry=asked.dry)
     tag, file = stored.address.tag, str(override_file(store, stored.address))
-    before, after = revision_json_or_none(stored.before), revision_json_or_none(stored.after)
-    parts = parts_json(stored.parts, checked=False)
-    screen = asked.answer(
+
+    def show(screen: Screen) -> None:
+        screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
+        if not stored.parts:
+            screen.line(f"already applied: tag `{tag}`, or the source, says just that")
+            return
+        to = "a new revision" if asked.dry else short(stored.after)
+        screen.fields([("from", short(stored.before)), ("to", to), ("file", file)], width=6)
+        screen.parts(stored.parts)
+        screen.line()
+        if asked.dry:
+            screen.line("a dry run: nothing was written")
+            return
+        elsewhere = store.root_path != LocalPromptOverridesStore().root_path
+        screen.line("Take it back:", bold=True)
+        named = str(store.root_path) if elsewhere else ""
+        screen.body(tag_command("rollback", stored.address, named))
+
+    revisions = {
+        "from": revision_json_or_none(stored.before),
+        "to": revision_json_or_none(stored.after),
+    }
+    return asked.answer(
         "store",
-        applied=bool(stored.parts),
+        _outcome(applied=bool(stored.parts)),
+        show,
         winner=winner,
         store=str(store.root_path),
         tag=tag,
         file=file,
-        **{"from": before, "to": after, "parts": parts},
+        **revisions,
+        parts=parts_json(stored.parts, checked=False),
     )
-    if screen is None:
-        return
-    screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
-    if not stored.parts:
-        screen.line(f"already applied: tag `{tag}`, or the source, says just that")
-        return
-    to = "a new revision" if asked.dry else short(stored.after)
-    screen.fields([("from", short(stored.before)), ("to", to), ("file", file)], width=6)
-    screen.parts(stored.parts)
-    screen.line()
-    if asked.dry:
-        screen.line("a dry run: nothing was written")
-        return
-    elsewhere = store.root_path != LocalPromptOverridesStore().root_path
-    named = str(store.root_path) if elsewhere else ""
-    screen.line("Take it back:", bold=True)
-    screen.body(tag_command("rollback", stored.address, named))
 
 
-def write_to_source(asked: Asked, target: Target) -> Answer:
-    """Write the candidate into the files of its prompt, all or none.
-
-    Raises:
-        StaleWinnerError: a part has changed since the run began.
-        ConfigError: the prompt is not written in files, or a file may not be written.
-        OSError: the system refuses; no file was changed.
-    """
+def _write_to_source(asked: _Asked, target: Target) -> Answer:
+    """Write the candidate into the files of its prompt, all or none."""
     winner, override, changes = _rewritten(asked, target)
-    folder = target.folder or Path()
-    files = planned(folder, changes)
+    files = planned(target.folder, changes)
     parts, stale = diff_override(target.prompt, override), _left_behind(target, override)
     if files and not asked.dry:
         intent = Intent(run=asked.run.id, candidate=asked.candidate, done=False, files=files)
-        replace_files(folder, asked.run.folder.path, intent)
+        replace_files(target.folder, asked.run.folder.path, intent)
     paths = [file.path for file in files]
-    tag = target.tag
-    return partial(_answer_of_source, asked, winner, parts=parts, paths=paths, tag=tag, stale=stale)
 
+    def show(screen: Screen) -> None:
+        if not paths:
+            screen.line(_SAID_ALREADY)
+            return
+        screen.parts(parts)
+        screen.line()
+        _print_files(screen, asked, paths)
+        if stale:
+            screen.line(
+                f"tag `{target.tag}` holds overrides of {', '.join(stale)}: they were written "
+                "for the old text and are not applied to the new one",
+                color="yellow",
+            )
 
-def _answer_of_source(
-    asked: Asked,
-    winner: Winner,
-    *,
-    parts: Sequence[PartDiff],
-    paths: Sequence[str],
-    tag: str,
-    stale: Sequence[str],
-) -> None:
-    screen = asked.answer(
+    return asked.answer(
         "source",
-        applied=bool(paths),
+        _outcome(applied=bool(paths)),
+        show,
         winner=winner,
         files=paths,
         parts=parts_json(parts, checked=True),
-        stale_overrides={"tag": tag, "parts": stale},
+        stale_overrides={"tag": target.tag, "parts": stale},
     )
-    if screen is None:
-        return
-    if not paths:
-        screen.line(_SAID_ALREADY)
-        return
-    screen.parts(parts)
-    screen.line()
-    _print_files(screen, asked, paths)
-    if stale:
-        screen.line(
-            f"tag `{tag}` holds overrides of {', '.join(stale)}: they were written "
-            "for the old text and are not applied to the new one",
-            color="yellow",
-        )
 
 
 def _left_behind(target: Target, override: PromptOverride) -> list[str]:
@@ -340,30 +301,28 @@ def _left_behind(target: Target, override: PromptOverride) -> list[str]:
     return [entry.part for entry in override.entries() if kept.find(entry) is not None]
 
 
-def _print_files(screen: Screen, asked: Asked, paths: Sequence[str]) -> None:
+def _print_files(screen: Screen, asked: _Asked, paths: Sequence[str]) -> None:
     if asked.dry:
         screen.line("a dry run: nothing was written")
     verb = "would be written" if asked.dry else "written"
     screen.fields([(verb, path) for path in paths])
 
 
-def make_patch(asked: Asked, target: Target) -> Answer:
-    """Make a patch that makes the files say what the candidate says; writes nothing.
-
-    Raises:
-        StaleWinnerError: a part has changed since the run began.
-        ConfigError: the prompt is not written in files, or in files elsewhere.
-    """
+def _make_patch(asked: _Asked, target: Target) -> Answer:
+    """Make a patch that makes the files say what the candidate says; writes nothing."""
     winner, _, changes = _rewritten(asked, target)
-    root = patch_root(target.folder or Path())
+    root = patch_root(target.folder)
     planned(root, changes)  # refuses files outside of what the patch is for
-    return partial(_answer_of_patch, asked, winner, root, patch_of(changes, root=root))
-
-
-def _answer_of_patch(asked: Asked, winner: Winner, root: Path, patch: str) -> None:
+    patch = patch_of(changes, root=root)
     if asked.as_json:
-        asked.answer("patch", applied=bool(patch), winner=winner, root=str(root), patch=patch)
-    elif not patch:
+        outcome = _outcome(applied=bool(patch))
+        more = {"root": str(root), "patch": patch}
+        return asked.answer("patch", outcome, lambda _: None, winner=winner, **more)
+    return partial(_print_patch, patch)
+
+
+def _print_patch(patch: str) -> None:
+    if not patch:
         complain(f"{_SAID_ALREADY}; the patch is empty")
     elif sys.stdout is not None and sys.stdout.isatty():
         # Not piped into git: what a terminal would obey is spelled out.
@@ -374,7 +333,7 @@ def _answer_of_patch(asked: Asked, winner: Winner, root: Path, patch: str) -> No
 
 
 def _rewritten(
-    asked: Asked, target: Target
+    asked: _Asked, target: Target
 ) -> tuple[Winner, PromptOverride, tuple[FileChange, ...]]:
     if target.source is None:
         raise ConfigError(
@@ -387,13 +346,8 @@ def _rewritten(
     return winner, override, target.source.rewritten(override) if entries else ()
 
 
-def unfinished(run_folder: Path, folder: Path) -> Intent | None:
-    """Return the write that a kill has left half done: some files are new already.
-
-    Raises:
-        StaleWinnerError: a file holds neither its old nor its new text.
-        ConfigError, DataFormatError: the record, or a file that it names, is unusable.
-    """
+def _unfinished(run_folder: Path, folder: Path) -> Intent | None:
+    """Return the write that a kill has left half done: some files are new already."""
     intent = read_intent(run_folder / FILE_NAME)
     if intent is None or intent.done:
         return None
@@ -406,23 +360,15 @@ def unfinished(run_folder: Path, folder: Path) -> Intent | None:
     return intent
 
 
-def complete(asked: Asked, intent: Intent, folder: Path) -> Answer:
-    """Complete a write that a kill has left half done.
-
-    Raises:
-        OSError: the system refuses.
-    """
+def _complete(asked: _Asked, intent: Intent, folder: Path) -> Answer:
+    """Complete a write that a kill has left half done."""
     if not asked.dry:
         replace_files(folder, asked.run.folder.path, intent)
-    return partial(_answer_of_completed, asked, [file.path for file in intent.files])
+    paths = [file.path for file in intent.files]
 
+    def show(screen: Screen) -> None:
+        verb = "would be completed" if asked.dry else "is completed now"
+        screen.line(f"an earlier `apply --to-source` was interrupted: it {verb}")
+        _print_files(screen, asked, paths)
 
-def _answer_of_completed(asked: Asked, paths: Sequence[str]) -> None:
-    if asked.as_json:
-        asked.document("source", "completed", files=paths)
-        return
-    screen = Screen()
-    screen.line(f"run `{asked.run.id}`, candidate {asked.candidate}", bold=True)
-    verb = "would be completed" if asked.dry else "is completed now"
-    screen.line(f"an earlier `apply --to-source` was interrupted: it {verb}")
-    _print_files(screen, asked, paths)
+    return asked.answer("source", "completed", show, files=paths)

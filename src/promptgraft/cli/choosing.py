@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptgraft.cli.options import (
-    Command,
-    PromptName,
-    project_option,
-    runs_option,
-    store_option,
-)
+from promptgraft.cli.options import Command, PromptName, project_option, runs_option, store_option
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER

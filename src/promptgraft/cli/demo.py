@@ -5,13 +5,7 @@ from __future__ import annotations
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import (
-    at_least,
-    command,
-    json_option,
-    quiet_option,
-    tag,
-)
+from promptgraft.cli.options import at_least, command, json_option, quiet_option, tag
 
 
 @command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")
@@ -23,9 +17,7 @@ from promptgraft.cli.options import (
     help="Decides every random choice: the same seed, the same winner.",
 )
 @click.option(
-    "--budget",
-    type=at_least(1),
-    help="Rollouts that may be used; by default those of the example.",
+    "--budget", type=at_least(1), help="Rollouts that may be used; by default those of the example."
 )
 @click.option(
     "--workers",
@@ -71,24 +63,9 @@ def demo_command(
     the winner on tickets that the search never saw, and keeps it under a tag of a local
     store. What the tag held before is replaced; its history stays.
     """
-    from promptgraft.cli.demo_run import (
-        DemoSettings,
-        conclude_demo,
-        print_report,
-        report_json,
-        run_demo,
-    )
-    from promptgraft.cli.outcome import MODEL
-    from promptgraft.cli.output import Screen, print_json
-    from promptgraft.cli.progress import progress_for
+    from promptgraft.cli.demo_run import DemoSettings, demonstrate
 
     settings = DemoSettings(
         seed=seed, budget=budget, workers=workers, store=store, tag=tag, journal=journal
     )
-    title = f"promptgraft demo, {MODEL}, seed {seed}"
-    outcome = run_demo(settings, progress_for(title, quiet=quiet))
-    if as_json:
-        print_json(report_json(outcome))
-    else:
-        print_report(Screen(), outcome)
-    return conclude_demo(outcome)
+    return demonstrate(settings, as_json=as_json, quiet=quiet)

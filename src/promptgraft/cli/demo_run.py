@@ -1,4 +1,4 @@
-"""What the demo does: search, measure on unseen tickets, keep the winner."""
+"""What the demo does: search, measure on unseen tickets, keep the winner, say so."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
-    Scores,
     complaint,
     exit_code_of_run,
     means_row,
-    pareto_scores,
     print_changed,
     print_figures,
     print_next,
     print_scores,
     print_verdict,
+    validation_means,
 )
-from promptgraft.cli.output import Screen, relative
-from promptgraft.cli.progress import Progress
+from promptgraft.cli.output import Screen, print_json, relative
+from promptgraft.cli.progress import progress_for
 from promptgraft.cli.running import cancelled_by_signals, carry_out
-from promptgraft.cli.show import ShownEntry, entry_json, shown_entries
+from promptgraft.cli.show import entry_json, shown_entries
 from promptgraft.cli.stored import (
     current_of,
     override_file,
@@ -51,7 +50,6 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
     PartDiff,
-    PromptDescriptor,
     PromptOverride,
     Provenance,
     Revision,
@@ -83,14 +81,10 @@ class Example:
 
     Attributes:
         folder: where it stands.
-        template: the prompt.
         training: tickets that the search may use.
         held_out: tickets that it never sees.
-        feedback: scores an answer.
-        targets: sections that the search may change.
         budget: rollouts that the search uses by default.
-        minibatch_size: tickets that a change is evaluated on first.
-        pareto_set_size: tickets that candidates are compared on.
+        pareto_set_size: tickets of the validation set.
         shuffle: whether the seed decides which these are.
     """
 
@@ -136,83 +130,6 @@ def load_example() -> Example:
 
 
 @attrs.frozen(kw_only=True)
-class Kept:
-    """Where the winner is to be kept, and what became of it.
-
-    Attributes:
-        store: where.
-        descriptor: the prompt that it is a winner for.
-        tag: the tag that shall hold it.
-        revision: what the tag points at now; None when nothing was written.
-        problem: why the store refused; empty when it did not.
-    """
-
-    store: LocalPromptOverridesStore
-    descriptor: PromptDescriptor
-    tag: str
-    revision: Revision | None = None
-    problem: str = ""
-
-    @property
-    def address(self) -> OverrideAddress:
-        """Prompt and tag."""
-        return OverrideAddress(self.descriptor.ns, self.descriptor.key, self.tag)
-
-    @property
-    def path(self) -> Path:
-        """The file that holds what the tag points at."""
-        return override_file(self.store, self.address)
-
-
-def place_for(descriptor: PromptDescriptor, tag: str, folder: str | None) -> Kept:
-    """Return where a winner is to be kept, after a look at whether it can be.
-
-    Raises:
-        ConfigError: the folder cannot be made.
-        StoreError: the store cannot be used.
-    """
-    kept = Kept(store=_open_store(folder), descriptor=descriptor, tag=tag)
-    if not os.access(kept.store.root_path, os.W_OK):
-        raise StoreError(
-            f"the store's folder {kept.store.root_path} cannot be written; "
-            "name another with --store"
-        )
-    # Changes nothing, but takes the lock and reads what is there.
-    kept.store.mutate(kept.address, lambda present: present)
-    return kept
-
-
-def keep(kept: Kept, winner: PromptOverride, *, provenance: Provenance) -> Kept:
-    """Let the tag hold ``winner`` and nothing else, in one write; a refusal is in the result."""
-    store, address = kept.store, kept.address
-
-    def replace(_: PromptOverride) -> PromptOverride:
-        return winner.holding(checked_entry(kept.descriptor, entry) for entry in winner.entries())
-
-    try:
-        store.mutate(address, replace, provenance=provenance)
-        revision = current_of(store, address)
-    except StoreError as error:
-        return attrs.evolve(kept, problem=str(error))
-    return attrs.evolve(kept, revision=revision)
-
-
-def _open_store(folder: str | None) -> LocalPromptOverridesStore:
-    if folder is not None:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
-            ) from error
-    return open_store(folder)
-
-
-class InterruptedRunError(LimitReachedError):
-    """The demo was interrupted with Ctrl+C."""
-
-
-@attrs.frozen(kw_only=True)
 class DemoSettings:
     """What the command line asks for; see the options of the command."""
 
@@ -226,13 +143,7 @@ class DemoSettings:
 
 @attrs.frozen(kw_only=True)
 class HeldOut:
-    """Means on the tickets that the search never saw.
-
-    Attributes:
-        baseline: the mean of the source; None when it could not be measured.
-        best: the mean of the winner.
-        fault: what kept them from being measured.
-    """
+    """Means on the tickets that the search never saw, and what kept them from being measured."""
 
     baseline: float | None = None
     best: float | None = None
@@ -244,49 +155,64 @@ class DemoOutcome:
     """Everything that the demo found out.
 
     Attributes:
-        settings: what was asked for.
-        example: what was improved.
         identity: name and version of the model.
-        config: the settings of the search.
-        result: what the search found.
-        measured: what baseline and winner have on the tickets that the search never saw.
+        budget: rollouts that the search could use.
         parts: how the winner differs from the source.
-        kept: what became of the winner.
+        revision: what the tag points at now; None when nothing was written.
+        problem: why the store refused the winner; empty when it did not.
     """
 
     settings: DemoSettings
     example: Example
     identity: str
-    config: RunConfig
+    budget: int
     result: RunResult
     measured: HeldOut
     parts: tuple[PartDiff, ...]
-    kept: Kept
+    store: LocalPromptOverridesStore
+    address: OverrideAddress
+    revision: Revision | None = None
+    problem: str = ""
+
+    @property
+    def prompt(self) -> str:
+        """The prompt as the command line names it."""
+        return f"{self.address.ns}/{self.address.prompt_key}"
 
 
-def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
+def demonstrate(settings: DemoSettings, *, as_json: bool, quiet: bool) -> ExitCode:
+    """Run the demo, print what came of it, and return the exit code."""
+    outcome = _run_demo(settings, quiet=quiet)
+    if as_json:
+        print_json(_plain(outcome))
+    else:
+        _print(Screen(), outcome)
+    result, fault = outcome.result, outcome.measured.fault
+    if outcome.problem:
+        complain(f"the winner is not stored: {outcome.problem}")
+        return ExitCode.WRONG_USE
+    if problem := complaint(result):
+        complain(problem)
+    elif fault is not None:
+        complain(f"the held-out tickets are not measured: {fault}")
+        return exit_code_of(fault)
+    return exit_code_of_run(result)
+
+
+def _run_demo(settings: DemoSettings, *, quiet: bool) -> DemoOutcome:
     """Search from the plain source, measure, and keep the winner if there is one.
 
     The overrides that the store holds are no part of the search: runs with one seed give
     the same winner, whatever earlier runs have left under the tag.
-
-    Raises:
-        ConfigError: the settings cannot be used.
-        JournalError: the journal cannot be used.
-        StoreError: the store cannot be used; found before the search.
-        InterruptedRunError: Ctrl+C.
     """
-    example = load_example()
-    adapter = OfflineAdapter()
+    example, adapter = load_example(), OfflineAdapter()
+    descriptor = example.template.descriptor
     config = _config(example, settings)
-    kept = place_for(example.template.descriptor, settings.tag, settings.store)
-    with (
-        progress,
-        _interruptible(settings.journal) as cancellation,
-    ):
-        progress.say(
-            f"the winner will be kept under tag `{settings.tag}` in {kept.store.root_path}"
-        )
+    address = OverrideAddress(descriptor.ns, descriptor.key, settings.tag)
+    store = _usable_store(settings.store, address)
+    progress = progress_for(f"promptgraft demo, {MODEL}, seed {settings.seed}", quiet=quiet)
+    with progress, _interruptible(settings.journal) as cancellation:
+        progress.say(f"the winner will be kept under tag `{settings.tag}` in {store.root_path}")
         context = OptimizationContext(adapter, overrides_tag=settings.tag)
         result = carry_out(
             OptimizationJob(Prompt(example.template), context, config),
@@ -298,34 +224,18 @@ def run_demo(settings: DemoSettings, progress: Progress) -> DemoOutcome:
         cancellation.check()
         progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
         measured = _measure(example, config, adapter, result)
-    if result.improved:
-        provenance = _provenance(result, settings.seed, measured)
-        kept = keep(kept, result.best_override, provenance=provenance)
-    return DemoOutcome(
+    outcome = DemoOutcome(
         settings=settings,
         example=example,
         identity=adapter.identity,
-        config=config,
+        budget=config.rollout_budget,
         result=result,
         measured=measured,
         parts=diff_override(example.template, result.best_override),
-        kept=kept,
+        store=store,
+        address=address,
     )
-
-
-def conclude_demo(outcome: DemoOutcome) -> ExitCode:
-    """Say what went wrong, if anything did, and return the exit code."""
-    result = outcome.result
-    if outcome.kept.problem:
-        complain(f"the winner is not stored: {outcome.kept.problem}")
-        return ExitCode.WRONG_USE
-    if problem := complaint(result):
-        complain(problem)
-        return exit_code_of_run(result)
-    if outcome.measured.fault is not None:
-        complain(f"the held-out tickets are not measured: {outcome.measured.fault}")
-        return exit_code_of(outcome.measured.fault)
-    return exit_code_of_run(result)
+    return _kept(outcome) if result.improved else outcome
 
 
 def _config(example: Example, settings: DemoSettings) -> RunConfig:
@@ -352,6 +262,25 @@ def _config(example: Example, settings: DemoSettings) -> RunConfig:
     return attrs.evolve(config, rollout_budget=settings.budget)
 
 
+def _usable_store(folder: str | None, address: OverrideAddress) -> LocalPromptOverridesStore:
+    """Return the store for the winner, once it is known that it can be written."""
+    if folder is not None:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"--store: folder {folder!r} cannot be made: {error.strerror}; name another one"
+            ) from error
+    store = open_store(folder)
+    if not os.access(store.root_path, os.W_OK):
+        raise StoreError(
+            f"the store's folder {store.root_path} cannot be written; name another with --store"
+        )
+    # Changes nothing, but takes the lock and reads what is there.
+    store.mutate(address, lambda present: present)
+    return store
+
+
 @contextlib.contextmanager
 def _interruptible(journal: str | None) -> Iterator[Cancellation]:
     try:
@@ -360,13 +289,13 @@ def _interruptible(journal: str | None) -> Iterator[Cancellation]:
             cancellation.check()
     except (KeyboardInterrupt, RunCancelledError):
         again = f"; the same command resumes from {journal}" if journal else ""
-        raise InterruptedRunError(f"interrupted, nothing was stored{again}") from None
+        raise LimitReachedError(f"interrupted, nothing was stored{again}") from None
 
 
 def _measure(
     example: Example, config: RunConfig, adapter: OfflineAdapter, result: RunResult
 ) -> HeldOut:
-    """Try baseline and winner on the held-out tickets; nothing is lost when that fails."""
+    """Evaluate baseline and winner on the held-out tickets; nothing is lost when that fails."""
     if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
         return HeldOut()
     rollout = PromptRollout(
@@ -389,105 +318,96 @@ def _measure(
     return HeldOut(baseline=baseline, best=best)
 
 
-def _provenance(result: RunResult, seed: int, measured: HeldOut) -> Provenance:
+def _kept(outcome: DemoOutcome) -> DemoOutcome:
+    """Let the tag hold the winner and nothing else, in one write; note a refusal."""
+    result, measured = outcome.result, outcome.measured
     scores = {
         "baseline": result.baseline_pareto_mean,
         "best": result.best_pareto_mean,
         "held_out_baseline": measured.baseline,
         "held_out_best": measured.best,
     }
-    return Provenance(
+    used = f"{result.total_rollouts} rollouts, seed {outcome.settings.seed}"
+    provenance = Provenance(
         run_id=result.run_id,
-        note=f"promptgraft demo, GEPA, {MODEL}, {result.total_rollouts} rollouts, seed {seed}",
+        note=f"promptgraft demo, GEPA, {MODEL}, {used}",
         scores=FrozenMap((name, mean) for name, mean in scores.items() if mean is not None),
     )
+    winner, descriptor = result.best_override, outcome.example.template.descriptor
+
+    def replace(_: PromptOverride) -> PromptOverride:
+        return winner.holding(checked_entry(descriptor, entry) for entry in winner.entries())
+
+    try:
+        outcome.store.mutate(outcome.address, replace, provenance=provenance)
+        return attrs.evolve(outcome, revision=current_of(outcome.store, outcome.address))
+    except StoreError as error:
+        return attrs.evolve(outcome, problem=str(error))
 
 
-def print_report(screen: Screen, outcome: DemoOutcome) -> None:
-    """Print the outcome for people."""
-    result = outcome.result
-    print_verdict(screen, _prompt(outcome), result)
+def _print(screen: Screen, outcome: DemoOutcome) -> None:
+    result, measured = outcome.result, outcome.measured
+    print_verdict(screen, outcome.prompt, result)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.settings.seed}")
     screen.line()
     unseen = f"{counted(len(outcome.example.held_out), 'ticket')}, never seen"
     searched = counted(len(result.pareto_ids), "ticket")
-    print_scores(
-        screen,
-        [
-            ("held out", means_row(_held_out(outcome)), unseen),
-            ("D_pareto", pareto_scores(result), searched),
-        ],
-    )
+    held_out = means_row(measured.baseline, measured.best)
+    rows = [("held out", held_out, unseen), ("validation", validation_means(result), searched)]
+    print_scores(screen, rows)
     screen.line()
     print_changed(screen, outcome.parts)
-    print_figures(screen, result, outcome.config.rollout_budget)
+    print_figures(screen, result, outcome.budget)
     screen.line()
-    _print_kept(screen, outcome)
-
-
-def _print_kept(screen: Screen, outcome: DemoOutcome) -> None:
-    kept = outcome.kept
-    tag = f"tag `{kept.address.tag}`"
-    if kept.revision is None:
-        why = kept.problem or "nothing beat the baseline"
+    address, tag = outcome.address, f"tag `{outcome.address.tag}`"
+    if outcome.revision is None:
+        why = outcome.problem or "nothing beat the baseline"
         screen.line(f"not stored under {tag}: {why}")
         return
-    rows = [("stored", f"{tag}, {short(kept.revision)}"), ("file", str(relative(kept.path)))]
-    screen.fields(rows, width=FIELD)
-    print_next(screen, tag_command("diff", kept.address, outcome.settings.store or ""))
+    file = str(relative(override_file(outcome.store, address)))
+    screen.fields([("stored", f"{tag}, {short(outcome.revision)}"), ("file", file)], width=FIELD)
+    print_next(screen, tag_command("diff", address, outcome.settings.store or ""))
 
 
-def use_lines(outcome: DemoOutcome) -> tuple[str, ...]:
+def _use_lines(outcome: DemoOutcome) -> list[str]:
     """Return the Python that renders a ticket with the winner."""
-    kept, example = outcome.kept, outcome.example
-    return (
+    return [
         "import sys",
-        f"sys.path.insert(0, {str(example.folder)!r})",
+        f"sys.path.insert(0, {str(outcome.example.folder)!r})",
         "from task import TEMPLATE, Ticket",
         "from promptgraft import LocalPromptOverridesStore, Prompt",
         "prompt = Prompt(",
         "    TEMPLATE,",
-        f"    overrides_store=LocalPromptOverridesStore({str(kept.store.root_path)!r}),",
-        f"    overrides_tag={kept.tag!r},",
+        f"    overrides_store=LocalPromptOverridesStore({str(outcome.store.root_path)!r}),",
+        f"    overrides_tag={outcome.address.tag!r},",
         ")",
         'ticket = Ticket("Charged twice", "Two payments.", "team")',
         "print(prompt.bind(ticket).render().text)",
-    )
+    ]
 
 
-def report_json(outcome: DemoOutcome) -> object:
+def _plain(outcome: DemoOutcome) -> object:
     """Return the outcome for machines; equal for runs with one seed on one store."""
-    result, kept = outcome.result, outcome.kept
+    result, measured, example = outcome.result, outcome.measured, outcome.example
+    winner = shown_entries(result.best_override, example.template.descriptor)
     return {
         "model": MODEL,
         "model_identity": outcome.identity,
-        "prompt": _prompt(outcome),
+        "prompt": outcome.prompt,
         "seed": outcome.settings.seed,
-        **figures_json(result.ended, outcome.config.rollout_budget),
+        **figures_json(result.ended, outcome.budget),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
-            "held_out": means_json(*_held_out(outcome), len(outcome.example.held_out)),
+            "held_out": means_json(measured.baseline, measured.best, len(example.held_out)),
         },
-        "winner": [entry_json(shown) for shown in _winner(outcome)],
+        "winner": [entry_json(shown) for shown in winner],
         "parts": parts_json(outcome.parts, checked=True),
         "stored": {
-            "store": str(kept.store.root_path),
-            "tag": kept.address.tag,
-            "file": str(kept.path),
-            "revision": revision_json_or_none(kept.revision),
-            "problem": kept.problem or None,
+            "store": str(outcome.store.root_path),
+            "tag": outcome.address.tag,
+            "file": str(override_file(outcome.store, outcome.address)),
+            "revision": revision_json_or_none(outcome.revision),
+            "problem": outcome.problem or None,
         },
-        "use": list(use_lines(outcome)) if kept.revision is not None else [],
+        "use": _use_lines(outcome) if outcome.revision is not None else [],
     }
-
-
-def _winner(outcome: DemoOutcome) -> tuple[ShownEntry, ...]:
-    return shown_entries(outcome.result.best_override, outcome.example.template.descriptor)
-
-
-def _held_out(outcome: DemoOutcome) -> Scores:
-    return outcome.measured.baseline, outcome.measured.best
-
-
-def _prompt(outcome: DemoOutcome) -> str:
-    return f"{outcome.example.template.ns}/{outcome.example.template.key}"

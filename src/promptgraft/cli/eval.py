@@ -53,15 +53,10 @@ class _Options(TypedDict):
 )
 @click.option("--fail-under", metavar="SCORE", type=share, help="The least mean score, 0 to 1.")
 @click.option(
-    "--min-pass-rate",
-    metavar="R",
-    type=share,
-    help="The least share of answers that pass, 0 to 1.",
+    "--min-pass-rate", metavar="R", type=share, help="The least share of answers that pass, 0 to 1."
 )
 @click.option(
-    "--baseline",
-    metavar="FILE",
-    help="Scores that no critical case, and no mean, may be below.",
+    "--baseline", metavar="FILE", help="Scores that no critical case, and no mean, may be below."
 )
 @click.option(
     "--tolerance",
@@ -79,28 +74,15 @@ class _Options(TypedDict):
     "--save-baseline", metavar="FILE", help="Keep the scores there if the gate is passed."
 )
 @click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
-@click.option(
-    "--tag",
-    type=tag,
-    help="Try what this tag holds; by default the project's tag.",
-)
+@click.option("--tag", type=tag, help="Try what this tag holds; by default the project's tag.")
 @click.option("--source", is_flag=True, help="Try the source, without overrides.")
 @click.option("--run", metavar="RUN", help="Try the winner of a run: an id, or `latest`.")
 @click.option(
-    "--candidate",
-    type=at_least(0),
-    help="Another candidate of the run; 0 is its baseline.",
+    "--candidate", type=at_least(0), help="Another candidate of the run; 0 is its baseline."
 )
+@click.option("--num-runs", type=at_least(1), default="1", help="How often each case is answered.")
 @click.option(
-    "--num-runs",
-    type=at_least(1),
-    default="1",
-    help="How often each case is answered.",
-)
-@click.option(
-    "--workers",
-    type=at_least(1),
-    help="Cases side by side; by default as the project says.",
+    "--workers", type=at_least(1), help="Cases side by side; by default as the project says."
 )
 @json_option
 @quiet_option

@@ -10,12 +10,7 @@ from enum import IntEnum
 import click
 
 from promptgraft.cli.output import echo
-from promptgraft.errors import (
-    DataFormatError,
-    LimitReachedError,
-    PromptgraftError,
-    ProviderError,
-)
+from promptgraft.errors import DataFormatError, LimitReachedError, PromptgraftError, ProviderError
 from promptgraft.text import visible_line
 
 

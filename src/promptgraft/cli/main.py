@@ -73,11 +73,7 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     name="promptgraft",
     invoke_without_command=True,
-    epilog=examples(
-        "demo",
-        "show",
-        "COMMAND --help",
-    ),
+    epilog=examples("demo", "show", "COMMAND --help"),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="promptgraft %(version)s")

@@ -34,36 +34,31 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
-from promptgraft.serde import Json
-from promptgraft.strict import structure
+from promptgraft.serde import Json, structure
 
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """What the command line changes of a job; None leaves it as it is.
+    """What the command line changes of a job, as ``config.json`` keeps it; None changes nothing.
 
     Attributes:
         tag: the tag of the store.
         pick: weights of objectives that decide which candidate wins.
         budget: rollouts that may be used.
-        max_cost: US dollars that may be used.
+        max_cost: US dollars that may be used, a decimal number as text.
         max_tokens: tokens that may be used.
-        timeout: seconds that the command may take.
+        timeout: seconds that this one command may take; not kept.
     """
 
     tag: str | None = None
     pick: str | None = None
     budget: int | None = None
-    max_cost: Decimal | None = None
+    max_cost: str | None = None
     max_tokens: int | None = None
     timeout: float | None = None
 
     def applied(self, job: OptimizationJob) -> OptimizationJob:
-        """Return the job with the changes.
-
-        Raises:
-            ConfigError: the job cannot have them.
-        """
+        """Return the job with the changes."""
         context, config = job.context, job.config
         if self.tag is not None:
             context = attrs.evolve(context, overrides_tag=self.tag)
@@ -71,49 +66,17 @@ class Changes:
             config = attrs.evolve(config, pick=self.pick)
         if self.budget is not None:
             config = attrs.evolve(config, auto=None, rollout_budget=self.budget)
-        limits = {
-            name: value
-            for name in ("max_cost", "max_tokens", "timeout")
-            if (value := getattr(self, name)) is not None
-        }
-        return OptimizationJob(job.subject, context, attrs.evolve(config, **limits))
-
-    def over(self, older: Changes) -> Changes:
-        """Return both, these before ``older``."""
-        given = {
-            name: value
-            for name, value in attrs.asdict(self, recurse=False).items()
-            if value is not None
-        }
-        return attrs.evolve(older, **given)
-
-    def plain(self) -> dict[str, Json]:
-        """Return what is kept of them: all but the time, which is that of one command."""
-        return {
-            name: str(value) if isinstance(value, Decimal) else value
-            for name, value in attrs.asdict(self, recurse=False).items()
-            if value is not None and name != "timeout"
-        }
+        if self.max_cost is not None:
+            config = attrs.evolve(config, max_cost=Decimal(self.max_cost))
+        if self.max_tokens is not None:
+            config = attrs.evolve(config, max_tokens=self.max_tokens)
+        if self.timeout is not None:
+            config = attrs.evolve(config, timeout=self.timeout)
+        return OptimizationJob(job.prompt, context, config)
 
 
-@attrs.frozen(kw_only=True)
-class _KeptChanges:
-    tag: str | None = None
-    pick: str | None = None
-    budget: int | None = None
-    max_cost: str | None = None
-    max_tokens: int | None = None
-
-
-def read_changes(plain: Json, where: str) -> Changes:
-    """Return the changes that ``config.json`` keeps.
-
-    Raises:
-        DataFormatError: it keeps something else.
-    """
-    kept = structure(plain, _KeptChanges, where=where)
-    cost = None if kept.max_cost is None else Decimal(kept.max_cost)
-    return Changes(**{**attrs.asdict(kept, recurse=False), "max_cost": cost})
+def _is_given(_: object, value: object) -> bool:
+    return value is not None
 
 
 def limit_options(command: Command) -> Command:
@@ -128,7 +91,8 @@ def limit_options(command: Command) -> Command:
         timeout: float | None,
         **others: object,
     ) -> int | None:
-        limits = Changes(budget=budget, max_cost=max_cost, max_tokens=max_tokens, timeout=timeout)
+        cost = None if max_cost is None else str(max_cost)
+        limits = Changes(budget=budget, max_cost=cost, max_tokens=max_tokens, timeout=timeout)
         return command(limits=limits, **others)
 
     for option in reversed(_LIMITS):
@@ -223,7 +187,7 @@ def optimize_command(
             outcome = run_dry(job, keeping)
         else:
             config = _config(found, job, changes)
-            key, root = job.name.rpartition("/")[2], kept_in.root.absolute()
+            key, root = job.prompt.descriptor.key, kept_in.root.absolute()
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
     return conclude_run(outcome, kept_in, stream=stream)
@@ -231,8 +195,8 @@ def optimize_command(
 
 def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[str, Json]:
     """Return what ``config.json`` says of a run."""
-    settings, options = source.settings, changes.plain()
-    return run_config(job, origin=source.origin, settings=settings, options=options)
+    options = attrs.asdict(attrs.evolve(changes, timeout=None), filter=_is_given)
+    return run_config(job, origin=source.origin, settings=source.settings, options=options)
 
 
 def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
@@ -277,12 +241,13 @@ def resume_command(
     found = kept_in.find(run)
     folder = RunFolder(found.path.absolute())
     config = read_document(folder.config)
-    changes = limits.over(read_changes(config.get("options"), f"{folder.config}: options"))
+    kept = structure(config.get("options"), Changes, where=f"{folder.config}: options")
+    changes = attrs.evolve(kept, **attrs.asdict(limits, filter=_is_given))
     with loaded_again(folder, config, project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
         keeping = Keeping(progress=progress, workers=workers or source.workers, stream=stream)
         job = changes.applied(source.job)
-        kept = {name: config[name] for name in ("id", "created", "origin")}
-        fresh = {**kept, **_config(source, job, changes), **kept}
+        same = {name: config[name] for name in ("id", "created", "origin")}
+        fresh = {**same, **_config(source, job, changes), **same}
         outcome = keep(folder, job, keeping, config=fresh)
     return conclude_run(outcome, kept_in, stream=stream)

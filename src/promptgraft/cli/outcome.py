@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import attrs
 
@@ -22,10 +21,10 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
     PartDiff,
-    Revision,
+    diff_override,
 )
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import changed_parts, result_document
+from promptgraft.runs.documents import result_document
 from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
@@ -50,11 +49,6 @@ _WENT_TO_ITS_END = {
 }
 
 
-def went_to_its_end(result: RunResult) -> bool:
-    """Tell whether a run was not stopped early."""
-    return result.stop_reason in _WENT_TO_ITS_END
-
-
 def exit_code_of_run(result: RunResult) -> ExitCode:
     """Return the exit code of a command that ends with ``result``."""
     return exit_code_for(result.stop_reason, improved=result.improved)
@@ -71,11 +65,10 @@ def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
 
 def complaint(result: RunResult) -> str:
     """Return what is to be said on standard error of a run; empty for one that went to its end."""
-    if result.stop_reason is StopReason.PROVIDER_FAILED:
-        return f"the provider failed: {result.stop_detail}"
-    if not went_to_its_end(result):
-        return f"stopped early: {result.stop_detail}"
-    return ""
+    if result.stop_reason in _WENT_TO_ITS_END:
+        return ""
+    failed = result.stop_reason is StopReason.PROVIDER_FAILED
+    return f"{'the provider failed' if failed else 'stopped early'}: {result.stop_detail}"
 
 
 @attrs.frozen(kw_only=True)
@@ -84,8 +77,6 @@ class Outcome:
 
     Attributes:
         job: the job, as it was run.
-        dry: whether it was a dry run.
-        result: what the run found.
         problem: why the store refused the winner; empty when it did not.
         folder: where the run is kept; None for a dry run.
         seconds: wall time of the command; what an earlier one took is not in it.
@@ -99,23 +90,10 @@ class Outcome:
     seconds: float
 
     @property
-    def prompt(self) -> str:
-        """What is improved as the command line names it."""
-        return self.job.name
-
-    @property
-    def address(self) -> OverrideAddress | None:
-        """Prompt and tag; None when there is not one prompt."""
-        if len(self.job.prompts) != 1:
-            return None
+    def address(self) -> OverrideAddress:
+        """Prompt and tag."""
         descriptor = self.job.prompt.descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
-
-    @property
-    def parts(self) -> tuple[PartDiff, ...]:
-        """How the winner differs from the source."""
-        result = self.result
-        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
+        return OverrideAddress(descriptor.ns, descriptor.key, self.job.context.overrides_tag)
 
     @property
     def local_store(self) -> LocalPromptOverridesStore | None:
@@ -124,18 +102,6 @@ class Outcome:
         if isinstance(store, LocalPromptOverridesStore) and self.result.persisted:
             return store
         return None
-
-    @property
-    def file(self) -> Path | None:
-        """The file of the store that holds the winner; None without one such file on disk."""
-        store, address = self.local_store, self.address
-        return None if store is None or address is None else override_file(store, address)
-
-    @property
-    def revision(self) -> Revision | None:
-        """What the tag points at since the winner was stored; None without one such file."""
-        store, address = self.local_store, self.address
-        return None if store is None or address is None else current_of(store, address)
 
     @property
     def unstored(self) -> str:
@@ -160,55 +126,48 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
     document = result_document(
         outcome.result.ended,
-        outcome.prompt,
-        outcome.result.best.changes,
-        outcome.parts,
-        tag=outcome.result.tag,
+        outcome.job.prompt,
+        outcome.result.best_override,
         seed=outcome.job.config.seed,
         budget=outcome.job.config.rollout_budget,
         examples=len(outcome.result.pareto_ids),
     )
-    store = outcome.local_store
+    store, address = outcome.local_store, outcome.address
     stored: dict[str, Json] = {
-        "tag": outcome.result.tag,
+        "tag": address.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
-        "file": None if outcome.file is None else str(outcome.file),
-        "revision": revision_json_or_none(outcome.revision),
+        "file": None if store is None else str(override_file(store, address)),
+        "revision": None if store is None else revision_json_or_none(current_of(store, address)),
         "problem": outcome.unstored or None,
     }
     return {**document, "dry_run": outcome.dry, "stored": stored}
 
 
-FIELD = 9
+FIELD = len("validation")
 """Columns that the names of fields take in summaries."""
-
-Scores = tuple[float | None, float | None]
-"""Means of the baseline and of the best; None when nothing was scored."""
 
 MeansRow = tuple[str, str, str]
 """Means of the baseline and of the best, and the gain, as tables show them."""
 
 
-def means_row(scores: Scores, *, estimated: tuple[bool, bool] = (False, False)) -> MeansRow:
+def means_row(
+    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
+) -> MeansRow:
     """Return two means and their difference; those that are estimated are marked."""
-    before, after = (
-        score(mean, estimated=mark) for mean, mark in zip(scores, estimated, strict=True)
-    )
-    return before, after, difference(*scores, estimated=estimated)
+    gain = difference(before, after, estimated=estimated)
+    return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
 
 
-def pareto_scores(result: RunResult) -> MeansRow:
-    """Return the means on D_pareto."""
-    return means_row(
-        (result.baseline_pareto_mean, result.best_pareto_mean),
-        estimated=(result.is_estimated(0), result.is_estimated(result.best_index)),
-    )
+def validation_means(result: RunResult) -> MeansRow:
+    """Return the means on the validation set."""
+    marks = result.is_estimated(0), result.is_estimated(result.best_index)
+    return means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
 
 
 def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
     """Print in a few words what came of a run."""
-    early = "" if went_to_its_end(result) else ", stopped early"
+    early = "" if result.stop_reason in _WENT_TO_ITS_END else ", stopped early"
     verdict = f"{'improved' if result.improved else 'not improved'}{early}"
     screen.line(f"{prompt}: {verdict}", bold=True, color="green" if result.improved else None)
 
@@ -228,12 +187,8 @@ def print_next(screen: Screen, command: str) -> None:
 
 def print_scores(screen: Screen, rows: Sequence[tuple[str, MeansRow, str]]) -> None:
     """Print means below each other: what on, baseline and best, of how many examples."""
-    screen.table(
-        [
-            (f"{'':{FIELD}}", "baseline", "best", "gain", ""),
-            *((name, *figures, what) for name, figures, what in rows),
-        ]
-    )
+    head = (f"{'':{FIELD}}", "baseline", "best", "gain", "")
+    screen.table([head, *((name, *figures, what) for name, figures, what in rows)])
     if any(figure.startswith("~") for _, figures, _ in rows for figure in figures):
         screen.line(ESTIMATED)
 
@@ -288,20 +243,20 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome for people, and the next command; the run is kept in ``runs``."""
     result = outcome.result
-    print_verdict(screen, outcome.prompt, result)
+    print_verdict(screen, f"{outcome.address.ns}/{outcome.address.prompt_key}", result)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
     screen.line()
-    rows = [("D_pareto", pareto_scores(result), counted(len(result.pareto_ids), "example"))]
+    rows = [("validation", validation_means(result), counted(len(result.pareto_ids), "example"))]
     found = result.held_out
     if found is not None and not found.why_not:
         seen = f"{counted(len(found.ids), 'example')}, never seen"
-        rows.insert(0, ("held out", means_row((found.baseline_mean, found.winner_mean)), seen))
+        rows.insert(0, ("held out", means_row(found.baseline_mean, found.winner_mean), seen))
     print_scores(screen, rows)
     screen.line()
     if found is not None and found.why_not:
         screen.fields([("held out", f"not measured: {found.why_not}")], width=FIELD)
-    print_changed(screen, outcome.parts)
+    print_changed(screen, diff_override(outcome.job.prompt, result.best_override))
     print_figures(screen, result, outcome.job.config.rollout_budget, seconds=outcome.seconds)
     if result.ledger:
         screen.line()
@@ -314,12 +269,13 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
 
 def _print_kept(screen: Screen, outcome: Outcome) -> None:
     rows = []
-    if outcome.file is not None:
-        rows.append(("stored", f"tag `{outcome.result.tag}`, {short(outcome.revision)}"))
-        rows.append(("file", str(relative(outcome.file))))
+    address, store = outcome.address, outcome.local_store
+    if store is not None:
+        rows.append(("stored", f"tag `{address.tag}`, {short(current_of(store, address))}"))
+        rows.append(("file", str(relative(override_file(store, address)))))
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
-        rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))
+        rows.append(("stored", f"tag `{address.tag}` of the {kind}"))
     elif outcome.result.improved and (outcome.job.config.persist or outcome.folder is None):
         rows.append(("stored", f"no: {outcome.unstored}"))
     if (folder := outcome.folder) is not None:
@@ -331,12 +287,12 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
 def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
-    if outcome.local_store is not None and outcome.address is not None:
+    if outcome.local_store is not None:
         store = outcome.local_store.root_path
         elsewhere = store != LocalPromptOverridesStore().root_path
         return tag_command("diff", outcome.address, str(relative(store)) if elsewhere else "")
     if folder is None:
         return ""
-    if not went_to_its_end(result):
+    if result.stop_reason not in _WENT_TO_ITS_END:
         return runs.command("resume", folder)
     return runs.command("apply" if result.improved else "show", folder)

@@ -133,7 +133,7 @@ class PanelProgress(Progress):
         rows.add_column(style="dim", no_wrap=True)
         rows.add_column(ratio=1, no_wrap=True, overflow="crop")
         rows.add_row("now", _text(doing(self.run), "bold"))
-        rows.add_row("D_pareto", self._scores())
+        rows.add_row("validation", self._scores())
         rows.add_row("rollouts", self._bar())
         rows.add_row("used", _text(_used(self.run)))
         rows.add_row("time", _text(self._time()))
@@ -155,10 +155,7 @@ class PanelProgress(Progress):
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
         bar = ProgressBar(
-            total=max(1, budget),
-            completed=used,
-            complete_style="cyan",
-            finished_style="cyan",
+            total=max(1, budget), completed=used, complete_style="cyan", finished_style="cyan"
         )
         grid.add_row(bar, _text(f"{used:,}/{budget:,}"))
         return grid

@@ -119,11 +119,7 @@ def diff_command(
 @store_options
 @json_option
 def history_command(
-    prompt: PromptName,
-    *,
-    tag: str | None,
-    store: LocalPromptOverridesStore,
-    as_json: bool,
+    prompt: PromptName, *, tag: str | None, store: LocalPromptOverridesStore, as_json: bool
 ) -> ExitCode:
     """List every revision of a tag, the newest first.
 

@@ -15,14 +15,7 @@ from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Pr
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project import Project
 from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
-from promptgraft.project.python_source import (
-    Wanted,
-    as_maker,
-    beside,
-    call_maker,
-    load,
-    place_of,
-)
+from promptgraft.project.python_source import Wanted, as_maker, beside, call_maker, load, place_of
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.fields import Fields
 from promptgraft.runs.folder import RUN_ID
@@ -37,10 +30,6 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 
     Inside, the code of the job can import its neighbours, and what it prints goes to standard
     error.
-
-    Raises:
-        ConfigError: nothing like that can be imported, or it is no job.
-        CallerError: the function that returns the job raised it.
     """
     wanted = Wanted[OptimizationJob | FunctionType](
         what="JOB",
@@ -60,38 +49,23 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 class Origin:
     """What ``config.json`` says of where a run came from.
 
-    Args:
-        folder: the run.
-        config: what ``config.json`` holds.
+    ``name`` is that of the prompt in the project, or the job as the command line named it.
 
     Raises:
-        DataFormatError: it is not what a run writes.
+        DataFormatError: it is not what a run writes; this holds for all methods.
     """
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
         self._folder = folder
         self._fields = Fields(config, str(folder.config)).inside("origin")
         self.is_project = self._fields.text("kind") == "project"
-
-    @property
-    def prompt(self) -> str:
-        """The name of the prompt in the project."""
-        return self._fields.text("prompt")
-
-    @property
-    def spec(self) -> str:
-        """The job, as the command line named it."""
-        return self._fields.text("spec")
+        self.name = self._fields.text("prompt" if self.is_project else "spec")
 
     def refuse_project(self, file: str | None) -> None:
-        """Refuse a project that is named for a run of a job.
-
-        Raises:
-            ConfigError: one is.
-        """
+        """Refuse a project that is named for a run of a job."""
         if file is not None:
             raise ConfigError(
-                f"--project: run {self._folder.id} was made from the job {self.spec}, which takes "
+                f"--project: run {self._folder.id} was made from the job {self.name}, which takes "
                 "no project; leave it out, and name the folder of the run with --runs"
             )
 
@@ -100,10 +74,6 @@ class Origin:
 
         A project may have been moved, or checked out elsewhere, since then: that around the
         current folder is taken when it keeps the run.
-
-        Raises:
-            ConfigError: it is not there any more.
-            DataFormatError: the project file is at fault.
         """
         if file is not None:
             return project_path(file)
@@ -117,14 +87,9 @@ class Origin:
         return path
 
     def job_folder(self) -> Path:
-        """Return the folder that the job was run in.
-
-        Raises:
-            ConfigError: it is not there any more, or the job would be code in a run directory.
-            DataFormatError: the folder is no absolute path.
-        """
+        """Return the folder that the job was run in."""
         folder = self._absolute("folder")
-        code = self.spec.rpartition(":")[0]
+        code = self.name.rpartition(":")[0]
         for place in (code, code.replace(".", "/")):
             self._refuse_inside_runs(folder / place)
         if not folder.is_dir():
@@ -167,7 +132,6 @@ class Runnable:
     """A job with where it came from.
 
     Attributes:
-        job: the job.
         name: what the command line calls it.
         origin: what ``config.json`` says of where it came from.
         settings: what it says of the settings.
@@ -185,12 +149,7 @@ class Runnable:
 
 @contextlib.contextmanager
 def loaded(target: str | None, project: str | None) -> Iterator[Runnable]:
-    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB.
-
-    Raises:
-        ConfigError: there is no such thing, or several may be meant.
-        DataFormatError: the project file is at fault.
-    """
+    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB."""
     if target is not None and (":" in target or target.endswith(".py")):
         if project is not None:
             raise ConfigError(f"--project: {target} is a job and takes no project; leave one out")
@@ -219,19 +178,14 @@ def loaded(target: str | None, project: str | None) -> Iterator[Runnable]:
 def loaded_again(
     folder: RunFolder, config: Mapping[str, Json], project: str | None
 ) -> Iterator[Runnable]:
-    """Give what a run was made from, as it is today, to be run inside.
-
-    Raises:
-        ConfigError: it is not there any more.
-        DataFormatError: ``config.json`` or the project file is at fault.
-    """
+    """Give what a run was made from, as it is today, to be run inside."""
     origin = Origin(folder, config)
     if origin.is_project:
-        with loaded(origin.prompt, str(origin.project_file(project))) as found:
+        with loaded(origin.name, str(origin.project_file(project))) as found:
             yield found
         return
     origin.refuse_project(project)
-    with contextlib.chdir(origin.job_folder()), loaded(origin.spec, None) as found:
+    with contextlib.chdir(origin.job_folder()), loaded(origin.name, None) as found:
         yield found
 
 
@@ -244,14 +198,14 @@ class Target:
         store: where its overrides are kept.
         tag: the tag that the run began with.
         source: the files that the prompt is written in; None for a prompt in Python.
-        folder: the project's folder; None for a job.
+        folder: the project's folder; for a job the one that it was run in.
     """
 
     prompt: PromptLike
     store: LocalPromptOverridesStore
     tag: str
     source: PromptSource | None
-    folder: Path | None
+    folder: Path
 
     @property
     def address(self) -> OverrideAddress:
@@ -261,21 +215,12 @@ class Target:
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
-    """Return the project that a run was made from; None when it was made from a job.
-
-    Raises:
-        ConfigError: the project file is not there any more, or one is named for a job.
-        DataFormatError: ``config.json`` or the project file is at fault.
-    """
-    origin = _origin(run)
+    """Return the project that a run was made from; None when it was made from a job."""
+    origin = Origin(run.folder, run.config)
     if origin.is_project:
         return opened_project(str(origin.project_file(file)))
     origin.refuse_project(file)
     return None
-
-
-def _origin(run: RunRecord) -> Origin:
-    return Origin(run.folder, run.config)
 
 
 @contextlib.contextmanager
@@ -283,42 +228,36 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
     """Give what the run was made from; inside, its code can import its neighbours.
 
     No model is made for a prompt of a project, so no secret is needed.
-
-    Raises:
-        ConfigError: it is not there any more, or keeps its overrides elsewhere than on disk.
-        DataFormatError: the source of the prompt is at fault.
     """
+    origin = Origin(run.folder, run.config)
+    opened = None if store is None else open_store(store)
     if project is not None:
         with beside(project.folder):
-            found = project.prompt(_origin(run).prompt)
+            found = project.prompt(origin.name)
             yield Target(
                 prompt=found.prompt,
-                store=project.store() if store is None else open_store(store),
-                tag=_run_tag(run),
+                store=opened or project.store(),
+                tag=_run_tag(run, origin),
                 source=found.source,
                 folder=project.folder,
             )
         return
-    origin = _origin(run)
     folder = origin.job_folder()
-    opened = None if store is None else open_store(store)
-    with contextlib.chdir(folder), loaded_job(origin.spec) as job:
+    with contextlib.chdir(folder), loaded_job(origin.name) as job:
         kept = opened or job.context.overrides_store or LocalPromptOverridesStore()
         if not isinstance(kept, LocalPromptOverridesStore):
             raise ConfigError(
-                f"{origin.spec}: the job keeps overrides in a {type(kept).__name__}; "
+                f"{origin.name}: the job keeps overrides in a {type(kept).__name__}; "
                 "`apply` writes into stores on disk: name one with --store"
             )
-        yield Target(prompt=job.prompt, store=kept, tag=_run_tag(run), source=None, folder=None)
+        tag = _run_tag(run, origin)
+        yield Target(prompt=job.prompt, store=kept, tag=tag, source=None, folder=folder)
 
 
-def _run_tag(run: RunRecord) -> str:
+def _run_tag(run: RunRecord, origin: Origin) -> str:
     """Return the tag that a run began with."""
     config = Fields(run.config, str(run.folder.config))
     settings = config.inside("settings")
-    if _origin(run).is_project:
-        kept = settings.inside("store").text_or_none("tag")
-    else:
-        kept = settings.text_or_none("tag")
+    kept = (settings.inside("store") if origin.is_project else settings).text_or_none("tag")
     ended = run.ended.tag if run.ended else None
     return ended or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG

@@ -102,10 +102,7 @@ def keep(
     say = [f"run {folder.id} is kept in {relative(folder.path)}"]
     if job.context.journal is not None:
         say.append("the answers are kept in its journal; that of the job is left alone")
-    with (
-        _streamed(job, keeping.stream) as streamed,
-        recorded(folder, streamed) as (kept, recorder),
-    ):
+    with _streamed(job, keeping.stream) as streamed, recorded(folder, streamed) as (kept, recorder):
         if config is not None:
             write_document(folder.config, config)
         outcome = _run(kept, keeping, say=say)
@@ -184,10 +181,7 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
 LOOK_EVERY = 0.5
 """Seconds after which a main thread that waits lets Python deliver signals."""
 
-_REASONS = {
-    signal.SIGINT: "interrupted (Ctrl+C)",
-    signal.SIGTERM: "asked to end (SIGTERM)",
-}
+_REASONS = {signal.SIGINT: "interrupted (Ctrl+C)", signal.SIGTERM: "asked to end (SIGTERM)"}
 
 
 class _SignalCancellation(Cancellation):

@@ -10,13 +10,7 @@ import click
 
 from promptgraft.cli.choosing import Runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import (
-    command,
-    events_option,
-    json_option,
-    quiet_option,
-    run_argument,
-)
+from promptgraft.cli.options import command, events_option, json_option, quiet_option, run_argument
 from promptgraft.cli.outcome import exit_code_for, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import PlainProgress, Progress, progress_for

@@ -43,7 +43,7 @@ def sentence(event: Event, run: RunHistory) -> str:
         case RunPlanned():
             return event.line
         case CandidateAdded() if event.candidate == 0:
-            return f"baseline {_mean(event)} on {_tried(run)}D_pareto, {used(run)}"
+            return f"baseline {_mean(event)} on {_tried(run)}the validation set, {used(run)}"
         case MutationAccepted():
             return (
                 f"step {event.step}: accepted {event.module} with {_mean_of(event, run)}, "
@@ -167,7 +167,7 @@ def _ended(event: RunEnded) -> str:
     verdict = "improved" if event.improved else "not improved"
     marks = event.baseline_estimated, event.best_estimated
     means = change(event.baseline_mean, event.best_mean, estimated=marks)
-    text = f"ended: {verdict}, {means} on D_pareto"
+    text = f"ended: {verdict}, {means} on the validation set"
     found = event.held_out
     if found is not None and found.winner_mean is not None:
         text += f", {change(found.baseline_mean, found.winner_mean)} on held-out examples"

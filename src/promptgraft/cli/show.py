@@ -64,9 +64,7 @@ RUN_NAME = re.compile(r"\d|latest$")
 @template_option
 @store_option
 @click.option(
-    "--candidate",
-    type=at_least(0),
-    help="Of a run: what one candidate says, and what it changes.",
+    "--candidate", type=at_least(0), help="Of a run: what one candidate says, and what it changes."
 )
 @click.option(
     "--rejected", is_flag=True, help="Of a run: every rejected proposal, with the reason."
@@ -141,11 +139,7 @@ def _show_stored(
 
 
 def _show_run(
-    name: str,
-    runs: Runs,
-    wanted: tuple[int | None, bool, str | None],
-    *,
-    as_json: bool,
+    name: str, runs: Runs, wanted: tuple[int | None, bool, str | None], *, as_json: bool
 ) -> None:
     from promptgraft.cli import show_run
     from promptgraft.runs import read_run

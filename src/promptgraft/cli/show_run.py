@@ -47,7 +47,7 @@ def show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("run", f"{record.id}, {record.state}"),
         ("prompt", record.prompt),
         ("made", moment(record.created)),
-        ("D_pareto", change(figures.baseline, figures.best, estimated=estimated)),
+        ("validation", change(figures.baseline, figures.best, estimated=estimated)),
         ("held out", change(*figures.held_out) if figures.held_out else ""),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
         ("stopped", f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""),
@@ -115,9 +115,9 @@ def show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
     screen.line(f"candidate {number} of {record.id}", bold=True)
     parents = [record.candidates[position] for position in one.parents]
     scored = sum(value is not None for value in one.scores)
-    on = f" on {counted(scored, 'example')} of D_pareto"
+    on = f" on {counted(scored, 'example')} of the validation set"
     if one.estimated:
-        on = f", estimated from {scored} of {len(one.scores)} of D_pareto"
+        on = f", estimated from {scored} of {len(one.scores)} of the validation set"
     screen.fields(
         [
             ("parents", ", ".join(f"{p.candidate} ({_mean(p)})" for p in parents) or "none"),
@@ -245,7 +245,7 @@ def _why_not_tried(
     if case in record.pareto_ids:
         return "; it was not evaluated on it"
     near = did_you_mean(case, [*record.pareto_ids, *unseen])
-    return f"{near}; the candidates' pages list the cases of D_pareto"
+    return f"{near}; the candidates' pages list the cases of the validation set"
 
 
 def _print_rollout(screen: Screen, one: Transcript) -> None:
