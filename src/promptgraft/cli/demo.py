@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 import click
 
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import at_least, command, json_option, quiet_option, tag
+
+
+class DemoOptions(TypedDict):
+    """What the command line asks for."""
+
+    seed: int
+    budget: int | None
+    workers: int
+    store: str | None
+    tag: str
+    journal: str | None
 
 
 @command("demo", "demo", "demo --seed 7 --store /tmp/demo", "demo --json --quiet")
@@ -46,26 +59,13 @@ from promptgraft.cli.options import at_least, command, json_option, quiet_option
 )
 @json_option
 @quiet_option
-def demo_command(
-    *,
-    seed: int,
-    budget: int | None,
-    workers: int,
-    store: str | None,
-    tag: str,
-    journal: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> ExitCode:
+def demo_command(*, as_json: bool, quiet: bool, **given: Unpack[DemoOptions]) -> ExitCode:
     """Improve an example prompt now, without a key or a network.
 
     Runs GEPA on a support-ticket triage prompt with the embedded offline model, measures
     the winner on tickets that the search never saw, and keeps it under a tag of a local
     store. What the tag held before is replaced; its history stays.
     """
-    from promptgraft.cli.demo_run import DemoSettings, demonstrate
+    from promptgraft.cli.demo_run import demonstrate
 
-    settings = DemoSettings(
-        seed=seed, budget=budget, workers=workers, store=store, tag=tag, journal=journal
-    )
-    return demonstrate(settings, as_json=as_json, quiet=quiet)
+    return demonstrate(given, as_json=as_json, quiet=quiet)

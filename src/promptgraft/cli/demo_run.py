@@ -12,6 +12,7 @@ import attrs
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms import algorithm
 from promptgraft.cli.choosing import example_folder, open_store
+from promptgraft.cli.demo import DemoOptions
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import (
     FIELD,
@@ -101,11 +102,7 @@ class Example:
 
 
 def load_example() -> Example:
-    """Return the triage example.
-
-    Raises:
-        ConfigError: it is not installed, or its code has been changed beyond use.
-    """
+    """Return the triage example, as its optimize.py has it."""
     folder = example_folder(NAME)
     module = load_file(folder / "task.py", name="promptgraft_example_triage", what="example")
     template: object = module.TEMPLATE
@@ -120,7 +117,6 @@ def load_example() -> Example:
         training=tuple(load_tickets(folder / "train.jsonl")),
         held_out=tuple(load_tickets(folder / "test.jsonl")),
         feedback=module.feedback,
-        # As in its optimize.py.
         targets=(("queues",), ("conventions",)),
         budget=1500,
         minibatch_size=10,
@@ -130,20 +126,8 @@ def load_example() -> Example:
 
 
 @attrs.frozen(kw_only=True)
-class DemoSettings:
-    """What the command line asks for; see the options of the command."""
-
-    seed: int
-    budget: int | None
-    workers: int
-    store: str | None
-    tag: str
-    journal: str | None
-
-
-@attrs.frozen(kw_only=True)
 class HeldOut:
-    """Means on the tickets that the search never saw, and what kept them from being measured."""
+    """Means on the tickets that the search never saw, or what kept them from being measured."""
 
     baseline: float | None = None
     best: float | None = None
@@ -157,18 +141,16 @@ class DemoOutcome:
     Attributes:
         identity: name and version of the model.
         budget: rollouts that the search could use.
-        parts: how the winner differs from the source.
         revision: what the tag points at now; None when nothing was written.
         problem: why the store refused the winner; empty when it did not.
     """
 
-    settings: DemoSettings
+    given: DemoOptions
     example: Example
     identity: str
     budget: int
     result: RunResult
     measured: HeldOut
-    parts: tuple[PartDiff, ...]
     store: LocalPromptOverridesStore
     address: OverrideAddress
     revision: Revision | None = None
@@ -179,10 +161,15 @@ class DemoOutcome:
         """The prompt as the command line names it."""
         return f"{self.address.ns}/{self.address.prompt_key}"
 
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """How the winner differs from the source."""
+        return diff_override(self.example.template, self.result.best_override)
 
-def demonstrate(settings: DemoSettings, *, as_json: bool, quiet: bool) -> ExitCode:
+
+def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     """Run the demo, print what came of it, and return the exit code."""
-    outcome = _run_demo(settings, quiet=quiet)
+    outcome = _run_demo(given, quiet=quiet)
     if as_json:
         print_json(_plain(outcome))
     else:
@@ -199,7 +186,7 @@ def demonstrate(settings: DemoSettings, *, as_json: bool, quiet: bool) -> ExitCo
     return exit_code_of_run(result)
 
 
-def _run_demo(settings: DemoSettings, *, quiet: bool) -> DemoOutcome:
+def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     """Search from the plain source, measure, and keep the winner if there is one.
 
     The overrides that the store holds are no part of the search: runs with one seed give
@@ -207,38 +194,37 @@ def _run_demo(settings: DemoSettings, *, quiet: bool) -> DemoOutcome:
     """
     example, adapter = load_example(), OfflineAdapter()
     descriptor = example.template.descriptor
-    config = _config(example, settings)
-    address = OverrideAddress(descriptor.ns, descriptor.key, settings.tag)
-    store = _usable_store(settings.store, address)
-    progress = progress_for(f"promptgraft demo, {MODEL}, seed {settings.seed}", quiet=quiet)
-    with progress, _interruptible(settings.journal) as cancellation:
-        progress.say(f"the winner will be kept under tag `{settings.tag}` in {store.root_path}")
-        context = OptimizationContext(adapter, overrides_tag=settings.tag)
+    config = _config(example, given)
+    address = OverrideAddress(descriptor.ns, descriptor.key, given["tag"])
+    store = _usable_store(given["store"], address)
+    progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
+    with progress, _interruptible(given["journal"]) as cancellation:
+        progress.say(f"the winner will be kept under tag `{given['tag']}` in {store.root_path}")
+        context = OptimizationContext(adapter, overrides_tag=given["tag"])
         result = carry_out(
             OptimizationJob(Prompt(example.template), context, config),
             progress=progress,
             cancellation=cancellation,
-            workers=settings.workers,
-            journal=settings.journal,
+            workers=given["workers"],
+            journal=given["journal"],
         )
         cancellation.check()
         progress.say(f"measuring on {len(example.held_out)} tickets never seen before")
         measured = _measure(example, config, adapter, result)
     outcome = DemoOutcome(
-        settings=settings,
+        given=given,
         example=example,
         identity=adapter.identity,
         budget=config.rollout_budget,
         result=result,
         measured=measured,
-        parts=diff_override(example.template, result.best_override),
         store=store,
         address=address,
     )
     return _kept(outcome) if result.improved else outcome
 
 
-def _config(example: Example, settings: DemoSettings) -> RunConfig:
+def _config(example: Example, given: DemoOptions) -> RunConfig:
     make: Callable[..., RunConfig] = algorithm()
     config = make(
         rollout_budget=example.budget,
@@ -247,19 +233,19 @@ def _config(example: Example, settings: DemoSettings) -> RunConfig:
         target_section_paths=example.targets,
         training_examples=example.training,
         feedback_fn=example.feedback,
-        seed=settings.seed,
+        seed=given["seed"],
         shuffle_examples=example.shuffle,
         # The winner is kept by the demo itself, which replaces what the tag held.
         persist=False,
     )
-    if settings.budget is None:
+    if given["budget"] is None:
         return config
-    if settings.budget < config.least_budget:
+    if given["budget"] < config.least_budget:
         raise ConfigError(
             f"--budget: expected at least {config.least_budget} rollouts, which pay for the "
-            f"baseline and one step, found {settings.budget}"
+            f"baseline and one step, found {given['budget']}"
         )
-    return attrs.evolve(config, rollout_budget=settings.budget)
+    return attrs.evolve(config, rollout_budget=given["budget"])
 
 
 def _usable_store(folder: str | None, address: OverrideAddress) -> LocalPromptOverridesStore:
@@ -327,7 +313,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
         "held_out_baseline": measured.baseline,
         "held_out_best": measured.best,
     }
-    used = f"{result.total_rollouts} rollouts, seed {outcome.settings.seed}"
+    used = f"{result.total_rollouts} rollouts, seed {outcome.given['seed']}"
     provenance = Provenance(
         run_id=result.run_id,
         note=f"promptgraft demo, GEPA, {MODEL}, {used}",
@@ -348,7 +334,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 def _print(screen: Screen, outcome: DemoOutcome) -> None:
     result, measured = outcome.result, outcome.measured
     print_verdict(screen, outcome.prompt, result)
-    screen.line(f"GEPA on the {MODEL}, seed {outcome.settings.seed}")
+    screen.line(f"GEPA on the {MODEL}, seed {outcome.given['seed']}")
     screen.line()
     unseen = f"{counted(len(outcome.example.held_out), 'ticket')}, never seen"
     searched = counted(len(result.pareto_ids), "ticket")
@@ -366,35 +352,36 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         return
     file = str(relative(override_file(outcome.store, address)))
     screen.fields([("stored", f"{tag}, {short(outcome.revision)}"), ("file", file)], width=FIELD)
-    print_next(screen, tag_command("diff", address, outcome.settings.store or ""))
+    print_next(screen, tag_command("diff", address, outcome.given["store"] or ""))
 
 
-def _use_lines(outcome: DemoOutcome) -> list[str]:
-    """Return the Python that renders a ticket with the winner."""
-    return [
-        "import sys",
-        f"sys.path.insert(0, {str(outcome.example.folder)!r})",
-        "from task import TEMPLATE, Ticket",
-        "from promptgraft import LocalPromptOverridesStore, Prompt",
-        "prompt = Prompt(",
-        "    TEMPLATE,",
-        f"    overrides_store=LocalPromptOverridesStore({str(outcome.store.root_path)!r}),",
-        f"    overrides_tag={outcome.address.tag!r},",
-        ")",
-        'ticket = Ticket("Charged twice", "Two payments.", "team")',
-        "print(prompt.bind(ticket).render().text)",
-    ]
+_USE = """\
+import sys
+sys.path.insert(0, {folder!r})
+from task import TEMPLATE, Ticket
+from promptgraft import LocalPromptOverridesStore, Prompt
+prompt = Prompt(
+    TEMPLATE,
+    overrides_store=LocalPromptOverridesStore({store!r}),
+    overrides_tag={tag!r},
+)
+ticket = Ticket("Charged twice", "Two payments.", "team")
+print(prompt.bind(ticket).render().text)
+"""
+"""The Python that renders a ticket with the winner."""
 
 
 def _plain(outcome: DemoOutcome) -> object:
     """Return the outcome for machines; equal for runs with one seed on one store."""
     result, measured, example = outcome.result, outcome.measured, outcome.example
+    root, tag = str(outcome.store.root_path), outcome.address.tag
+    use = _USE.format(folder=str(example.folder), store=root, tag=tag).splitlines()
     winner = shown_entries(result.best_override, example.template.descriptor)
     return {
         "model": MODEL,
         "model_identity": outcome.identity,
         "prompt": outcome.prompt,
-        "seed": outcome.settings.seed,
+        "seed": outcome.given["seed"],
         **figures_json(result.ended, outcome.budget),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
@@ -403,11 +390,11 @@ def _plain(outcome: DemoOutcome) -> object:
         "winner": [entry_json(shown) for shown in winner],
         "parts": parts_json(outcome.parts, checked=True),
         "stored": {
-            "store": str(outcome.store.root_path),
-            "tag": outcome.address.tag,
+            "store": root,
+            "tag": tag,
             "file": str(override_file(outcome.store, outcome.address)),
             "revision": revision_json_or_none(outcome.revision),
             "problem": outcome.problem or None,
         },
-        "use": _use_lines(outcome) if outcome.revision is not None else [],
+        "use": use if outcome.revision is not None else [],
     }

@@ -18,7 +18,9 @@ from promptgraft.cli.options import (
 )
 
 
-class _Options(TypedDict):
+class EvalOptions(TypedDict):
+    """What the command line asks for."""
+
     split: str
     fail_under: float | None
     min_pass_rate: float | None
@@ -92,7 +94,7 @@ def eval_command(
     project: str | None,
     as_json: bool,
     quiet: bool,
-    **given: Unpack[_Options],
+    **given: Unpack[EvalOptions],
 ) -> ExitCode:
     """Evaluate a prompt on its cases, and let it pass or not.
 
@@ -100,31 +102,8 @@ def eval_command(
     for, and with 4 when answers have no score. What is tried is what the project's tag
     holds, with the metrics, the model and the data that `promptgraft optimize` uses.
     """
-    from promptgraft.cli.eval_run import Asked, carry_out
-    from promptgraft.evals.gate import GateRules
-    from promptgraft.integrations.gate import Choice
+    from promptgraft.cli.eval_run import carry_out
 
     if given["tolerance"] is not None and given["baseline"] is None:
         raise click.UsageError("--tolerance is for the scores of a baseline; give --baseline")
-    asked = Asked(
-        choice=Choice(
-            prompt=prompt,
-            split=given["split"],
-            tag=given["tag"],
-            source=given["source"],
-            run=given["run"],
-            candidate=given["candidate"],
-        ),
-        rules=GateRules(
-            fail_under=given["fail_under"],
-            min_pass_rate=given["min_pass_rate"],
-            tolerance=given["tolerance"] or 0.0,
-            max_unscored=given["max_unscored"],
-        ),
-        baseline=given["baseline"],
-        save_baseline=given["save_baseline"],
-        junit=given["junit"],
-        num_runs=given["num_runs"],
-        workers=given["workers"],
-    )
-    return carry_out(asked, project=project, as_json=as_json, quiet=quiet)
+    return carry_out(prompt, given, project=project, as_json=as_json, quiet=quiet)

@@ -14,11 +14,11 @@ import attrs
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli.choosing import loaded_project
+from promptgraft.cli.eval import EvalOptions
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
 from promptgraft.cli.running import cancelled_by_signals
 from promptgraft.cli.sentences import waiting
-from promptgraft.evals.evaluate import Evaluation
 from promptgraft.evals.gate import (
     Answered,
     Baseline,
@@ -49,13 +49,8 @@ Tell = Callable[[int, str], None]
 """Takes how many more answers are done, and what a call waits for."""
 
 
-class CountingExecutor(ThreadPoolExecutor):
-    """Threads that report each piece of work that is done.
-
-    Args:
-        workers: how many threads.
-        tell: called for each.
-    """
+class _CountingExecutor(ThreadPoolExecutor):
+    """Threads that report each piece of work that is done."""
 
     def __init__(self, workers: int, tell: Tell) -> None:
         super().__init__(max_workers=workers)
@@ -107,69 +102,43 @@ def _bar(total: int) -> Iterator[Tell]:
         yield tell
 
 
-@attrs.frozen(kw_only=True)
-class Asked:
-    """What the command line asks for.
-
-    Attributes:
-        choice: which text of which prompt, on which cases.
-        rules: what the scores must be.
-        baseline: the file with the scores to compare with.
-        save_baseline: the file that keeps the scores if the gate is passed.
-        junit: the file for JUnit XML.
-        num_runs: how often each case is answered.
-        workers: cases side by side; None as the project says.
-    """
-
-    choice: Choice
-    rules: GateRules
-    baseline: str | None
-    save_baseline: str | None
-    junit: str | None
-    num_runs: int
-    workers: int | None
-
-    @property
-    def anything(self) -> bool:
-        """Whether anything is asked of the scores."""
-        limits = (self.rules.fail_under, self.rules.min_pass_rate, self.baseline)
-        return any(limit is not None for limit in limits)
-
-
-def carry_out(asked: Asked, *, project: str | None, as_json: bool, quiet: bool) -> ExitCode:
-    """Evaluate, decide, write what was asked for, and print.
-
-    Raises:
-        PromptgraftError: the project, the baseline or an option is at fault; or a provider
-            refuses for good.
-        OSError: a file cannot be written.
-    """
-    baseline = None if asked.baseline is None else read_baseline(asked.baseline)
-    for file in (asked.junit, asked.save_baseline):
+def carry_out(
+    prompt: str | None, given: EvalOptions, *, project: str | None, as_json: bool, quiet: bool
+) -> ExitCode:
+    """Evaluate, decide, write what was asked for, print, and return the exit code."""
+    baseline = None if given["baseline"] is None else read_baseline(given["baseline"])
+    for file in (given["junit"], given["save_baseline"]):
         if file is not None:
             # Before anything is paid for.
             make_room(Path(file))
+    choice = Choice(
+        prompt=prompt,
+        split=given["split"],
+        tag=given["tag"],
+        source=given["source"],
+        run=given["run"],
+        candidate=given["candidate"],
+    )
     with loaded_project(project) as found:
-        subject = subject_of(found, asked.choice)
+        subject = subject_of(found, choice)
         if baseline is not None:
-            check_comparable(baseline, subject.report(()), where=f"baseline {asked.baseline}")
-        report = _report(subject, asked, workers=asked.workers or found.workers, quiet=quiet)
-    evaluated = _judged(subject, report, asked, baseline)
+            check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
+        workers = given["workers"] or found.workers
+        report = _report(subject, num_runs=given["num_runs"], workers=workers, quiet=quiet)
+    evaluated = _judged(report, given, baseline, subject.notes)
     if as_json:
         print_json(evaluated.to_json())
     else:
-        print_evaluated(Screen(), evaluated)
-    return _conclude(evaluated)
+        _print_evaluated(Screen(), evaluated)
+    if evaluated.decision.outcome is GateOutcome.STOPPED:
+        complain(f"stopped early: {report.stopped}")
+    elif evaluated.decision.outcome is GateOutcome.UNSCORED:
+        complain(f"no verdict: {evaluated.decision.rulings[0].said}; run it again")
+    return evaluated.code
 
 
-def _report(subject: Subject, asked: Asked, *, workers: int, quiet: bool) -> GateReport:
-    found = _evaluation(subject, asked, workers=workers, quiet=quiet)
-    answered = [Answered.of(attempt) for attempt in found.attempts]
-    return subject.report(answered, num_runs=asked.num_runs, stopped=found.stopped)
-
-
-def _evaluation(subject: Subject, asked: Asked, *, workers: int, quiet: bool) -> Evaluation:
-    total = len(subject.cases) * asked.num_runs
+def _report(subject: Subject, *, num_runs: int, workers: int, quiet: bool) -> GateReport:
+    total = len(subject.cases) * num_runs
     notices = EventBus()
     with shown_progress(total, quiet=quiet) as tell, cancelled_by_signals() as cancellation:
         notices.subscribe(
@@ -177,48 +146,43 @@ def _evaluation(subject: Subject, asked: Asked, *, workers: int, quiet: bool) ->
             lambda notice: tell(0, waiting(notice.model, notice.seconds, notice.reason)),
         )
         session = Session(notices=notices, deadline=Deadline(cancellation=cancellation))
-        executor = CountingExecutor(min(workers, total), tell)
+        executor = _CountingExecutor(min(workers, total), tell)
         try:
-            return subject.evaluate(num_runs=asked.num_runs, executor=executor, session=session)
+            found = subject.evaluate(num_runs=num_runs, executor=executor, session=session)
         finally:
             # What was stopped leaves behind what does not end.
             executor.shutdown(wait=False, cancel_futures=True)
+    answered = [Answered.of(attempt) for attempt in found.attempts]
+    return subject.report(answered, num_runs=num_runs, stopped=found.stopped)
 
 
 def _judged(
-    subject: Subject, report: GateReport, asked: Asked, baseline: Baseline | None
+    report: GateReport, given: EvalOptions, baseline: Baseline | None, notes: tuple[str, ...]
 ) -> Evaluated:
     """Decide, and write what was asked for."""
+    rules = GateRules(
+        fail_under=given["fail_under"],
+        min_pass_rate=given["min_pass_rate"],
+        tolerance=given["tolerance"] or 0.0,
+        max_unscored=given["max_unscored"],
+    )
     comparison = None if baseline is None else compare(baseline, report)
-    decision = decide(report, asked.rules, comparison)
-    if asked.junit is not None:
-        write_atomically(Path(asked.junit), junit_xml(report, decision))
+    decision = decide(report, rules, comparison)
+    if given["junit"] is not None:
+        write_atomically(Path(given["junit"]), junit_xml(report, decision))
+    saved = given["save_baseline"] if decision.passed else None
+    if saved is not None:
+        write_baseline(saved, report)
+    limits = (given["fail_under"], given["min_pass_rate"], given["baseline"])
+    asked = any(limit is not None for limit in limits)
     return Evaluated(
         report=report,
         decision=decision,
         comparison=comparison,
-        notes=subject.notes,
-        asked=asked.anything,
-        saved=_saved(report, decision, asked.save_baseline),
+        notes=notes,
+        asked=asked,
+        saved=saved,
     )
-
-
-def _saved(report: GateReport, decision: GateDecision, file: str | None) -> str | None:
-    if file is None or not decision.passed:
-        return None
-    write_baseline(file, report)
-    return file
-
-
-def _conclude(found: Evaluated) -> ExitCode:
-    match found.decision.outcome:
-        case GateOutcome.STOPPED:
-            complain(f"stopped early: {found.report.stopped}")
-        case GateOutcome.UNSCORED:
-            complain(f"no verdict: {found.decision.rulings[0].said}; run it again")
-        case _:
-            pass
-    return found.code
 
 
 _ROWS_IN_PIPES = 20
@@ -242,8 +206,6 @@ class Evaluated:
     """How an evaluation ended.
 
     Attributes:
-        report: every case.
-        decision: of the gate.
         comparison: with the baseline, if there is one.
         notes: what users should know of what was tried.
         asked: whether anything was asked of the scores.
@@ -275,7 +237,7 @@ class Evaluated:
         }
 
 
-def print_evaluated(screen: Screen, found: Evaluated) -> None:
+def _print_evaluated(screen: Screen, found: Evaluated) -> None:
     """Print figures, failing cases and the gate, on one screen of a terminal."""
     report = found.report
     screen.line(

@@ -12,7 +12,6 @@ import attrs
 import click
 
 from promptgraft.cli.choosing import chosen_store, store_options
-from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import examples, json_option, project_option, store_option
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.cli.stored import current_of, revision_json, revision_json_or_none, short
@@ -109,7 +108,7 @@ def _address(template: Template) -> OverrideAddress:
 @meta_command.command("list", epilog=examples("meta list --json"))
 @store_options
 @json_option
-def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """List the meta-prompts, and which of them are overridden."""
     metas = _stored_metas(store)
     if as_json:
@@ -124,14 +123,13 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode
             for meta in metas
         ]
         print_json({"store": str(store.root_path), "prompts": prompts})
-        return ExitCode.OK
+        return
     screen = Screen()
     screen.line(f"meta-prompts, store {store.root_path}", bold=True)
     screen.fields([(meta.name, _state(meta)) for meta in metas])
     for meta in metas:
         for part in meta.stale:
             screen.line(f"{meta.name}: {part.part} is not applied: {part.state}", color="yellow")
-    return ExitCode.OK
 
 
 def _state(meta: _StoredMeta) -> str:
@@ -144,7 +142,7 @@ def _state(meta: _StoredMeta) -> str:
 @click.argument("folder", metavar="[DIR]", default=FOLDER)
 @store_options
 @json_option
-def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """Write the meta-prompts as they are now into Markdown files.
 
     DIR is `meta-prompts` by default. A file that says something else already is not replaced.
@@ -167,7 +165,7 @@ def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
         write_atomically(path, text)
     if as_json:
         print_json({"folder": str(target), "files": [str(path) for path in texts]})
-        return ExitCode.OK
+        return
     screen = Screen()
     for path in texts:
         screen.line(str(path))
@@ -177,7 +175,6 @@ def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     )
     named = shlex.quote(str(target))
     screen.body(f"promptgraft meta diff {named}\npromptgraft meta apply {named}")
-    return ExitCode.OK
 
 
 @meta_command.command("diff", epilog=examples("meta diff", "meta diff meta-prompts"))
@@ -187,7 +184,7 @@ def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
 @json_option
 def diff_command(
     folder: str | None, *, project: str | None, store: str | None, as_json: bool
-) -> ExitCode:
+) -> None:
     """Compare the shipped ones with files or the store.
 
     With DIR its files are compared, else what the store holds. Sections whose shipped text
@@ -219,7 +216,7 @@ def diff_command(
             for one in compared
         ]
         print_json({"store": root, "folder": folder, "prompts": prompts})
-        return ExitCode.OK
+        return
     screen = Screen()
     for one in compared:
         screen.line(one.title, bold=True)
@@ -227,7 +224,6 @@ def diff_command(
         screen.parts(one.parts)
     if not compared:
         screen.line(f"every {'meta-prompt' if folder is None else 'copy'} is as shipped")
-    return ExitCode.OK
 
 
 class _Compared(NamedTuple):
@@ -263,7 +259,7 @@ def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
 @click.argument("folder", metavar="DIR")
 @store_options
 @json_option
-def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> ExitCode:
+def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """Take what was edited in DIR into the store.
 
     That is every edited section, and no other. Nothing is written unless every file is
@@ -286,7 +282,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
             for one in taken
         ]
         print_json({"store": str(store.root_path), "prompts": prompts})
-        return ExitCode.OK
+        return
     screen = Screen()
     for one in taken:
         state = short(one.after.current) if one.is_changed else "nothing changed"
@@ -295,7 +291,6 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
         for part in one.taken_back:
             screen.line(f"{part}: as shipped again")
         screen.parts(one.parts)
-    return ExitCode.OK
 
 
 @attrs.frozen(kw_only=True)
@@ -348,7 +343,7 @@ def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
 @json_option
 def reset_command(
     names: tuple[str, ...], *, store: LocalPromptOverridesStore, as_json: bool
-) -> ExitCode:
+) -> None:
     """Use the shipped meta-prompts again: those named, or all.
 
     Nothing is lost: the revisions stay, and `promptgraft rollback` goes back to one.
@@ -368,7 +363,7 @@ def reset_command(
             for meta, current in held
         ]
         print_json({"store": str(store.root_path), "prompts": prompts})
-        return ExitCode.OK
+        return
     screen = Screen()
     for meta, current in held:
         screen.line(f"{meta.name}: as shipped; it was {short(current)}")
@@ -376,4 +371,3 @@ def reset_command(
         screen.body(f"promptgraft rollback {meta.prompt} --tag {DEFAULT_TAG} --to {revision}")
     if not held:
         screen.line("every meta-prompt is as shipped already")
-    return ExitCode.OK

@@ -45,7 +45,7 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     help="A prompt that sorts texts, or an agent with a tool.",
 )
 @json_option
-def init_command(folder: str, *, template: str, as_json: bool) -> ExitCode:
+def init_command(folder: str, *, template: str, as_json: bool) -> None:
     """Write a project that runs at once, without a key or a network.
 
     It goes into DIR, by default the current folder, which is made if it is not there. Files
@@ -60,7 +60,6 @@ def init_command(folder: str, *, template: str, as_json: bool) -> ExitCode:
         print_json({"folder": str(target.resolve()), "template": template, "files": sorted(texts)})
     else:
         _print(folder, sorted(texts))
-    return ExitCode.OK
 
 
 def _texts(template: str) -> dict[str, bytes]:
@@ -172,7 +171,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
 @project_option
 @json_option
-def plan_command(target: str | None, *, project: str | None, as_json: bool) -> ExitCode:
+def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
     """Say what a run can use, without a call.
 
     Rollouts, reflections, tokens and money, at most. PROMPT is a name in `promptgraft.yaml`;
@@ -189,7 +188,6 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> E
         print_json({"prompt": name, **plan.as_json()})
     else:
         _print_plan(Screen(), name, plan)
-    return ExitCode.OK
 
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:

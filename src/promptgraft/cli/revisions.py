@@ -120,7 +120,7 @@ def diff_command(
 @json_option
 def history_command(
     prompt: PromptName, *, tag: str | None, store: LocalPromptOverridesStore, as_json: bool
-) -> ExitCode:
+) -> None:
     """List every revision of a tag, the newest first.
 
     Each change of an override is a revision, and revisions stay; `*` marks the one in
@@ -135,7 +135,6 @@ def history_command(
         )
     else:
         _print_history(found)
-    return ExitCode.OK
 
 
 def _revision_row(found: StoredTag, revision: Revision) -> object:
@@ -205,7 +204,7 @@ def rollback_command(
     revision: str | None,
     store: LocalPromptOverridesStore,
     as_json: bool,
-) -> ExitCode:
+) -> None:
     """Point a tag at an earlier revision.
 
     Nothing is deleted: `--to` goes forward again just as well. Rolling back the first
@@ -220,7 +219,7 @@ def rollback_command(
     if as_json:
         moved = {"from": revision_json_or_none(found.current), "to": revision_json_or_none(reached)}
         print_json({**tag_json(found), **moved, "written_with": others})
-        return ExitCode.OK
+        return
     screen = Screen()
     screen.line(found.title, bold=True)
     screen.fields([("from", short(found.current)), ("to", short(reached))])
@@ -228,7 +227,6 @@ def rollback_command(
         screen.line("no override is in force now: the plain source is rendered")
     if others:
         screen.line(f"written in one step with it and still in force: {'; '.join(others)}")
-    return ExitCode.OK
 
 
 @command(
@@ -260,7 +258,7 @@ def tag_command(
     revision: str | None,
     store: LocalPromptOverridesStore,
     as_json: bool,
-) -> ExitCode:
+) -> None:
     """Let the tag NAME hold what another tag holds.
 
     The label moves and the revisions stay: what NAME held before is a revision of it, and
@@ -290,7 +288,7 @@ def tag_command(
                 "parts": parts_json(parts, checked=False),
             }
         )
-        return ExitCode.OK
+        return
     screen = Screen()
     screen.line(held.title, bold=True)
     of_tag = f"tag `{found.address.tag}`, {short(source)}"
@@ -298,4 +296,3 @@ def tag_command(
     screen.parts(parts)
     if before == after:
         screen.line("the tag holds that already: nothing was written")
-    return ExitCode.OK

@@ -30,7 +30,7 @@ from promptgraft.text import change, counted, difference, score, visible_line
 @command("runs", "runs", "runs --runs runs --json")
 @runs_options
 @json_option
-def runs_command(*, runs: Runs, as_json: bool) -> ExitCode:
+def runs_command(*, runs: Runs, as_json: bool) -> None:
     """List the runs of the project, or of a folder, the newest first.
 
     A run is running, has ended, or was interrupted: `promptgraft resume` resumes it.
@@ -39,11 +39,11 @@ def runs_command(*, runs: Runs, as_json: bool) -> ExitCode:
     if as_json:
         rows = [summary_json(one) for one in found]
         print_json({"runs_folder": str(runs.root.absolute()), "runs": rows})
-        return ExitCode.OK
+        return
     screen = Screen()
     if not found:
         screen.line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
-        return ExitCode.OK
+        return
     screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
     head = ("state", "base", "best", "gain", "rollouts", "dollars", "run")
     screen.table([head, *(_row(one) for one in found)])
@@ -52,7 +52,6 @@ def runs_command(*, runs: Runs, as_json: bool) -> ExitCode:
     for one in found:
         if one.fault:
             complain(one.fault)
-    return ExitCode.OK
 
 
 def _row(run: RunSummary) -> tuple[str, ...]:
@@ -160,7 +159,7 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
 )
 @runs_options
 @json_option
-def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> ExitCode:
+def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> None:
     """Write a run as one HTML file that needs nothing else, and say where it is.
 
     A run that has ended has its report already. This writes it again, or that of a run in
@@ -178,7 +177,6 @@ def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> E
         print_json({"run": folder.id, "report": str(written.absolute()), "bytes": size})
     else:
         Screen().line(str(relative(written)))
-    return ExitCode.OK
 
 
 @command("compare", "compare 20260131-1204 latest", "compare 20260131 20260201 --json")
@@ -186,7 +184,7 @@ def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> E
 @click.argument("second", metavar="[RUN]", default="latest")
 @runs_options
 @json_option
-def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> ExitCode:
+def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> None:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.
 
     A RUN is an id, the start of one, or `latest`; the second is `latest` by default. When the
@@ -200,7 +198,6 @@ def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> Ex
         print_json({"runs": plain, "incomparable": unstructure(attrs.asdict(differing))})
     else:
         _print(Screen(), *sides, differing)
-    return ExitCode.OK
 
 
 def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Incomparable) -> None:

@@ -9,7 +9,6 @@ import attrs
 import click
 
 from promptgraft.cli.choosing import Runs, chosen_runs, chosen_store, in_project, read_prompt
-from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import (
     PromptName,
     at_least,
@@ -89,7 +88,7 @@ def show_command(
     project: str | None,
     runs: str | None,
     as_json: bool,
-) -> ExitCode:
+) -> None:
     """Show a run, or the overrides that a store holds.
 
     Without an argument it lists the prompts and tags of the store. PROMPT is `namespace/key`,
@@ -112,7 +111,6 @@ def show_command(
         _refuse(context, of="a store", names=("tag", "template", "store"))
         chosen = chosen_runs(runs, project)
         _show_run(what, chosen, (candidate, rejected, case), as_json=as_json)
-    return ExitCode.OK
 
 
 def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
