@@ -23,17 +23,8 @@ if TYPE_CHECKING:
 
 _ERRORS = "promptgraft.spelled"
 
-_SPELLED = {
-    "…": "...",
-    "–": "-",
-    "—": "-",
-    "·": "-",
-    "→": "->",
-    "‘": "'",
-    "’": "'",
-    "“": '"',
-    "”": '"',
-}
+_SPELLED = {"…": "...", "→": "->", **dict.fromkeys("–—·", "-")}
+_SPELLED |= {**dict.fromkeys("‘’", "'"), **dict.fromkeys("“”", '"')}
 
 
 def echo(text: str, *, error: bool = False) -> None:
@@ -83,12 +74,7 @@ def relative(path: Path) -> Path:
 
 
 def make_room(path: Path) -> None:
-    """Make the folders of a file that will be written, and refuse it early if it cannot be.
-
-    Raises:
-        ConfigError: a folder stands there.
-        OSError: a folder cannot be made.
-    """
+    """Make the folders of a file that will be written, and refuse it early if it cannot be."""
     if path.is_dir():
         raise ConfigError(f"{path}: expected a file to write, found a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, RenderableType
@@ -42,14 +41,8 @@ _MOST_EVENTS = 4
 class PanelProgress(Progress):
     """Redraws a panel of fixed height on standard error, at most ten times a second.
 
-    It leaves nothing behind but the warnings of the run's plan.
-
-    Args:
-        title: what is run.
-        console: where it is drawn.
-        clock: decides when to redraw, and the time that is shown.
-        tick: seconds between two redraws while nothing happens, so that the time advances; None
-            for none.
+    It leaves nothing behind but the warnings of the run's plan. So that the time advances, it
+    is redrawn every ``tick`` seconds while nothing happens.
     """
 
     def __init__(
@@ -62,7 +55,6 @@ class PanelProgress(Progress):
     ) -> None:
         super().__init__(clock, every=0)
         self._title = title
-        self.run = RunHistory()
         self._console = console or Console(stderr=True, highlight=False, emoji=False)
         self._drawn = self._clock.monotonic()
         self._last: deque[str] = deque(maxlen=_MOST_EVENTS)
@@ -80,12 +72,7 @@ class PanelProgress(Progress):
             self._ticker.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
         if self._ticker.is_alive():
             self._ticker.join()

@@ -1,4 +1,4 @@
-"""The events of a run on standard output, one JSON object a line."""
+"""How far a run is: lines on standard error, or its events on standard output as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Self, TextIO
 
 import click
@@ -34,16 +33,12 @@ class Progress(abc.ABC):
         self._clock = clock or SystemClock()
         self._lines = EventLines(self._clock, every=every)
         self._lock = threading.RLock()
+        self.run = RunHistory()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def on_event(self, event: object) -> None:
@@ -80,7 +75,6 @@ class PlainProgress(Progress):
     def __init__(self, title: str, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._title = title
-        self.run = RunHistory()
         self._shown = 0
         self._shown_at: datetime | None = None
         self._broken = False
@@ -96,16 +90,12 @@ class PlainProgress(Progress):
             said = sentence(line, self.run) or self._now_and_then(line)
             if said:
                 self._shown, self._shown_at = self.run.rollouts, _moment(line)
-            for text in (said, *warnings(line), *self._explanation()):
+            for text in (said, *warnings(line)):
                 if text:
                     self.say(text)
-
-    def _explanation(self) -> tuple[str, ...]:
-        """Return what the mark of an estimate means, when it was seen for the first time."""
-        if self._explained or not any(self.run.estimated):
-            return ()
-        self._explained = True
-        return (ESTIMATED,)
+            if any(self.run.estimated) and not self._explained:
+                self._explained = True
+                self.say(ESTIMATED)
 
     def say(self, what: str) -> None:
         if self._broken:
@@ -120,8 +110,7 @@ class PlainProgress(Progress):
         run, now = self.run, _moment(line)
         if not isinstance(line, RunProgress):
             return ""
-        since = None if now is None or self._shown_at is None else now - self._shown_at
-        silent = since is not None and since >= _LONGEST_SILENCE
+        silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return ""
         return f"step {run.steps}: best {best(run)}, {used(run)}, {dollars(run.cost)}"
@@ -140,11 +129,7 @@ def progress_for(
 ) -> Progress:
     """Return a panel on a terminal, plain lines elsewhere, nothing when ``quiet``.
 
-    Args:
-        title: what is run.
-        quiet: whether nothing is wanted.
-        stream: where the lines of the run go as JSON; on a terminal they are its progress.
-        environment: says what the terminal can do.
+    The lines of a run that go to ``stream`` as JSON are its progress where that is a terminal.
     """
     if quiet or (stream is not None and stream.isatty()):
         return SilentProgress()
@@ -156,13 +141,10 @@ def progress_for(
 
 
 class EventStream:
-    """Writes the lines of events as they happen. Safe to share between threads.
-
-    Args:
-        stream: where to. Not looked up again: code of a job has standard output turned away.
-    """
+    """Writes the lines of events as they happen. Safe to share between threads."""
 
     def __init__(self, stream: TextIO) -> None:
+        # Not looked up again: code of a job has standard output turned away.
         self._stream = stream
         self._lines = EventLines(SystemClock())
         self._lock = threading.Lock()
@@ -172,19 +154,14 @@ class EventStream:
         """Write what an event tells."""
         with self._lock:
             for line in self._lines.of(event):
-                self._write(encoded(line))
+                if not self._broken:
+                    self._write(encoded(line))
 
     def end(self, result: dict[str, Json]) -> None:
-        """Write the last line, what came of the run.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the last line, what came of the run."""
         click.echo(encoded_json(result), file=self._stream)
 
     def _write(self, line: str) -> None:
-        if self._broken:
-            return
         try:
             click.echo(line, file=self._stream)
         except OSError:

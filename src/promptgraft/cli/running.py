@@ -42,17 +42,19 @@ def carry_out(
     progress: Progress,
     cancellation: Cancellation,
     workers: int | None,
-    journal: str | None,
+    journal: str | None = None,
+    stream: TextIO | None = None,
 ) -> RunResult:
-    """Run a job; ``workers`` and ``journal`` take the place of what its context has.
+    """Run a job as ``OptimizationJob.run`` does, and write its events to ``stream`` as lines.
 
-    Raises:
-        PromptgraftError: as ``OptimizationJob.run`` does.
+    ``workers`` and ``journal`` take the place of what its context has.
     """
     given = job.context
     bus = given.event_bus or EventBus()
     with contextlib.ExitStack() as held:
         held.callback(bus.subscribe(object, progress.on_event))
+        if stream is not None:
+            held.callback(bus.subscribe(object, EventStream(stream).on_event))
         if given.cancellation is not None:
             theirs = given.cancellation
             held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
@@ -73,13 +75,7 @@ def carry_out(
 
 @attrs.frozen(kw_only=True)
 class Keeping:
-    """How a run is carried out.
-
-    Attributes:
-        progress: shows how far it is.
-        workers: rollouts side by side; None leaves that to the job.
-        stream: where events go as lines; None for nowhere.
-    """
+    """How a run is carried out: see :func:`carry_out`."""
 
     progress: Progress
     workers: int | None
@@ -97,43 +93,26 @@ def keep(
 
     Raises:
         JournalLockedError: another process works in the folder.
-        PromptgraftError: as ``OptimizationJob.run`` does.
     """
     say = [f"run {folder.id} is kept in {relative(folder.path)}"]
     if job.context.journal is not None:
         say.append("the answers are kept in its journal; that of the job is left alone")
-    with _streamed(job, keeping.stream) as streamed, recorded(folder, streamed) as (kept, recorder):
+    with recorded(folder, job) as (kept, recorder):
         if config is not None:
             write_document(folder.config, config)
         outcome = _run(kept, keeping, say=say)
     if recorder.failure:
         complain(recorder.failure)
-    return attrs.evolve(outcome, job=streamed, folder=folder)
+    return attrs.evolve(outcome, job=job, folder=folder)
 
 
 def run_dry(job: OptimizationJob, keeping: Keeping) -> Outcome:
-    """Run a job on the embedded offline model, and keep nothing.
-
-    Raises:
-        ConfigError: the model does not serve the prompt.
-        PromptgraftError: as ``OptimizationJob.run`` does.
-    """
+    """Run a job on the embedded offline model, which must serve it, and keep nothing."""
     dry = job.dry()
     try:
-        with _streamed(dry, keeping.stream) as dry:
-            return attrs.evolve(_run(dry, keeping), dry=True)
+        return attrs.evolve(_run(dry, keeping), dry=True)
     except ConfigError as error:
         raise ConfigError(f"--dry-run: {error}") from error
-
-
-@contextlib.contextmanager
-def _streamed(job: OptimizationJob, stream: TextIO | None) -> Iterator[OptimizationJob]:
-    """Give the job with an event bus, whose events go to ``stream`` as lines."""
-    bus = job.context.event_bus or EventBus()
-    with contextlib.ExitStack() as held:
-        if stream is not None:
-            held.callback(bus.subscribe(object, EventStream(stream).on_event))
-        yield attrs.evolve(job, context=attrs.evolve(job.context, event_bus=bus))
 
 
 def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> Outcome:
@@ -148,7 +127,7 @@ def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> 
                 progress=keeping.progress,
                 cancellation=cancellation,
                 workers=keeping.workers,
-                journal=None,
+                stream=keeping.stream,
             )
         except WinnerNotStoredError as error:
             if not isinstance(error.result, RunResult):
@@ -162,11 +141,9 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
     """Print what became of a run and what to do next, and return the exit code."""
     folder = outcome.folder
     if stream is not None:
-        where: dict[str, Json] = {
-            "run": None if folder is None else folder.id,
-            "folder": None if folder is None else str(folder.path.absolute()),
-        }
-        EventStream(stream).end({"event": "result", **where, **outcome_json(outcome)})
+        run, path = (folder.id, str(folder.path.absolute())) if folder else (None, None)
+        result = {"event": "result", "run": run, "folder": path, **outcome_json(outcome)}
+        EventStream(stream).end(result)
     else:
         print_outcome(Screen(), outcome, runs)
     if outcome.problem:
@@ -177,9 +154,6 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         complain(f"{said}{resume}")
     return exit_code_of_run(outcome.result)
 
-
-LOOK_EVERY = 0.5
-"""Seconds after which a main thread that waits lets Python deliver signals."""
 
 _REASONS = {signal.SIGINT: "interrupted (Ctrl+C)", signal.SIGTERM: "asked to end (SIGTERM)"}
 
@@ -193,7 +167,7 @@ class _SignalCancellation(Cancellation):
 
     @property
     def look_every(self) -> float:
-        return LOOK_EVERY
+        return 0.5
 
 
 @contextlib.contextmanager
