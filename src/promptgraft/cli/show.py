@@ -8,9 +8,14 @@ from itertools import groupby
 import attrs
 import click
 
-from promptgraft.cli.choosing import Runs, chosen_runs, chosen_store, in_project, read_prompt
+from promptgraft.cli.choosing import (
+    chosen_runs,
+    chosen_store,
+    in_project,
+    load_template,
+    read_prompt,
+)
 from promptgraft.cli.options import (
-    PromptName,
     at_least,
     command,
     json_option,
@@ -26,6 +31,7 @@ from promptgraft.cli.stored import (
     fields_of,
     find_tag,
     find_tags,
+    override_file,
     revision_json,
     short,
     tag_json,
@@ -100,7 +106,12 @@ def show_command(
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
         found = None if what is None else read_prompt(context, context.command.params[0], what)
         opened = chosen_store(store, project, found)
-        _show_stored(found, opened, tag=tag, template=template, as_json=as_json)
+        if found is not None:
+            _show_prompt(find_tag(opened, found, tag), template, as_json=as_json)
+        elif template is not None:
+            raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
+        else:
+            _show_store(opened, tag, as_json=as_json)
     elif not RUN_NAME.match(what):
         raise click.BadParameter(
             f"expected a prompt, `namespace/key`, or a run, its id or `latest`, found {what!r}",
@@ -108,9 +119,15 @@ def show_command(
             context.command.params[0],
         )
     else:
+        from promptgraft.cli.show_run import show_run
+
         _refuse(context, of="a store", names=("tag", "template", "store"))
-        chosen = chosen_runs(runs, project)
-        _show_run(what, chosen, (candidate, rejected, case), as_json=as_json)
+        if rejected and (candidate is not None or case is not None):
+            raise click.UsageError(
+                "--rejected goes with neither --candidate nor --case; choose one"
+            )
+        found_in = chosen_runs(runs, project)
+        show_run(found_in, what, candidate, rejected=rejected, case=case, as_json=as_json)
 
 
 def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
@@ -120,51 +137,9 @@ def _refuse(context: click.Context, *, of: str, names: tuple[str, ...]) -> None:
             raise click.UsageError(f"--{name} is for what {of} holds; give {other}")
 
 
-def _show_stored(
-    prompt: PromptName | None,
-    store: LocalPromptOverridesStore,
-    *,
-    tag: str | None,
-    template: str | None,
-    as_json: bool,
-) -> None:
-    if prompt is not None:
-        show_prompt(find_tag(store, prompt, tag), template, as_json=as_json)
-    elif template is not None:
-        raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
-    else:
-        show_store(store, tag, as_json=as_json)
-
-
-def _show_run(
-    name: str, runs: Runs, wanted: tuple[int | None, bool, str | None], *, as_json: bool
-) -> None:
-    from promptgraft.cli import show_run
-    from promptgraft.runs import read_run
-
-    candidate, rejected, case = wanted
-    record = read_run(runs.find(name))
-    if rejected and (candidate is not None or case is not None):
-        raise click.UsageError("--rejected goes with neither --candidate nor --case; choose one")
-    if case is not None:
-        show_run.show_case(record, case, candidate=candidate, as_json=as_json)
-    elif candidate is not None:
-        show_run.show_candidate(record, candidate, as_json=as_json)
-    elif rejected:
-        show_run.show_rejections(record, as_json=as_json)
-    else:
-        show_run.show_overview(record, runs, as_json=as_json)
-
-
 @attrs.frozen(kw_only=True)
 class ShownEntry:
-    """One entry, and what today's source makes of it.
-
-    Attributes:
-        entry: the entry.
-        checked: whether a source was looked at.
-        skipped: why it is not applied to that source; None when it is, or is not checked.
-    """
+    """One entry, and why today's source skips it: None when it does not, or is not ``checked``."""
 
     entry: Entry
     checked: bool
@@ -201,8 +176,7 @@ def entry_json(shown: ShownEntry) -> dict[str, Json]:
     }
 
 
-def print_entry(screen: Screen, shown: ShownEntry) -> None:
-    """Print the part, whether its override is applied, and what it says."""
+def _print_entry(screen: Screen, shown: ShownEntry) -> None:
     entry = shown.entry
     state = f": {_state(shown.skipped)}" if shown.checked else ""
     screen.line(f"{entry.part}{state}", bold=True)
@@ -223,13 +197,13 @@ def _state(skipped: SkippedOverride | None) -> str:
     )
 
 
-def show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
+def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
     """List prompts and tags."""
     tags = find_tags(store, tag)
     if as_json:
-        print_json(
-            {"store": str(store.root_path), "tags": [_summary_json(found) for found in tags]}
-        )
+        counts = [{"overrides": len(found.present().override.entries())} for found in tags]
+        rows = [{**_held_json(found), **count} for found, count in zip(tags, counts, strict=True)]
+        print_json({"store": str(store.root_path), "tags": rows})
         return
     screen = Screen()
     if not tags:
@@ -247,20 +221,12 @@ def show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bo
             screen.line(f"    {short(found.current)} of {len(found.history)}, {overrides}, {when}")
 
 
-def _summary_json(found: StoredTag) -> object:
-    return {
-        **tag_json(found),
-        "revisions": len(found.history),
-        "current": revision_json(found.present()),
-        "overrides": len(found.present().override.entries()),
-    }
+def _held_json(found: StoredTag) -> dict[str, Json]:
+    current = revision_json(found.present())
+    return {**tag_json(found), "revisions": len(found.history), "current": current}
 
 
-def _source(found: StoredTag, template: str | None) -> PromptDescriptor | None:
-    if template is None:
-        return None
-    from promptgraft.cli.choosing import load_template
-
+def _source(found: StoredTag, template: str) -> PromptDescriptor:
     descriptor = load_template(template).descriptor
     if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
         raise ConfigError(
@@ -270,29 +236,18 @@ def _source(found: StoredTag, template: str | None) -> PromptDescriptor | None:
     return descriptor
 
 
-def show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> None:
-    """Print every override of a tag.
-
-    Raises:
-        ConfigError: the template cannot be imported, or is of another prompt.
-    """
-    source = _source(found, template)
+def _show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> None:
+    """Print every override of a tag."""
+    source = None if template is None else _source(found, template)
     entries = shown_entries(found.present().override, source)
     if as_json:
-        print_json(
-            {
-                **tag_json(found),
-                "revisions": len(found.history),
-                "current": revision_json(found.present()),
-                "parts": [entry_json(shown) for shown in entries],
-            }
-        )
+        print_json({**_held_json(found), "parts": [entry_json(shown) for shown in entries]})
         return
     rows = [
         ("prompt", found.prompt),
         ("tag", found.address.tag),
         *fields_of(found.present()),
-        ("file", str(found.path)),
+        ("file", str(override_file(found.store, found.address))),
     ]
     if source is not None:
         applied = sum(shown.skipped is None for shown in entries)
@@ -301,4 +256,4 @@ def show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> Non
     screen.fields(rows)
     for shown in entries:
         screen.line()
-        print_entry(screen, shown)
+        _print_entry(screen, shown)

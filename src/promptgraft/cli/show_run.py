@@ -12,7 +12,7 @@ from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.sentences import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
-from promptgraft.runs import RunRecord, Transcript, transcripts
+from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.lines import encoded
@@ -24,7 +24,22 @@ from promptgraft.text import change, counted, dollars, moment, score
 _MOST_CANDIDATES = 20
 
 
-def show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
+def show_run(
+    runs: Runs, name: str, candidate: int | None, *, rejected: bool, case: str | None, as_json: bool
+) -> None:
+    """Show what is asked for of a run: a case, a candidate, what was rejected, or all in short."""
+    record = read_run(runs.find(name))
+    if case is not None:
+        _show_case(record, case, candidate=candidate, as_json=as_json)
+    elif candidate is not None:
+        _show_candidate(record, candidate, as_json=as_json)
+    elif rejected:
+        _show_rejections(record, as_json=as_json)
+    else:
+        _show_overview(record, runs, as_json=as_json)
+
+
+def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
     """Show where a run stands and its candidates; for machines without texts and scores."""
     figures, folder = figures_of(record), record.folder
     if as_json:
@@ -100,12 +115,8 @@ def _mean(one: CandidateAdded) -> str:
     return score(one.mean, estimated=one.estimated)
 
 
-def show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
-    """Show where a candidate comes from, what it changes, and what it says.
-
-    Raises:
-        ConfigError: there is no such candidate.
-    """
+def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
+    """Show where a candidate comes from, what it changes, and what it says."""
     one, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
@@ -147,7 +158,7 @@ def _candidate(record: RunRecord, number: int) -> CandidateAdded:
     raise ConfigError(f"--candidate: run {record.id} has no candidate {number}; it has {has}")
 
 
-def show_rejections(record: RunRecord, *, as_json: bool) -> None:
+def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
     """Show every rejected proposal with its reason."""
     pages = [(one, record.folder.rejection(one.step, one.attempt)) for one in record.rejections]
     if as_json:
@@ -178,26 +189,15 @@ def _plain(event: Event) -> dict[str, Json]:
 
 @attrs.frozen(kw_only=True)
 class _HeldOut:
-    """What is known of a case that no part of the search has seen.
-
-    Attributes:
-        baseline: the score of the baseline; None when it has none.
-        winner: the score of the winner.
-        why_not: why nothing was measured; empty when it was.
-    """
+    """The scores of a case that no part of the search has seen, or why nothing was measured."""
 
     baseline: float | None = None
     winner: float | None = None
     why_not: str = ""
 
 
-def show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: bool) -> None:
-    """Show every rollout of ``candidate``, or of all, on a case.
-
-    Raises:
-        ConfigError: there is no such candidate, or nothing was evaluated on such a case.
-        PromptgraftError: a file of the run is not what a run writes.
-    """
+def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: bool) -> None:
+    """Show every rollout of ``candidate``, or of all, on a case."""
     only = None if candidate is None else {_candidate(record, candidate).candidate}
     rollouts = list(transcripts(record, candidates=only, case=case))
     unseen = _unseen(record)

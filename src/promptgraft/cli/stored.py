@@ -26,8 +26,6 @@ class StoredTag:
     """A tag of a local store with everything that it ever pointed at.
 
     Attributes:
-        store: the store.
-        address: prompt and tag.
         current: what the tag points at now; None after a rollback of its first revision.
         history: every revision, the oldest first.
     """
@@ -47,18 +45,8 @@ class StoredTag:
         """Prompt and tag in words."""
         return f"prompt `{self.prompt}`, tag `{self.address.tag}`"
 
-    @property
-    def path(self) -> Path:
-        """The file that holds what the tag points at."""
-        return override_file(self.store, self.address)
-
     def revision(self, wanted: str) -> Revision:
-        """Return the revision whose id begins with ``wanted``.
-
-        Raises:
-            InvalidIdentifierError: these are no 4 to 64 hexadecimal digits.
-            RevisionNotFoundError: no revision has such an id, or several have.
-        """
+        """Return the one revision whose id begins with ``wanted``, 4 to 64 hexadecimal digits."""
         if not _REVISION.fullmatch(wanted):
             raise InvalidIdentifierError(
                 f"revision: expected 4 to 64 hexadecimal digits of an id, found {wanted!r}"
@@ -74,11 +62,7 @@ class StoredTag:
         )
 
     def present(self) -> Revision:
-        """Return what the tag points at.
-
-        Raises:
-            RevisionNotFoundError: it points at nothing.
-        """
+        """Return what the tag points at, which must be something."""
         if self.current is not None:
             return self.current
         raise RevisionNotFoundError(
@@ -110,10 +94,6 @@ def find_tag(
     """Return the tag that is meant: ``tag``, or else the only one, or else ``latest``.
 
     ``option`` is how the command line names it.
-
-    Raises:
-        RevisionNotFoundError: the store never held anything there.
-        ConfigError: several tags may be meant.
     """
     known = store.addresses()
     of_prompt = [
@@ -137,18 +117,14 @@ def find_tag(
 
 def find_tags(store: LocalPromptOverridesStore, tag: str | None) -> list[StoredTag]:
     """Return every tag that points at something, or of all prompts the one that is named."""
-    tags = [
-        _read_tag(store, address)
-        for address in store.addresses()
-        if tag is None or address.tag == tag
-    ]
+    wanted = [address for address in store.addresses() if tag in (None, address.tag)]
+    tags = [_read_tag(store, address) for address in wanted]
     return [found for found in tags if found.current is not None]
 
 
 def _read_tag(store: LocalPromptOverridesStore, address: OverrideAddress) -> StoredTag:
-    ns, key, tag = address.ns, address.prompt_key, address.tag
-    history = store.history(ns=ns, prompt_key=key, tag=tag)
-    current = store.current(ns=ns, prompt_key=key, tag=tag)
+    history = store.history(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
+    current = current_of(store, address)
     return StoredTag(store=store, address=address, current=current, history=history)
 
 
@@ -183,12 +159,9 @@ def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
     """Return the other tags whose current revision was written in one step with ``revision``."""
     if revision is None or revision.step is None:
         return []
-    others = [_read_tag(found.store, place) for place in found.store.addresses()]
-    return [
-        other.title
-        for other in others
-        if other.address != found.address and other.present().step == revision.step
-    ]
+    others = [place for place in found.store.addresses() if place != found.address]
+    tags = [_read_tag(found.store, place) for place in others]
+    return [other.title for other in tags if other.present().step == revision.step]
 
 
 def origin_of(revision: Revision) -> str:
@@ -229,5 +202,5 @@ def tag_json(found: StoredTag) -> dict[str, Json]:
         "store": str(found.store.root_path),
         "prompt": found.prompt,
         "tag": found.address.tag,
-        "file": str(found.path),
+        "file": str(override_file(found.store, found.address)),
     }
