@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import attrs
 import click
@@ -14,7 +12,13 @@ import click
 from promptgraft.cli.choosing import chosen_store, store_options
 from promptgraft.cli.options import examples, json_option, project_option, store_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import current_of, revision_json, revision_json_or_none, short
+from promptgraft.cli.stored import (
+    current_of,
+    revision_json,
+    revision_json_or_none,
+    short,
+    tag_command,
+)
 from promptgraft.errors import ConfigError
 from promptgraft.files import write_atomically
 from promptgraft.overrides import (
@@ -36,7 +40,7 @@ from promptgraft.project.meta_prompts import (
     meta_text,
     read_copies,
 )
-from promptgraft.serde import did_you_mean
+from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import counted
 
 FOLDER = "meta-prompts"
@@ -62,13 +66,7 @@ def meta_command() -> None:
 
 @attrs.frozen(kw_only=True)
 class _StoredMeta:
-    """A meta-prompt as a store has it.
-
-    Attributes:
-        template: the shipped one.
-        current: what the store holds for it; None for nothing.
-        parts: how it differs from the shipped one.
-    """
+    """A meta-prompt as a store has it, and how that differs from the shipped one."""
 
     template: Template
     current: Revision | None
@@ -80,14 +78,9 @@ class _StoredMeta:
         return self.template.key
 
     @property
-    def prompt(self) -> str:
-        """The prompt as other commands name it."""
-        return f"{self.template.ns}/{self.template.key}"
-
-    @property
-    def stale(self) -> list[PartDiff]:
-        """The overrides that are not applied: the shipped text has changed since."""
-        return [part for part in self.parts if part.state is not None]
+    def names(self) -> dict[str, Json]:
+        """The meta-prompt, without its namespace and as other commands name it, for machines."""
+        return {"name": self.name, "prompt": f"{self.template.ns}/{self.name}"}
 
 
 def _stored_meta(store: LocalPromptOverridesStore, template: Template) -> _StoredMeta:
@@ -114,11 +107,10 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
     if as_json:
         prompts = [
             {
-                "name": meta.name,
-                "prompt": meta.prompt,
+                **meta.names,
                 "revision": revision_json_or_none(meta.current),
                 "overridden": [part.part for part in meta.parts],
-                "stale": [part.part for part in meta.stale],
+                "stale": [part.part for part in meta.parts if part.state is not None],
             }
             for meta in metas
         ]
@@ -128,8 +120,10 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
     screen.line(f"meta-prompts, store {store.root_path}", bold=True)
     screen.fields([(meta.name, _state(meta)) for meta in metas])
     for meta in metas:
-        for part in meta.stale:
-            screen.line(f"{meta.name}: {part.part} is not applied: {part.state}", color="yellow")
+        for part in meta.parts:
+            if part.state is not None:
+                problem = f"{meta.name}: {part.part} is not applied: {part.state}"
+                screen.line(problem, color="yellow")
 
 
 def _state(meta: _StoredMeta) -> str:
@@ -194,54 +188,36 @@ def diff_command(
         given = "--project" if store is None else "--store"
         raise ConfigError(f"{given}: the files of DIR are not compared with a store; leave one out")
     root = None
-    compared: list[_Compared] = []
+    compared: list[tuple[str, str, tuple[PartDiff, ...], tuple[str, ...]]]
     if folder is not None:
-        for copy in _copies_in(folder):
-            parts = diff_override(copy.template, copy.edits)
-            compared.append(_Compared(copy.template.key, str(copy.path), parts, copy.outdated))
+        compared = [
+            (one.template.key, str(one.path), diff_override(one.template, one.edits), one.outdated)
+            for one in _copies_in(folder)
+        ]
     else:
         opened = chosen_store(store, project)
         root = str(opened.root_path)
-        for meta in _stored_metas(opened):
-            title = f"{meta.name}, {short(meta.current)}"
-            compared.append(_Compared(meta.name, title, meta.parts, ()))
-    compared = [one for one in compared if one.parts or one.outdated]
+        metas = _stored_metas(opened)
+        compared = [(one.name, f"{one.name}, {short(one.current)}", one.parts, ()) for one in metas]
+    compared = [one for one in compared if any(one[2:])]
     if as_json:
         prompts = [
-            {
-                "name": one.name,
-                "parts": parts_json(one.parts, checked=True),
-                "outdated": list(one.outdated),
-            }
-            for one in compared
+            {"name": name, "parts": parts_json(parts, checked=True), "outdated": list(outdated)}
+            for name, _, parts, outdated in compared
         ]
         print_json({"store": root, "folder": folder, "prompts": prompts})
         return
     screen = Screen()
-    for one in compared:
-        screen.line(one.title, bold=True)
-        _print_outdated(screen, one.outdated)
-        screen.parts(one.parts)
+    for _, title, parts, outdated in compared:
+        screen.line(title, bold=True)
+        _print_outdated(screen, outdated)
+        screen.parts(parts)
     if not compared:
         screen.line(f"every {'meta-prompt' if folder is None else 'copy'} is as shipped")
 
 
-class _Compared(NamedTuple):
-    """A meta-prompt compared with the shipped one."""
-
-    name: str
-    title: str
-    parts: tuple[PartDiff, ...]
-    outdated: tuple[str, ...]
-
-
 def _copies_in(folder: str) -> tuple[MetaCopy, ...]:
-    """Return the copies of meta-prompts in a folder that the command line names.
-
-    Raises:
-        ConfigError: there is no such folder.
-        DataFormatError: a line for each fault of each file.
-    """
+    """Return the copies of meta-prompts in a folder that the command line names."""
     path = Path(folder)
     if not path.is_dir():
         raise ConfigError(f"DIR: expected a folder, found {folder!r}; name one that exists")
@@ -268,12 +244,11 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     copies = _copies_in(folder)
     # Every fault of every file is known before the first write.
     wanted = checked_edits(copies)
-    taken = _take(store, copies, wanted)
+    taken = [_take(store, copy, edits) for copy, edits in zip(copies, wanted, strict=True)]
     if as_json:
         prompts = [
             {
-                "name": one.after.name,
-                "prompt": one.after.prompt,
+                **one.after.names,
                 "revision": revision_json_or_none(one.after.current),
                 "parts": parts_json(one.parts, checked=True),
                 "taken_back": one.taken_back,
@@ -295,46 +270,33 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
 
 @attrs.frozen(kw_only=True)
 class _Taken:
-    """A copy that the store has taken."""
+    """A copy that the store has taken.
+
+    Attributes:
+        parts: how it differs from the shipped one now; empty when nothing was written.
+        taken_back: the sections that were overridden and are as shipped again.
+    """
 
     copy: MetaCopy
-    before: _StoredMeta
     after: _StoredMeta
-
-    @property
-    def is_changed(self) -> bool:
-        return self.before.current != self.after.current
-
-    @property
-    def parts(self) -> tuple[PartDiff, ...]:
-        """How it differs from the shipped one now; empty when nothing was written."""
-        return self.after.parts if self.is_changed else ()
-
-    @property
-    def taken_back(self) -> list[str]:
-        """The sections that were overridden and are as shipped again."""
-        now = {part.part for part in self.after.parts}
-        return [part.part for part in self.before.parts if part.part not in now]
+    is_changed: bool
+    parts: tuple[PartDiff, ...]
+    taken_back: list[str]
 
 
-def _take(
-    store: LocalPromptOverridesStore, copies: Sequence[MetaCopy], edits: Sequence[PromptOverride]
-) -> list[_Taken]:
-    """Let the store hold the edits of all copies, in one atomic write."""
-    before = [_stored_meta(store, copy.template) for copy in copies]
-    wanted = {_address(copy.template): edit for copy, edit in zip(copies, edits, strict=True)}
-    note = f"promptgraft meta apply, {', '.join(copy.path.name for copy in copies)}"
-    changes = {address: partial(_replaced, edit) for address, edit in wanted.items()}
-    store.mutate_all(changes, provenance=Provenance(note=note))
-    return [
-        _Taken(copy=copy, before=held, after=_stored_meta(store, copy.template))
-        for copy, held in zip(copies, before, strict=True)
-    ]
-
-
-def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
-    del present
-    return edit
+def _take(store: LocalPromptOverridesStore, copy: MetaCopy, edits: PromptOverride) -> _Taken:
+    before = _stored_meta(store, copy.template)
+    note = Provenance(note=f"promptgraft meta apply, {copy.path.name}")
+    store.mutate(_address(copy.template), lambda _: edits, provenance=note)
+    after = _stored_meta(store, copy.template)
+    is_changed, now = before.current != after.current, {part.part for part in after.parts}
+    return _Taken(
+        copy=copy,
+        after=after,
+        is_changed=is_changed,
+        parts=after.parts if is_changed else (),
+        taken_back=[part.part for part in before.parts if part.part not in now],
+    )
 
 
 @meta_command.command("reset", epilog=examples("meta reset", "meta reset reflect-section"))
@@ -358,16 +320,13 @@ def reset_command(
     for meta, _ in held:
         store.delete(ns=meta.template.ns, prompt_key=meta.template.key, tag=DEFAULT_TAG)
     if as_json:
-        prompts = [
-            {"name": meta.name, "prompt": meta.prompt, "from": revision_json(current)}
-            for meta, current in held
-        ]
+        prompts = [{**meta.names, "from": revision_json(current)} for meta, current in held]
         print_json({"store": str(store.root_path), "prompts": prompts})
         return
     screen = Screen()
     for meta, current in held:
         screen.line(f"{meta.name}: as shipped; it was {short(current)}")
         revision = shown_hash(current.id)
-        screen.body(f"promptgraft rollback {meta.prompt} --tag {DEFAULT_TAG} --to {revision}")
+        screen.body(f"{tag_command('rollback', _address(meta.template))} --to {revision}")
     if not held:
         screen.line("every meta-prompt is as shipped already")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from decimal import Decimal
+from typing import TypedDict, Unpack
 
 import attrs
 import click
+from attrs.converters import optional
 
 from promptgraft.cli.choosing import chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
@@ -53,7 +55,7 @@ class Changes:
     tag: str | None = None
     pick: str | None = None
     budget: int | None = None
-    max_cost: str | None = None
+    max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
     timeout: float | None = None
 
@@ -79,25 +81,18 @@ def _is_given(_: object, value: object) -> bool:
     return value is not None
 
 
+class Limits(TypedDict):
+    """The limits of a run that the command line gives."""
+
+    budget: int | None
+    max_cost: Decimal | None
+    max_tokens: int | None
+    timeout: float | None
+
+
 def limit_options(command: Command) -> Command:
-    """Give a command the options of a run's limits, which it gets as ``limits``: ``Changes``."""
-
-    @functools.wraps(command)
-    def wrapped(
-        *,
-        budget: int | None,
-        max_cost: Decimal | None,
-        max_tokens: int | None,
-        timeout: float | None,
-        **others: object,
-    ) -> int | None:
-        cost = None if max_cost is None else str(max_cost)
-        limits = Changes(budget=budget, max_cost=cost, max_tokens=max_tokens, timeout=timeout)
-        return command(limits=limits, **others)
-
-    for option in reversed(_LIMITS):
-        wrapped = option(wrapped)
-    return wrapped
+    """Give a command the options of a run's limits: ``**limits: Unpack[Limits]``."""
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_LIMITS), command)
 
 
 _LIMITS = (
@@ -158,12 +153,12 @@ def optimize_command(
     project: str | None,
     runs: str | None,
     dry: bool,
-    limits: Changes,
     workers: int | None,
     tag: str | None,
     pick: str | None,
     as_json: bool,
     quiet: bool,
+    **limits: Unpack[Limits],
 ) -> ExitCode:
     """Improve a prompt of the project, or run a job.
 
@@ -175,7 +170,7 @@ def optimize_command(
     """
     if dry:
         _refuse_without_effect(limits, runs)
-    changes = attrs.evolve(limits, tag=tag, pick=pick)
+    changes = Changes(tag=tag, pick=pick, **limits)
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
@@ -199,9 +194,9 @@ def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[st
     return run_config(job, origin=source.origin, settings=source.settings, options=options)
 
 
-def _refuse_without_effect(limits: Changes, runs: str | None) -> None:
+def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
     """Refuse what a dry run, which costs nothing and is not kept, does not look at."""
-    for name, value in (("max-cost", limits.max_cost), ("max-tokens", limits.max_tokens)):
+    for name, value in (("max-cost", limits["max_cost"]), ("max-tokens", limits["max_tokens"])):
         if value is not None:
             raise click.UsageError(
                 f"--{name}: a dry run has no limit in money or tokens; leave it out"
@@ -225,10 +220,10 @@ def resume_command(
     *,
     project: str | None,
     runs: str | None,
-    limits: Changes,
     workers: int | None,
     as_json: bool,
     quiet: bool,
+    **limits: Unpack[Limits],
 ) -> ExitCode:
     """Resume a run that was interrupted, or that has ended.
 
@@ -242,7 +237,7 @@ def resume_command(
     folder = RunFolder(found.path.absolute())
     config = read_document(folder.config)
     kept = structure(config.get("options"), Changes, where=f"{folder.config}: options")
-    changes = attrs.evolve(kept, **attrs.asdict(limits, filter=_is_given))
+    changes = attrs.evolve(kept, **attrs.asdict(Changes(**limits), filter=_is_given))
     with loaded_again(folder, config, project) as source:
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
         keeping = Keeping(progress=progress, workers=workers or source.workers, stream=stream)

@@ -1,4 +1,4 @@
-"""``promptgraft runs``, ``watch`` and ``report``: which runs there are, and how one goes."""
+"""``promptgraft runs``, ``watch``, ``report`` and ``compare``: the runs, and how they go."""
 
 from __future__ import annotations
 
