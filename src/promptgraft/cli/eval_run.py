@@ -67,22 +67,10 @@ def shown_progress(total: int, *, quiet: bool) -> Iterator[Tell]:
     """Give what shows the progress of an evaluation of ``total`` answers."""
     if quiet or sys.stderr is None:
         yield lambda *_: None
-    elif not sys.stderr.isatty() or is_plain_terminal():
+        return
+    if not sys.stderr.isatty() or is_plain_terminal():
         yield _say
-    else:
-        with _bar(total) as tell:
-            yield tell
-
-
-def _say(done: int, what: str) -> None:
-    del done
-    if what:
-        with contextlib.suppress(OSError):
-            echo(visible_line(what), error=True)
-
-
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Tell]:
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -100,6 +88,13 @@ def _bar(total: int) -> Iterator[Tell]:
 
     with progress:
         yield tell
+
+
+def _say(done: int, what: str) -> None:
+    del done
+    if what:
+        with contextlib.suppress(OSError):
+            echo(visible_line(what), error=True)
 
 
 def carry_out(

@@ -52,29 +52,29 @@ def init_command(folder: str, *, template: str, as_json: bool) -> None:
     that are there already are never overwritten. The comments in its `promptgraft.yaml` and
     its `README.md` say what to change for your own prompt and a real model.
     """
-    target = Path(folder)
-    texts = _texts(template)
-    _refuse_to_overwrite(target, texts)
-    _write(target, texts)
-    if as_json:
-        print_json({"folder": str(target.resolve()), "template": template, "files": sorted(texts)})
-    else:
-        _print(folder, sorted(texts))
-
-
-def _texts(template: str) -> dict[str, bytes]:
+    target, names = Path(folder), sorted(TEMPLATES[template])
     source = example_folder(f"projects/{template}")
     # Under its own name it would be obeyed where the template stands.
-    return {
-        name: (source / name.replace(".gitignore", "_gitignore")).read_bytes()
-        for name in TEMPLATES[template]
-    }
+    stored = [source / name.replace(".gitignore", "_gitignore") for name in names]
+    _refuse_to_overwrite(target, names)
+    for name, file in zip(names, stored, strict=True):
+        _write(target / name, file.read_bytes())
+    if as_json:
+        print_json({"folder": str(target.resolve()), "template": template, "files": names})
+        return
+    screen = Screen()
+    screen.line(f"wrote {len(names)} files to {folder}:")
+    screen.body("\n".join(names))
+    screen.line()
+    screen.line("next:")
+    enter = [] if folder == "." else [f"cd {shlex.quote(folder)}"]
+    screen.body("\n".join([*enter, "promptgraft optimize", "promptgraft apply"]))
 
 
-def _refuse_to_overwrite(target: Path, texts: Mapping[str, bytes]) -> None:
+def _refuse_to_overwrite(target: Path, names: Sequence[str]) -> None:
     if target.is_file():
         raise ConfigError(f"{target} is a file; name a folder")
-    there = sorted(name for name in texts if os.path.lexists(target / name))
+    there = [name for name in names if os.path.lexists(target / name)]
     if there:
         where = "the current folder" if target == Path() else str(target)
         raise ConfigError(
@@ -83,29 +83,15 @@ def _refuse_to_overwrite(target: Path, texts: Mapping[str, bytes]) -> None:
         )
 
 
-def _write(target: Path, texts: Mapping[str, bytes]) -> None:
-    for name, text in texts.items():
-        path = target / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(text)
-        except OSError as error:
-            raise ConfigError(
-                f"{path} cannot be written: {error.strerror}; name a folder that can be written to"
-            ) from error
-
-
-def _print(folder: str, names: Sequence[str]) -> None:
-    screen = Screen()
-    screen.line(f"wrote {len(names)} files to {folder}:")
-    for name in names:
-        screen.line(f"  {name}")
-    screen.line()
-    screen.line("next:")
-    enter = [] if folder == "." else [f"cd {shlex.quote(folder)}"]
-    for line in (*enter, "promptgraft optimize", "promptgraft apply"):
-        screen.line(f"  {line}")
+def _write(path: Path, text: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}; name a folder that can be written to"
+        ) from error
 
 
 @command("check", "check", "check --project demo/promptgraft.yaml --json")

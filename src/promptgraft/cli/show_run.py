@@ -22,6 +22,7 @@ from promptgraft.serde import Json, did_you_mean, parse_json, unstructure
 from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
+_IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")
 
 
 def show_run(
@@ -51,7 +52,9 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
                 "folder": str(folder.path.absolute()),
                 "created": record.created.isoformat(),
                 "config": dict(record.config),
-                "candidates": [_candidate_row(one) for one in record.candidates],
+                "candidates": [
+                    {name: _plain(one)[name] for name in _IN_SHORT} for one in record.candidates
+                ],
                 "result": None if record.ended is None else {**read_document(folder.result)},
             }
         )
@@ -79,18 +82,6 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         commands.append(runs.command("show", folder, "--rejected"))
     commands.append(runs.command("show", folder, "--case ID"))
     screen.body("\n".join(commands))
-
-
-def _candidate_row(one: CandidateAdded) -> Json:
-    return {
-        "candidate": one.candidate,
-        "step": one.step,
-        "parents": list(one.parents),
-        "module": one.module,
-        "mean": one.mean,
-        "estimated": one.estimated,
-        "rollouts": one.rollouts,
-    }
 
 
 def _print_candidates(screen: Screen, record: RunRecord) -> None:
