@@ -22,9 +22,9 @@ from promptgraft.cli.progress import (
     PlainProgress,
     Progress,
     SilentProgress,
+    doing,
     progress_for,
 )
-from promptgraft.cli.sentences import doing
 from promptgraft.clock import FakeClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines

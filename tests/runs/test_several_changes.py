@@ -10,7 +10,7 @@ import pytest
 from optimizers.several_world import NAMES, Rendered, lacking, prompt_of, several, teach
 from optimizers.worlds import current_text, instruction
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
-from promptgraft.cli.sentences import doing, sentence
+from promptgraft.cli.progress import doing, sentence
 from promptgraft.runs import RunFolder, RunHistory, read_run
 from promptgraft.runs.lines import read_lines
 from promptgraft.search.events import MutationAccepted

@@ -32,7 +32,7 @@ from promptgraft.cli.stored import (
     tag_command,
 )
 from promptgraft.errors import ConfigError
-from promptgraft.overrides import LocalPromptOverridesStore, PromptOverride, diff_override
+from promptgraft.overrides import PromptOverride, diff_override
 from promptgraft.overrides.diff import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import (
@@ -237,10 +237,8 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
         if asked.dry:
             screen.line("a dry run: nothing was written")
             return
-        elsewhere = store.root_path != LocalPromptOverridesStore().root_path
         screen.line("Take it back:", bold=True)
-        named = str(store.root_path) if elsewhere else ""
-        screen.body(tag_command("rollback", stored.address, named))
+        screen.body(tag_command("rollback", stored.address, store))
 
     revisions = {
         "from": revision_json_or_none(stored.before),

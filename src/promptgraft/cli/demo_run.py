@@ -127,7 +127,7 @@ def load_example() -> Example:
 
 @attrs.frozen(kw_only=True)
 class HeldOut:
-    """Means on the tickets that the search never saw, or what kept them from being measured."""
+    """Means on the tickets that the search never saw, or why there are none."""
 
     baseline: float | None = None
     best: float | None = None
@@ -352,7 +352,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         return
     file = str(relative(override_file(outcome.store, address)))
     screen.fields([("stored", f"{tag}, {short(outcome.revision)}"), ("file", file)], width=FIELD)
-    print_next(screen, tag_command("diff", address, outcome.given["store"] or ""))
+    print_next(screen, tag_command("diff", address, outcome.store))
 
 
 _USE = """\

@@ -17,8 +17,8 @@ from promptgraft.cli.choosing import loaded_project
 from promptgraft.cli.eval import EvalOptions
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
+from promptgraft.cli.progress import waiting
 from promptgraft.cli.running import cancelled_by_signals
-from promptgraft.cli.sentences import waiting
 from promptgraft.evals.gate import (
     Answered,
     Baseline,

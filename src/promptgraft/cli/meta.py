@@ -327,6 +327,7 @@ def reset_command(
     for meta, current in held:
         screen.line(f"{meta.name}: as shipped; it was {short(current)}")
         revision = shown_hash(current.id)
-        screen.body(f"{tag_command('rollback', _address(meta.template))} --to {revision}")
+        back = tag_command("rollback", _address(meta.template), store)
+        screen.body(f"{back} --to {revision}")
     if not held:
         screen.line("every meta-prompt is as shipped already")

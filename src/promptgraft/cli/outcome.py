@@ -9,7 +9,7 @@ import attrs
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
-from promptgraft.cli.sentences import ESTIMATED
+from promptgraft.cli.progress import ESTIMATED
 from promptgraft.cli.stored import (
     current_of,
     override_file,
@@ -288,9 +288,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
     if outcome.local_store is not None:
-        store = outcome.local_store.root_path
-        elsewhere = store != LocalPromptOverridesStore().root_path
-        return tag_command("diff", outcome.address, str(relative(store)) if elsewhere else "")
+        return tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""
     if result.stop_reason not in _WENT_TO_ITS_END:

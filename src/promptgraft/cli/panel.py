@@ -15,8 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from promptgraft.cli.progress import Progress
-from promptgraft.cli.sentences import brief, doing, waiting, warnings
+from promptgraft.cli.progress import Progress, brief, doing, waiting, warnings
 from promptgraft.clock import Clock
 from promptgraft.runs import RunHistory
 from promptgraft.search.notices import Event

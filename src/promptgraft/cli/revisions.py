@@ -75,9 +75,8 @@ def diff_command(
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
 
-    Compares two revisions, or with `--template` the source with a revision. A REV is the
-    first digits of an id, at least four. PROMPT is
-    `namespace/key`, or a name in `promptgraft.yaml`.
+    Compares two revisions, or with `--template` the source with a revision. A REV is the first
+    digits of an id, at least four. PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
     if template is not None and before is not None:
         raise click.UsageError("--from and --template exclude each other; leave one out")
@@ -94,15 +93,8 @@ def diff_command(
         empty = found.address.empty()
         parts = diff_revisions(older.override if older else empty, newer.override)
     if as_json:
-        print_json(
-            {
-                **tag_json(found),
-                "template": template,
-                "from": revision_json_or_none(older),
-                "to": revision_json_or_none(newer),
-                "parts": parts_json(parts, checked=template is not None),
-            }
-        )
+        differing = parts_json(parts, checked=template is not None)
+        print_json({"template": template, **_moved(found, older, newer), "parts": differing})
     else:
         screen = Screen()
         screen.line(found.title, bold=True)
@@ -111,6 +103,12 @@ def diff_command(
         if not parts:
             screen.line("no differences")
     return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK
+
+
+def _moved(found: StoredTag, before: Revision | None, after: Revision | None) -> dict[str, Json]:
+    """Return a tag and two of its revisions, for machines."""
+    ends = {"from": revision_json_or_none(before), "to": revision_json_or_none(after)}
+    return {**tag_json(found), **ends}
 
 
 @command("history", "history support/triage", "history support/triage --tag canary --json")
@@ -123,10 +121,9 @@ def history_command(
 ) -> None:
     """List every revision of a tag, the newest first.
 
-    Each change of an override is a revision, and revisions stay; `*` marks the one in
-    force. Below each are the parts whose override was added (`+`), changed (`~`) or taken
-    away (`-`). PROMPT is
-    `namespace/key`, or a name in `promptgraft.yaml`.
+    Each change of an override is a revision, and revisions stay; `*` marks the one in force.
+    Below each are the parts whose override was added (`+`), changed (`~`) or taken away (`-`).
+    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
     found = find_tag(store, prompt, tag)
     if as_json:
@@ -149,12 +146,9 @@ def _revision_row(found: StoredTag, revision: Revision) -> object:
 
 def _changes(found: StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
     """Return what a revision changed; None when the one before is not kept any more."""
-    if revision.parent is None:
-        return diff_revisions(found.address.empty(), revision.override)
-    for older in found.history:
-        if older.id == revision.parent:
-            return diff_revisions(older.override, revision.override)
-    return None
+    older = {one.id: one.override for one in found.history}
+    before = found.address.empty() if revision.parent is None else older.get(revision.parent)
+    return None if before is None else diff_revisions(before, revision.override)
 
 
 def _mark(part: PartDiff) -> str:
@@ -207,9 +201,8 @@ def rollback_command(
 ) -> None:
     """Point a tag at an earlier revision.
 
-    Nothing is deleted: `--to` goes forward again just as well. Rolling back the first
-    revision leaves the plain source. PROMPT is
-    `namespace/key`, or a name in `promptgraft.yaml`.
+    Nothing is deleted: `--to` goes forward again just as well. Rolling back the first revision
+    leaves the plain source. PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
     found = find_tag(store, prompt, tag)
     wanted = None if revision is None else found.revision(revision).id
@@ -217,8 +210,7 @@ def rollback_command(
     reached = store.rollback(ns=ns, prompt_key=key, tag=tag_, revision=wanted)
     others = written_with(found, found.current) if reached != found.current else []
     if as_json:
-        moved = {"from": revision_json_or_none(found.current), "to": revision_json_or_none(reached)}
-        print_json({**tag_json(found), **moved, "written_with": others})
+        print_json({**_moved(found, found.current, reached), "written_with": others})
         return
     screen = Screen()
     screen.line(found.title, bold=True)
@@ -262,8 +254,8 @@ def tag_command(
     """Let the tag NAME hold what another tag holds.
 
     The label moves and the revisions stay: what NAME held before is a revision of it, and
-    `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is
-    `namespace/key`, or a name in `promptgraft.yaml`.
+    `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or a
+    name in `promptgraft.yaml`.
     """
     found = find_tag(store, prompt, of, option="--of")
     source = found.present() if revision is None else found.revision(revision)
@@ -279,15 +271,8 @@ def tag_command(
     held = attrs.evolve(found, address=target)
     if as_json:
         of_json: dict[str, Json] = {"tag": found.address.tag, "revision": revision_json(source)}
-        print_json(
-            {
-                **tag_json(held),
-                "of": of_json,
-                "from": revision_json_or_none(before),
-                "to": revision_json_or_none(after),
-                "parts": parts_json(parts, checked=False),
-            }
-        )
+        differing = parts_json(parts, checked=False)
+        print_json({**_moved(held, before, after), "of": of_json, "parts": differing})
         return
     screen = Screen()
     screen.line(held.title, bold=True)

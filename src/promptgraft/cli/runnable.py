@@ -132,9 +132,7 @@ class Runnable:
     """A job with where it came from.
 
     Attributes:
-        name: what the command line calls it.
-        origin: what ``config.json`` says of where it came from.
-        settings: what it says of the settings.
+        origin: what ``config.json`` says of where it came from; ``settings``, of the settings.
         runs: where its runs are kept by default.
         workers: rollouts side by side; None leaves that to the job.
     """
@@ -194,8 +192,6 @@ class Target:
     """What a run was made from, as it is today.
 
     Attributes:
-        prompt: the source.
-        store: where its overrides are kept.
         tag: the tag that the run began with.
         source: the files that the prompt is written in; None for a prompt in Python.
         folder: the project's folder; for a job the one that it was run in.
@@ -255,7 +251,6 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
 
 
 def _run_tag(run: RunRecord, origin: Origin) -> str:
-    """Return the tag that a run began with."""
     config = Fields(run.config, str(run.folder.config))
     settings = config.inside("settings")
     kept = (settings.inside("store") if origin.is_project else settings).text_or_none("tag")

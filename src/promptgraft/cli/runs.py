@@ -13,8 +13,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, events_option, json_option, quiet_option, run_argument
 from promptgraft.cli.outcome import exit_code_for, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
-from promptgraft.cli.progress import PlainProgress, Progress, progress_for
-from promptgraft.cli.sentences import ESTIMATED
+from promptgraft.cli.progress import ESTIMATED, PlainProgress, Progress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparability import Incomparable, incomparable

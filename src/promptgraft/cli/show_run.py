@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.output import Screen, print_json, relative
-from promptgraft.cli.sentences import ESTIMATED
+from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.cli.options import PromptName
+from promptgraft.cli.output import relative
 from promptgraft.errors import ConfigError, InvalidIdentifierError, RevisionNotFoundError
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
 from promptgraft.overrides.revision_files import FOLDER
@@ -82,19 +83,18 @@ def current_of(store: LocalPromptOverridesStore, address: OverrideAddress) -> Re
     return store.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
 
 
-def tag_command(what: str, address: OverrideAddress, store: str = "") -> str:
-    """Return a command line about a tag, as it can be copied; ``store`` is left out if empty."""
+def tag_command(what: str, address: OverrideAddress, store: LocalPromptOverridesStore) -> str:
+    """Return a command line about a tag, as it can be copied into the current folder."""
     named = f"promptgraft {what} {address.ns}/{address.prompt_key} --tag {address.tag}"
-    return f"{named} --store {shlex.quote(store)}" if store else named
+    if store.root_path == LocalPromptOverridesStore().root_path:
+        return named
+    return f"{named} --store {shlex.quote(str(relative(store.root_path)))}"
 
 
 def find_tag(
     store: LocalPromptOverridesStore, name: PromptName, tag: str | None, *, option: str = "--tag"
 ) -> StoredTag:
-    """Return the tag that is meant: ``tag``, or else the only one, or else ``latest``.
-
-    ``option`` is how the command line names it.
-    """
+    """Return the tag that is meant: that of ``option``, or else the only one, or ``latest``."""
     known = store.addresses()
     of_prompt = [
         place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
