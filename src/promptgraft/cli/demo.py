@@ -7,7 +7,14 @@ from typing import TypedDict, Unpack
 import click
 
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import at_least, command, json_option, quiet_option, tag
+from promptgraft.cli.options import (
+    at_least,
+    command,
+    json_option,
+    quiet_option,
+    tag,
+    workers_option,
+)
 
 
 class DemoOptions(TypedDict):
@@ -15,7 +22,7 @@ class DemoOptions(TypedDict):
 
     seed: int
     budget: int | None
-    workers: int
+    workers: int | None
     store: str | None
     tag: str
     journal: str | None
@@ -32,13 +39,7 @@ class DemoOptions(TypedDict):
 @click.option(
     "--budget", type=at_least(1), help="Rollouts that may be used; by default those of the example."
 )
-@click.option(
-    "--workers",
-    default="1",
-    show_default=True,
-    type=at_least(1),
-    help="Rollouts side by side; the result does not depend on it.",
-)
+@workers_option
 @click.option(
     "--store",
     metavar="DIR",

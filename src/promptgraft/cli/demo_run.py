@@ -19,13 +19,9 @@ from promptgraft.cli.outcome import (
     MODEL,
     complaint,
     exit_code_of_run,
-    means_row,
-    print_changed,
-    print_figures,
+    print_found,
     print_next,
-    print_scores,
     print_verdict,
-    validation_means,
 )
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
@@ -71,7 +67,6 @@ from promptgraft.search.scores import mean_score
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
 from promptgraft.targets.types import Candidate, FeedbackFn, GepaExample
-from promptgraft.text import counted
 
 NAME = "triage"
 
@@ -335,15 +330,14 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
     result, measured = outcome.result, outcome.measured
     print_verdict(screen, outcome.prompt, result)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.given['seed']}")
-    screen.line()
-    unseen = f"{counted(len(outcome.example.held_out), 'ticket')}, never seen"
-    searched = counted(len(result.pareto_ids), "ticket")
-    held_out = means_row(measured.baseline, measured.best)
-    rows = [("held out", held_out, unseen), ("validation", validation_means(result), searched)]
-    print_scores(screen, rows)
-    screen.line()
-    print_changed(screen, outcome.parts)
-    print_figures(screen, result, outcome.budget)
+    print_found(
+        screen,
+        result,
+        outcome.parts,
+        noun="ticket",
+        budget=outcome.budget,
+        held_out=(measured.baseline, measured.best, len(outcome.example.held_out)),
+    )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
     if outcome.revision is None:

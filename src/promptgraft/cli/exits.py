@@ -81,14 +81,10 @@ def usage_line(error: click.ClickException) -> str:
     # The name of the program stands before every message already.
     command = context.command_path.partition(" ")[2]
     where = f"{command}: " if command else ""
-    mend = "" if _says_mend(error, message) else f"; see `{context.command_path} --help`"
+    is_missing = isinstance(error, click.MissingParameter)
+    says_mend = isinstance(error, click.BadParameter) or ";" in message
+    mend = f"; see `{context.command_path} --help`" if is_missing or not says_mend else ""
     return f"{where}{message}{mend}"
-
-
-def _says_mend(error: click.ClickException, message: str) -> bool:
-    if isinstance(error, click.MissingParameter):
-        return False
-    return isinstance(error, click.BadParameter) or ";" in message
 
 
 def _message(error: click.ClickException) -> str:

@@ -147,22 +147,15 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
 FIELD = len("validation")
 """Columns that the names of fields take in summaries."""
 
-MeansRow = tuple[str, str, str]
-"""Means of the baseline and of the best, and the gain, as tables show them."""
+Score = float | None
 
 
 def means_row(
-    before: float | None, after: float | None, *, estimated: tuple[bool, bool] = (False, False)
-) -> MeansRow:
-    """Return two means and their difference; those that are estimated are marked."""
+    before: Score, after: Score, *, estimated: tuple[bool, bool] = (False, False)
+) -> tuple[str, str, str]:
+    """Return two means and their difference for a table; those that are estimated are marked."""
     gain = difference(before, after, estimated=estimated)
     return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
-
-
-def validation_means(result: RunResult) -> MeansRow:
-    """Return the means on the validation set."""
-    marks = result.is_estimated(0), result.is_estimated(result.best_index)
-    return means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
 
 
 def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
@@ -172,12 +165,6 @@ def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
     screen.line(f"{prompt}: {verdict}", bold=True, color="green" if result.improved else None)
 
 
-def print_changed(screen: Screen, parts: Sequence[PartDiff]) -> None:
-    """Print the names of the parts that the winner changes; nothing when there is none."""
-    if parts:
-        screen.fields([("changed", ", ".join(part.part for part in parts))], width=FIELD)
-
-
 def print_next(screen: Screen, command: str) -> None:
     """Print the one command that most people want now, as it can be copied."""
     screen.line()
@@ -185,24 +172,42 @@ def print_next(screen: Screen, command: str) -> None:
     screen.body(command)
 
 
-def print_scores(screen: Screen, rows: Sequence[tuple[str, MeansRow, str]]) -> None:
-    """Print means below each other: what on, baseline and best, of how many examples."""
-    head = (f"{'':{FIELD}}", "baseline", "best", "gain", "")
-    screen.table([head, *((name, *figures, what) for name, figures, what in rows)])
-    if any(figure.startswith("~") for _, figures, _ in rows for figure in figures):
-        screen.line(ESTIMATED)
-
-
-def print_figures(
-    screen: Screen, result: RunResult, budget: int, *, seconds: float | None = None
+def print_found(
+    screen: Screen,
+    result: RunResult,
+    parts: Sequence[PartDiff],
+    *,
+    noun: str,
+    budget: int,
+    held_out: tuple[Score, Score, int] | None,
+    more: Sequence[tuple[str, str]] = (),
+    seconds: float | None = None,
 ) -> None:
-    """Print what a run used of ``budget`` rollouts, why it stopped, and its proposals."""
+    """Print the means of a run, what its winner changes, what it used; ``more`` before that.
+
+    Examples are called ``noun``. ``held_out``: the means of baseline and winner on held-out
+    examples, and how many these are; None when they were not measured.
+    """
+    marks = result.is_estimated(0), result.is_estimated(result.best_index)
+    means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
+    rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
+    if held_out is not None:
+        seen = f"{counted(held_out[2], noun)}, never seen"
+        rows.insert(0, ("held out", *means_row(held_out[0], held_out[1]), seen))
+    screen.line()
+    screen.table([(f"{'':{FIELD}}", "baseline", "best", "gain", ""), *rows])
+    if any(figure.startswith("~") for figure in means):
+        screen.line(ESTIMATED)
+    screen.line()
     rejected = ", ".join(f"{n} {reason}" for reason, n in result.rejected_by_reason.items())
     used = f"{result.total_rollouts:,} of {budget:,} rollouts"
     time = "" if seconds is None else f" in {duration(seconds)}"
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
+    changed = ", ".join(part.part for part in parts)
     screen.fields(
         [
+            *more,
+            *([("changed", changed)] if changed else []),
             ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
             ("spent", f"{dollars(result.total_cost)}{time}"),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
@@ -213,7 +218,7 @@ def print_figures(
     )
 
 
-def print_ledger(screen: Screen, result: RunResult) -> None:
+def _print_ledger(screen: Screen, result: RunResult) -> None:
     """Print calls, tokens, money and time by role and model; columns of zeros are left out."""
     head = ("", "calls", "retries", "in", "cached", "out", "dollars", "seconds", "model")
     rows = [_ledger_row(entry) for entry in result.ledger]
@@ -242,25 +247,26 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome for people, and the next command; the run is kept in ``runs``."""
-    result = outcome.result
+    result, found = outcome.result, outcome.result.held_out
     print_verdict(screen, f"{outcome.address.ns}/{outcome.address.prompt_key}", result)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
-    screen.line()
-    rows = [("validation", validation_means(result), counted(len(result.pareto_ids), "example"))]
-    found = result.held_out
-    if found is not None and not found.why_not:
-        seen = f"{counted(len(found.ids), 'example')}, never seen"
-        rows.insert(0, ("held out", means_row(found.baseline_mean, found.winner_mean), seen))
-    print_scores(screen, rows)
-    screen.line()
-    if found is not None and found.why_not:
-        screen.fields([("held out", f"not measured: {found.why_not}")], width=FIELD)
-    print_changed(screen, diff_override(outcome.job.prompt, result.best_override))
-    print_figures(screen, result, outcome.job.config.rollout_budget, seconds=outcome.seconds)
+    why_not, held_out = "" if found is None else found.why_not, None
+    if found is not None and not why_not:
+        held_out = found.baseline_mean, found.winner_mean, len(found.ids)
+    print_found(
+        screen,
+        result,
+        diff_override(outcome.job.prompt, result.best_override),
+        noun="example",
+        budget=outcome.job.config.rollout_budget,
+        held_out=held_out,
+        more=[("held out", f"not measured: {why_not}")] if why_not else (),
+        seconds=outcome.seconds,
+    )
     if result.ledger:
         screen.line()
-        print_ledger(screen, result)
+        _print_ledger(screen, result)
     screen.line()
     _print_kept(screen, outcome)
     if command := _next(outcome, runs):

@@ -123,7 +123,9 @@ class PanelProgress(Progress):
         rows.add_row("rollouts", self._bar())
         rows.add_row("used", _text(_used(self.run)))
         rows.add_row("time", _text(self._time()))
-        rows.add_row("proposals", _text(_proposals(self.run)))
+        merged = f", {counted(self.run.merged, 'merge')}" if self.run.merged else ""
+        proposals = f"{self.run.accepted} accepted, {len(self.run.rejections)} rejected{merged}"
+        rows.add_row("proposals", _text(proposals))
         rows.add_row("waiting", self._waiting())
         room = self._console.height - _ROWS - _FRAME - 1
         last = list(self._last)[-max(1, min(room, _MOST_EVENTS)) :]
@@ -188,11 +190,6 @@ def _used(run: RunHistory) -> str:
     if run.plan is not None and run.plan.max_tokens is not None:
         tokens += f" of {short_count(run.plan.max_tokens)}"
     return f"{money}, {tokens} tokens"
-
-
-def _proposals(run: RunHistory) -> str:
-    merged = f", {counted(run.merged, 'merge')}" if run.merged else ""
-    return f"{run.accepted} accepted, {len(run.rejections)} rejected{merged}"
 
 
 def _roughly(seconds: float) -> str:

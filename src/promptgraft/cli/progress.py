@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import os
 import sys
 import threading
@@ -34,8 +33,11 @@ _ROLLOUTS_PER_LINE = 250
 _LONGEST_SILENCE = timedelta(seconds=60)
 
 
-class Progress(abc.ABC):
-    """Shows how far a run is; a context manager. Events may come from several threads."""
+class Progress:
+    """Shows how far a run is; a context manager. Events may come from several threads.
+
+    This one shows nothing.
+    """
 
     def __init__(self, clock: Clock | None = None, *, every: float = 1.0) -> None:
         self._clock = clock or SystemClock()
@@ -55,26 +57,11 @@ class Progress(abc.ABC):
             for line in self._lines.of(event):
                 self.on_line(line)
 
-    @abc.abstractmethod
     def on_line(self, line: Event) -> None:
         """Take account of a line of a run, of whichever process."""
 
-    @abc.abstractmethod
     def say(self, what: str) -> None:
         """Show what happens outside the run itself."""
-
-
-class SilentProgress(Progress):
-    """Shows nothing."""
-
-    def on_event(self, event: object) -> None:
-        del event
-
-    def on_line(self, line: Event) -> None:
-        del line
-
-    def say(self, what: str) -> None:
-        del what
 
 
 class PlainProgress(Progress):
@@ -140,7 +127,7 @@ def progress_for(
     The lines of a run that go to ``stream`` as JSON are its progress where that is a terminal.
     """
     if quiet or (stream is not None and stream.isatty()):
-        return SilentProgress()
+        return Progress()
     if sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal(environment):
         return PlainProgress(title)
     from promptgraft.cli.panel import PanelProgress

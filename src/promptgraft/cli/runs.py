@@ -11,7 +11,7 @@ import click
 from promptgraft.cli.choosing import Runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, events_option, json_option, quiet_option, run_argument
-from promptgraft.cli.outcome import exit_code_for, print_next
+from promptgraft.cli.outcome import exit_code_for, means_row, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, Progress, progress_for
 from promptgraft.clock import SystemClock
@@ -57,9 +57,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     of = "" if run.budget is None or run.stop_reason else f"/{run.budget}"
     return (
         f"{run.state}",
-        score(run.baseline_mean, estimated=run.estimated[0]),
-        score(run.best_mean, estimated=run.estimated[1]),
-        difference(run.baseline_mean, run.best_mean, estimated=run.estimated),
+        *means_row(run.baseline_mean, run.best_mean, estimated=run.estimated),
         f"{run.rollouts}{of}",
         "unknown" if run.cost is None else f"{run.cost:.4f}",
         run.id,

@@ -94,7 +94,7 @@ def tag_command(what: str, address: OverrideAddress, store: LocalPromptOverrides
 def find_tag(
     store: LocalPromptOverridesStore, name: PromptName, tag: str | None, *, option: str = "--tag"
 ) -> StoredTag:
-    """Return the tag that is meant: that of ``option``, or else the only one, or ``latest``."""
+    """Return the tag that is meant: ``tag`` (of ``option``), or the only one, or ``latest``."""
     known = store.addresses()
     of_prompt = [
         place.tag for place in known if (place.ns, place.prompt_key) == (name.ns, name.key)
