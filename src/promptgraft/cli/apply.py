@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import click
 
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import (
@@ -24,13 +25,6 @@ from promptgraft.cli.options import (
 )
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.runnable import Target, found_target, project_of
-from promptgraft.cli.stored import (
-    current_of,
-    override_file,
-    revision_json_or_none,
-    short,
-    tag_command,
-)
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride, diff_override
 from promptgraft.overrides.diff import parts_json
@@ -222,38 +216,38 @@ _Way = Callable[[_Asked, Target], Answer]
 def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     """Let a tag hold the candidate: the one asked for, or the one that the run began with."""
     winner, store = winner_of(asked.run, asked.candidate, target.address), target.store
-    stored = store_winner(store, winner, target.prompt, asked.tag or target.tag, dry=asked.dry)
-    tag, file = stored.address.tag, str(override_file(store, stored.address))
+    written = store_winner(store, winner, target.prompt, asked.tag or target.tag, dry=asked.dry)
+    tag, file = written.address.tag, str(stored.override_file(store, written.address))
 
     def show(screen: Screen) -> None:
         screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
-        if not stored.parts:
+        if not written.parts:
             screen.line(f"already applied: tag `{tag}`, or the source, says just that")
             return
-        to = "a new revision" if asked.dry else short(stored.after)
-        screen.fields([("from", short(stored.before)), ("to", to), ("file", file)], width=6)
-        screen.parts(stored.parts)
+        to = "a new revision" if asked.dry else stored.short(written.after)
+        screen.fields([("from", stored.short(written.before)), ("to", to), ("file", file)], width=6)
+        screen.parts(written.parts)
         screen.line()
         if asked.dry:
             screen.line("a dry run: nothing was written")
             return
         screen.line("Take it back:", bold=True)
-        screen.body(tag_command("rollback", stored.address, store))
+        screen.body(stored.tag_command("rollback", written.address, store))
 
     revisions = {
-        "from": revision_json_or_none(stored.before),
-        "to": revision_json_or_none(stored.after),
+        "from": stored.revision_json_or_none(written.before),
+        "to": stored.revision_json_or_none(written.after),
     }
     return asked.answer(
         "store",
-        _outcome(applied=bool(stored.parts)),
+        _outcome(applied=bool(written.parts)),
         show,
         winner=winner,
         store=str(store.root_path),
         tag=tag,
         file=file,
         **revisions,
-        parts=parts_json(stored.parts, checked=False),
+        parts=parts_json(written.parts, checked=False),
     )
 
 
@@ -294,7 +288,7 @@ def _write_to_source(asked: _Asked, target: Target) -> Answer:
 
 def _left_behind(target: Target, override: PromptOverride) -> list[str]:
     """Return the parts that the tag overrides and that now stand in the source."""
-    held = current_of(target.store, target.address)
+    held = stored.current_of(target.store, target.address)
     kept = held.override if held else target.address.empty()
     return [entry.part for entry in override.entries() if kept.find(entry) is not None]
 

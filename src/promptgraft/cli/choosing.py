@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptgraft.cli.options import Command, PromptName, project_option, runs_option, store_option
+from promptgraft.cli.options import (
+    Command,
+    PromptName,
+    json_option,
+    project_option,
+    runs_option,
+    store_option,
+)
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
@@ -94,7 +101,7 @@ def chosen_store(
 
 
 def store_options(command: Command) -> Command:
-    """Give a command ``--project`` and ``--store``, which it gets as ``store``, opened."""
+    """Give a command ``--json``, ``--project`` and ``--store``: it gets ``store``, opened."""
 
     @functools.wraps(command)
     def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
@@ -102,7 +109,7 @@ def store_options(command: Command) -> Command:
         named = prompt if isinstance(prompt, PromptName) else None
         return command(store=chosen_store(store, project, named), **others)
 
-    return project_option(store_option(wrapped))
+    return project_option(store_option(json_option(wrapped)))
 
 
 def read_prompt(

@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms import algorithm
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import example_folder, open_store
 from promptgraft.cli.demo import DemoOptions
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
@@ -27,13 +28,6 @@ from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.running import cancelled_by_signals, carry_out
 from promptgraft.cli.show import entry_json, shown_entries
-from promptgraft.cli.stored import (
-    current_of,
-    override_file,
-    revision_json_or_none,
-    short,
-    tag_command,
-)
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,
@@ -321,7 +315,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 
     try:
         outcome.store.mutate(outcome.address, replace, provenance=provenance)
-        return attrs.evolve(outcome, revision=current_of(outcome.store, outcome.address))
+        return attrs.evolve(outcome, revision=stored.current_of(outcome.store, outcome.address))
     except StoreError as error:
         return attrs.evolve(outcome, problem=str(error))
 
@@ -344,9 +338,11 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         why = outcome.problem or "nothing beat the baseline"
         screen.line(f"not stored under {tag}: {why}")
         return
-    file = str(relative(override_file(outcome.store, address)))
-    screen.fields([("stored", f"{tag}, {short(outcome.revision)}"), ("file", file)], width=FIELD)
-    print_next(screen, tag_command("diff", address, outcome.store))
+    file = str(relative(stored.override_file(outcome.store, address)))
+    screen.fields(
+        [("stored", f"{tag}, {stored.short(outcome.revision)}"), ("file", file)], width=FIELD
+    )
+    print_next(screen, stored.tag_command("diff", address, outcome.store))
 
 
 _USE = """\
@@ -386,8 +382,8 @@ def _plain(outcome: DemoOutcome) -> object:
         "stored": {
             "store": root,
             "tag": tag,
-            "file": str(override_file(outcome.store, outcome.address)),
-            "revision": revision_json_or_none(outcome.revision),
+            "file": str(stored.override_file(outcome.store, outcome.address)),
+            "revision": stored.revision_json_or_none(outcome.revision),
             "problem": outcome.problem or None,
         },
         "use": use if outcome.revision is not None else [],

@@ -19,22 +19,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
 from promptgraft.cli.progress import waiting
 from promptgraft.cli.running import cancelled_by_signals
-from promptgraft.evals.gate import (
-    Answered,
-    Baseline,
-    Comparison,
-    GateDecision,
-    GateOutcome,
-    GateReport,
-    GateRules,
-    Subject,
-    TriedCase,
-    compare,
-    decide,
-    junit_xml,
-    read_baseline,
-    write_baseline,
-)
+from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
@@ -101,7 +86,7 @@ def carry_out(
     prompt: str | None, given: EvalOptions, *, project: str | None, as_json: bool, quiet: bool
 ) -> ExitCode:
     """Evaluate, decide, write what was asked for, print, and return the exit code."""
-    baseline = None if given["baseline"] is None else read_baseline(given["baseline"])
+    baseline = None if given["baseline"] is None else gate.read_baseline(given["baseline"])
     for file in (given["junit"], given["save_baseline"]):
         if file is not None:
             # Before anything is paid for.
@@ -125,14 +110,14 @@ def carry_out(
         print_json(evaluated.to_json())
     else:
         _print_evaluated(Screen(), evaluated)
-    if evaluated.decision.outcome is GateOutcome.STOPPED:
+    if evaluated.decision.outcome is gate.GateOutcome.STOPPED:
         complain(f"stopped early: {report.stopped}")
-    elif evaluated.decision.outcome is GateOutcome.UNSCORED:
+    elif evaluated.decision.outcome is gate.GateOutcome.UNSCORED:
         complain(f"no verdict: {evaluated.decision.rulings[0].said}; run it again")
     return evaluated.code
 
 
-def _report(subject: Subject, *, num_runs: int, workers: int, quiet: bool) -> GateReport:
+def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) -> gate.GateReport:
     total = len(subject.cases) * num_runs
     notices = EventBus()
     with shown_progress(total, quiet=quiet) as tell, cancelled_by_signals() as cancellation:
@@ -147,27 +132,30 @@ def _report(subject: Subject, *, num_runs: int, workers: int, quiet: bool) -> Ga
         finally:
             # What was stopped leaves behind what does not end.
             executor.shutdown(wait=False, cancel_futures=True)
-    answered = [Answered.of(attempt) for attempt in found.attempts]
+    answered = [gate.Answered.of(attempt) for attempt in found.attempts]
     return subject.report(answered, num_runs=num_runs, stopped=found.stopped)
 
 
 def _judged(
-    report: GateReport, given: EvalOptions, baseline: Baseline | None, notes: tuple[str, ...]
+    report: gate.GateReport,
+    given: EvalOptions,
+    baseline: gate.Baseline | None,
+    notes: tuple[str, ...],
 ) -> Evaluated:
     """Decide, and write what was asked for."""
-    rules = GateRules(
+    rules = gate.GateRules(
         fail_under=given["fail_under"],
         min_pass_rate=given["min_pass_rate"],
         tolerance=given["tolerance"] or 0.0,
         max_unscored=given["max_unscored"],
     )
-    comparison = None if baseline is None else compare(baseline, report)
-    decision = decide(report, rules, comparison)
+    comparison = None if baseline is None else gate.compare(baseline, report)
+    decision = gate.decide(report, rules, comparison)
     if given["junit"] is not None:
-        write_atomically(Path(given["junit"]), junit_xml(report, decision))
+        write_atomically(Path(given["junit"]), gate.junit_xml(report, decision))
     saved = given["save_baseline"] if decision.passed else None
     if saved is not None:
-        write_baseline(saved, report)
+        gate.write_baseline(saved, report)
     limits = (given["fail_under"], given["min_pass_rate"], given["baseline"])
     asked = any(limit is not None for limit in limits)
     return Evaluated(
@@ -188,11 +176,11 @@ _TOLD_EACH = 3
 _REASON_IN_PIPES = 160
 _FEWEST_REASON = 40
 
-EXIT_CODES: Mapping[GateOutcome, ExitCode] = {
-    GateOutcome.PASSED: ExitCode.OK,
-    GateOutcome.FAILED: ExitCode.NOT_IMPROVED,
-    GateOutcome.STOPPED: ExitCode.STOPPED_EARLY,
-    GateOutcome.UNSCORED: ExitCode.PROVIDER_FAILED,
+EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
+    gate.GateOutcome.PASSED: ExitCode.OK,
+    gate.GateOutcome.FAILED: ExitCode.NOT_IMPROVED,
+    gate.GateOutcome.STOPPED: ExitCode.STOPPED_EARLY,
+    gate.GateOutcome.UNSCORED: ExitCode.PROVIDER_FAILED,
 }
 
 
@@ -207,9 +195,9 @@ class Evaluated:
         saved: the file that the scores were kept in; None for none.
     """
 
-    report: GateReport
-    decision: GateDecision
-    comparison: Comparison | None
+    report: gate.GateReport
+    decision: gate.GateDecision
+    comparison: gate.Comparison | None
     notes: tuple[str, ...]
     asked: bool
     saved: str | None = None
@@ -270,7 +258,7 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
     return rows
 
 
-def _print_cases(screen: Screen, cases: tuple[TriedCase, ...]) -> None:
+def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
     rows, columns = _room()
     groups = _grouped(cases)
     shown = groups[:rows]
@@ -289,9 +277,9 @@ def _print_cases(screen: Screen, cases: tuple[TriedCase, ...]) -> None:
         screen.line(f"  and {more} more; `--json` has all")
 
 
-def _grouped(cases: tuple[TriedCase, ...]) -> list[tuple[TriedCase, ...]]:
+def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ...]]:
     """Return the cases row by row: in one those that more than a few share a fault with."""
-    alike: dict[tuple[bool, str], list[TriedCase]] = {}
+    alike: dict[tuple[bool, str], list[gate.TriedCase]] = {}
     for case in cases:
         if all(outcome.error for outcome in case.outcomes):
             alike.setdefault((case.critical, _why(case)), []).append(case)
@@ -300,14 +288,14 @@ def _grouped(cases: tuple[TriedCase, ...]) -> list[tuple[TriedCase, ...]]:
     return [together.get(case.id, (case,)) for case in cases if case.id not in later]
 
 
-def _with(others: list[TriedCase]) -> str:
+def _with(others: list[gate.TriedCase]) -> str:
     if not others:
         return ""
     named = ", ".join(f"`{_cropped(case.id, _ID_COLUMNS)}`" for case in others[:2])
     return f"and {len(others)} more ({named}, …): "
 
 
-def _why(case: TriedCase) -> str:
+def _why(case: gate.TriedCase) -> str:
     reason = " ".join(case.reason.split())
     if len(case.outcomes) == 1:
         return f"unscored: {reason}" if case.passed is None else reason

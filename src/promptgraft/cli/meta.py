@@ -9,16 +9,10 @@ from pathlib import Path
 import attrs
 import click
 
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import chosen_store, store_options
 from promptgraft.cli.options import examples, json_option, project_option, store_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import (
-    current_of,
-    revision_json,
-    revision_json_or_none,
-    short,
-    tag_command,
-)
 from promptgraft.errors import ConfigError
 from promptgraft.files import write_atomically
 from promptgraft.overrides import (
@@ -84,7 +78,7 @@ class _StoredMeta:
 
 
 def _stored_meta(store: LocalPromptOverridesStore, template: Template) -> _StoredMeta:
-    current = current_of(store, _address(template))
+    current = stored.current_of(store, _address(template))
     parts = diff_override(template, current.override if current else None)
     return _StoredMeta(template=template, current=current, parts=parts)
 
@@ -100,7 +94,6 @@ def _address(template: Template) -> OverrideAddress:
 
 @meta_command.command("list", epilog=examples("meta list --json"))
 @store_options
-@json_option
 def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """List the meta-prompts, and which of them are overridden."""
     metas = _stored_metas(store)
@@ -108,7 +101,7 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
         prompts = [
             {
                 **meta.names,
-                "revision": revision_json_or_none(meta.current),
+                "revision": stored.revision_json_or_none(meta.current),
                 "overridden": [part.part for part in meta.parts],
                 "stale": [part.part for part in meta.parts if part.state is not None],
             }
@@ -129,13 +122,12 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
 def _state(meta: _StoredMeta) -> str:
     if meta.current is None or not meta.parts:
         return "as shipped"
-    return f"{counted(len(meta.parts), 'section')} overridden, {short(meta.current)}"
+    return f"{counted(len(meta.parts), 'section')} overridden, {stored.short(meta.current)}"
 
 
 @meta_command.command("write", epilog=examples(f"meta write {FOLDER}"))
 @click.argument("folder", metavar="[DIR]", default=FOLDER)
 @store_options
-@json_option
 def write_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """Write the meta-prompts as they are now into Markdown files.
 
@@ -198,7 +190,9 @@ def diff_command(
         opened = chosen_store(store, project)
         root = str(opened.root_path)
         metas = _stored_metas(opened)
-        compared = [(one.name, f"{one.name}, {short(one.current)}", one.parts, ()) for one in metas]
+        compared = [
+            (one.name, f"{one.name}, {stored.short(one.current)}", one.parts, ()) for one in metas
+        ]
     compared = [one for one in compared if any(one[2:])]
     if as_json:
         prompts = [
@@ -234,7 +228,6 @@ def _print_outdated(screen: Screen, sections: Sequence[str]) -> None:
 @meta_command.command("apply", epilog=examples("meta apply meta-prompts"))
 @click.argument("folder", metavar="DIR")
 @store_options
-@json_option
 def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: bool) -> None:
     """Take what was edited in DIR into the store.
 
@@ -249,7 +242,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
         prompts = [
             {
                 **one.after.names,
-                "revision": revision_json_or_none(one.after.current),
+                "revision": stored.revision_json_or_none(one.after.current),
                 "parts": parts_json(one.parts, checked=True),
                 "taken_back": one.taken_back,
                 "outdated": list(one.copy.outdated),
@@ -260,7 +253,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
         return
     screen = Screen()
     for one in taken:
-        state = short(one.after.current) if one.is_changed else "nothing changed"
+        state = stored.short(one.after.current) if one.is_changed else "nothing changed"
         screen.line(f"{one.after.name}: {state}", bold=one.is_changed)
         _print_outdated(screen, one.copy.outdated)
         for part in one.taken_back:
@@ -302,7 +295,6 @@ def _take(store: LocalPromptOverridesStore, copy: MetaCopy, edits: PromptOverrid
 @meta_command.command("reset", epilog=examples("meta reset", "meta reset reflect-section"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @store_options
-@json_option
 def reset_command(
     names: tuple[str, ...], *, store: LocalPromptOverridesStore, as_json: bool
 ) -> None:
@@ -320,14 +312,14 @@ def reset_command(
     for meta, _ in held:
         store.delete(ns=meta.template.ns, prompt_key=meta.template.key, tag=DEFAULT_TAG)
     if as_json:
-        prompts = [{**meta.names, "from": revision_json(current)} for meta, current in held]
+        prompts = [{**meta.names, "from": stored.revision_json(current)} for meta, current in held]
         print_json({"store": str(store.root_path), "prompts": prompts})
         return
     screen = Screen()
     for meta, current in held:
-        screen.line(f"{meta.name}: as shipped; it was {short(current)}")
+        screen.line(f"{meta.name}: as shipped; it was {stored.short(current)}")
         revision = shown_hash(current.id)
-        back = tag_command("rollback", _address(meta.template), store)
+        back = stored.tag_command("rollback", _address(meta.template), store)
         screen.body(f"{back} --to {revision}")
     if not held:
         screen.line("every meta-prompt is as shipped already")

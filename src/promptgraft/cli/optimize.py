@@ -61,20 +61,14 @@ class Changes:
 
     def applied(self, job: OptimizationJob) -> OptimizationJob:
         """Return the job with the changes."""
-        context, config = job.context, job.config
-        if self.tag is not None:
-            context = attrs.evolve(context, overrides_tag=self.tag)
-        if self.pick is not None:
-            config = attrs.evolve(config, pick=self.pick)
-        if self.budget is not None:
-            config = attrs.evolve(config, auto=None, rollout_budget=self.budget)
+        given = attrs.asdict(self, filter=_is_given)
+        tag, budget = given.pop("tag", None), given.pop("budget", None)
         if self.max_cost is not None:
-            config = attrs.evolve(config, max_cost=Decimal(self.max_cost))
-        if self.max_tokens is not None:
-            config = attrs.evolve(config, max_tokens=self.max_tokens)
-        if self.timeout is not None:
-            config = attrs.evolve(config, timeout=self.timeout)
-        return OptimizationJob(job.prompt, context, config)
+            given["max_cost"] = Decimal(self.max_cost)
+        if budget is not None:
+            given |= {"auto": None, "rollout_budget": budget}
+        context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
+        return OptimizationJob(job.prompt, context, attrs.evolve(job.config, **given))
 
 
 def _is_given(_: object, value: object) -> bool:

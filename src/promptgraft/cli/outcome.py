@@ -6,17 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
-from promptgraft.cli.stored import (
-    current_of,
-    override_file,
-    revision_json_or_none,
-    short,
-    tag_command,
-)
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -133,15 +127,17 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         examples=len(outcome.result.pareto_ids),
     )
     store, address = outcome.local_store, outcome.address
-    stored: dict[str, Json] = {
+    kept: dict[str, Json] = {
         "tag": address.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
-        "file": None if store is None else str(override_file(store, address)),
-        "revision": None if store is None else revision_json_or_none(current_of(store, address)),
+        "file": None if store is None else str(stored.override_file(store, address)),
+        "revision": None
+        if store is None
+        else stored.revision_json_or_none(stored.current_of(store, address)),
         "problem": outcome.unstored or None,
     }
-    return {**document, "dry_run": outcome.dry, "stored": stored}
+    return {**document, "dry_run": outcome.dry, "stored": kept}
 
 
 FIELD = len("validation")
@@ -277,8 +273,10 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
     rows = []
     address, store = outcome.address, outcome.local_store
     if store is not None:
-        rows.append(("stored", f"tag `{address.tag}`, {short(current_of(store, address))}"))
-        rows.append(("file", str(relative(override_file(store, address)))))
+        rows.append(
+            ("stored", f"tag `{address.tag}`, {stored.short(stored.current_of(store, address))}")
+        )
+        rows.append(("file", str(relative(stored.override_file(store, address)))))
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
         rows.append(("stored", f"tag `{address.tag}` of the {kind}"))
@@ -294,7 +292,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
     if outcome.local_store is not None:
-        return tag_command("diff", outcome.address, outcome.local_store)
+        return stored.tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""
     if result.stop_reason not in _WENT_TO_ITS_END:

@@ -80,10 +80,6 @@ def make_room(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _stripped(text: str | None) -> str:
-    return (text or "").rstrip("\n")
-
-
 def _columns() -> int:
     return shutil.get_terminal_size().columns
 
@@ -152,7 +148,7 @@ class Screen:
 
     def _diff(self, part: PartDiff) -> None:
         # That a text does not end with a line break is worth a line only if nothing else is.
-        remarks = _stripped(part.before) == _stripped(part.after)
+        remarks = (part.before or "").rstrip("\n") == (part.after or "").rstrip("\n")
         for line in visible(part.text).removesuffix("\n").split("\n"):
             if remarks or not line.startswith("\\"):
                 for piece in self._pieces(line):

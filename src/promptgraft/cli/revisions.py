@@ -7,29 +7,11 @@ from collections.abc import Sequence
 import attrs
 import click
 
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import load_template, prompt_argument, read_prompt, store_options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import (
-    PromptName,
-    command,
-    json_option,
-    tag,
-    tag_option,
-    template_option,
-)
+from promptgraft.cli.options import PromptName, command, tag, tag_option, template_option
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import (
-    StoredTag,
-    current_of,
-    find_tag,
-    origin_of,
-    revision_json,
-    revision_json_or_none,
-    scores_of,
-    short,
-    tag_json,
-    written_with,
-)
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PartDiff,
@@ -61,7 +43,6 @@ from promptgraft.text import counted, moment
 @template_option
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
 @store_options
-@json_option
 def diff_command(
     prompt: PromptName,
     *,
@@ -80,7 +61,7 @@ def diff_command(
     """
     if template is not None and before is not None:
         raise click.UsageError("--from and --template exclude each other; leave one out")
-    found = find_tag(store, prompt, tag)
+    found = stored.find_tag(store, prompt, tag)
     newer = found.present() if after is None else found.revision(after)
     older: Revision | None = None
     parts: Sequence[PartDiff]
@@ -98,24 +79,25 @@ def diff_command(
     else:
         screen = Screen()
         screen.line(found.title, bold=True)
-        screen.fields([("from", template or short(older)), ("to", short(newer))])
+        screen.fields([("from", template or stored.short(older)), ("to", stored.short(newer))])
         screen.parts(parts)
         if not parts:
             screen.line("no differences")
     return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK
 
 
-def _moved(found: StoredTag, before: Revision | None, after: Revision | None) -> dict[str, Json]:
+def _moved(
+    found: stored.StoredTag, before: Revision | None, after: Revision | None
+) -> dict[str, Json]:
     """Return a tag and two of its revisions, for machines."""
-    ends = {"from": revision_json_or_none(before), "to": revision_json_or_none(after)}
-    return {**tag_json(found), **ends}
+    ends = {"from": stored.revision_json_or_none(before), "to": stored.revision_json_or_none(after)}
+    return {**stored.tag_json(found), **ends}
 
 
 @command("history", "history support/triage", "history support/triage --tag canary --json")
 @prompt_argument
 @tag_option
 @store_options
-@json_option
 def history_command(
     prompt: PromptName, *, tag: str | None, store: LocalPromptOverridesStore, as_json: bool
 ) -> None:
@@ -125,26 +107,29 @@ def history_command(
     Below each are the parts whose override was added (`+`), changed (`~`) or taken away (`-`).
     PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    found = find_tag(store, prompt, tag)
+    found = stored.find_tag(store, prompt, tag)
     if as_json:
         print_json(
-            {**tag_json(found), "revisions": [_revision_row(found, r) for r in found.history]}
+            {
+                **stored.tag_json(found),
+                "revisions": [_revision_row(found, r) for r in found.history],
+            }
         )
     else:
         _print_history(found)
 
 
-def _revision_row(found: StoredTag, revision: Revision) -> object:
+def _revision_row(found: stored.StoredTag, revision: Revision) -> object:
     changes = _changes(found, revision)
     return {
-        **revision_json(revision),
+        **stored.revision_json(revision),
         "current": revision == found.current,
         "overrides": len(revision.override.entries()),
         "parts": None if changes is None else parts_json(changes, checked=False),
     }
 
 
-def _changes(found: StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
+def _changes(found: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
     """Return what a revision changed; None when the one before is not kept any more."""
     older = {one.id: one.override for one in found.history}
     before = found.address.empty() if revision.parent is None else older.get(revision.parent)
@@ -157,7 +142,7 @@ def _mark(part: PartDiff) -> str:
     return "~" if part.after is not None else "-"
 
 
-def _print_history(found: StoredTag) -> None:
+def _print_history(found: stored.StoredTag) -> None:
     screen = Screen()
     screen.line(found.title, bold=True)
     for revision in reversed(found.history):
@@ -168,9 +153,9 @@ def _print_history(found: StoredTag) -> None:
             f"{moment(revision.time)}{made_from}",
             bold=current,
         )
-        notes = (counted(len(revision.override.entries()), "override"), scores_of(revision))
+        notes = (counted(len(revision.override.entries()), "override"), stored.scores_of(revision))
         screen.line(f"    {'; '.join(note for note in notes if note)}")
-        if origin := origin_of(revision):
+        if origin := stored.origin_of(revision):
             screen.line(f"    {origin}")
         if revision.step:
             screen.line(f"    written with other tags, step {shown_hash(revision.step)}")
@@ -190,7 +175,6 @@ def _print_history(found: StoredTag) -> None:
     help="The revision, by the first digits of its id; by default the one before.",
 )
 @store_options
-@json_option
 def rollback_command(
     prompt: PromptName,
     *,
@@ -204,17 +188,17 @@ def rollback_command(
     Nothing is deleted: `--to` goes forward again just as well. Rolling back the first revision
     leaves the plain source. PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    found = find_tag(store, prompt, tag)
+    found = stored.find_tag(store, prompt, tag)
     wanted = None if revision is None else found.revision(revision).id
     ns, key, tag_ = found.address.ns, found.address.prompt_key, found.address.tag
     reached = store.rollback(ns=ns, prompt_key=key, tag=tag_, revision=wanted)
-    others = written_with(found, found.current) if reached != found.current else []
+    others = stored.written_with(found, found.current) if reached != found.current else []
     if as_json:
         print_json({**_moved(found, found.current, reached), "written_with": others})
         return
     screen = Screen()
     screen.line(found.title, bold=True)
-    screen.fields([("from", short(found.current)), ("to", short(reached))])
+    screen.fields([("from", stored.short(found.current)), ("to", stored.short(reached))])
     if reached is None:
         screen.line("no override is in force now: the plain source is rendered")
     if others:
@@ -241,7 +225,6 @@ def rollback_command(
     help="A revision of that tag, by the first digits of its id; by default the current.",
 )
 @store_options
-@json_option
 def tag_command(
     prompt: PromptName,
     name: str,
@@ -257,27 +240,32 @@ def tag_command(
     `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or a
     name in `promptgraft.yaml`.
     """
-    found = find_tag(store, prompt, of, option="--of")
+    found = stored.find_tag(store, prompt, of, option="--of")
     source = found.present() if revision is None else found.revision(revision)
     target = attrs.evolve(found.address, tag=name)
     wanted = attrs.evolve(source.override, tag=name)
-    provenance = attrs.evolve(source.provenance, note=f"{short(source)} of tag {found.address.tag}")
-    before = current_of(store, target)
+    provenance = attrs.evolve(
+        source.provenance, note=f"{stored.short(source)} of tag {found.address.tag}"
+    )
+    before = stored.current_of(store, target)
     store.mutate(target, lambda _: wanted, provenance=provenance)
-    after = current_of(store, target)
+    after = stored.current_of(store, target)
     parts = diff_revisions(
         before.override if before else target.empty(), after.override if after else target.empty()
     )
     held = attrs.evolve(found, address=target)
     if as_json:
-        of_json: dict[str, Json] = {"tag": found.address.tag, "revision": revision_json(source)}
+        of_json: dict[str, Json] = {
+            "tag": found.address.tag,
+            "revision": stored.revision_json(source),
+        }
         differing = parts_json(parts, checked=False)
         print_json({**_moved(held, before, after), "of": of_json, "parts": differing})
         return
     screen = Screen()
     screen.line(held.title, bold=True)
-    of_tag = f"tag `{found.address.tag}`, {short(source)}"
-    screen.fields([("of", of_tag), ("from", short(before)), ("to", short(after))])
+    of_tag = f"tag `{found.address.tag}`, {stored.short(source)}"
+    screen.fields([("of", of_tag), ("from", stored.short(before)), ("to", stored.short(after))])
     screen.parts(parts)
     if before == after:
         screen.line("the tag holds that already: nothing was written")

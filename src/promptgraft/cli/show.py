@@ -8,6 +8,7 @@ from itertools import groupby
 import attrs
 import click
 
+from promptgraft.cli import stored
 from promptgraft.cli.choosing import (
     chosen_runs,
     chosen_store,
@@ -26,16 +27,6 @@ from promptgraft.cli.options import (
     template_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.cli.stored import (
-    StoredTag,
-    fields_of,
-    find_tag,
-    find_tags,
-    override_file,
-    revision_json,
-    short,
-    tag_json,
-)
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -107,7 +98,7 @@ def show_command(
         found = None if what is None else read_prompt(context, context.command.params[0], what)
         opened = chosen_store(store, project, found)
         if found is not None:
-            _show_prompt(find_tag(opened, found, tag), template, as_json=as_json)
+            _show_prompt(stored.find_tag(opened, found, tag), template, as_json=as_json)
         elif template is not None:
             raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
         else:
@@ -199,7 +190,7 @@ def _state(skipped: SkippedOverride | None) -> str:
 
 def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
     """List prompts and tags."""
-    tags = find_tags(store, tag)
+    tags = stored.find_tags(store, tag)
     if as_json:
         counts = [{"overrides": len(found.present().override.entries())} for found in tags]
         rows = [{**_held_json(found), **count} for found, count in zip(tags, counts, strict=True)]
@@ -218,15 +209,17 @@ def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: b
             screen.line(f"  {found.address.tag}")
             overrides = counted(len(found.present().override.entries()), "override")
             when = moment(found.present().time)
-            screen.line(f"    {short(found.current)} of {len(found.history)}, {overrides}, {when}")
+            screen.line(
+                f"    {stored.short(found.current)} of {len(found.history)}, {overrides}, {when}"
+            )
 
 
-def _held_json(found: StoredTag) -> dict[str, Json]:
-    current = revision_json(found.present())
-    return {**tag_json(found), "revisions": len(found.history), "current": current}
+def _held_json(found: stored.StoredTag) -> dict[str, Json]:
+    current = stored.revision_json(found.present())
+    return {**stored.tag_json(found), "revisions": len(found.history), "current": current}
 
 
-def _source(found: StoredTag, template: str) -> PromptDescriptor:
+def _source(found: stored.StoredTag, template: str) -> PromptDescriptor:
     descriptor = load_template(template).descriptor
     if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
         raise ConfigError(
@@ -236,7 +229,7 @@ def _source(found: StoredTag, template: str) -> PromptDescriptor:
     return descriptor
 
 
-def _show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> None:
+def _show_prompt(found: stored.StoredTag, template: str | None, *, as_json: bool) -> None:
     """Print every override of a tag."""
     source = None if template is None else _source(found, template)
     entries = shown_entries(found.present().override, source)
@@ -246,8 +239,8 @@ def _show_prompt(found: StoredTag, template: str | None, *, as_json: bool) -> No
     rows = [
         ("prompt", found.prompt),
         ("tag", found.address.tag),
-        *fields_of(found.present()),
-        ("file", str(override_file(found.store, found.address))),
+        *stored.fields_of(found.present()),
+        ("file", str(stored.override_file(found.store, found.address))),
     ]
     if source is not None:
         applied = sum(shown.skipped is None for shown in entries)
