@@ -46,7 +46,7 @@ from promptgraft.algorithms.gepa import (
     Strict,
 )
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.outcome import exit_code_of_run
+from promptgraft.cli.outcome import exit_code_for
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import evaluate
@@ -497,7 +497,7 @@ def test_a_dead_judge_ends_the_run_with_that_reason_and_keeps_nothing(
     assert (run.task.calls, run.reflection.calls) == (calls, 0)
     assert (result.improved, store.writes) == (False, [])
     assert (result.baseline_pareto_mean, result.best_pareto_mean) == (None, None)
-    assert exit_code_of_run(result) is ExitCode.PROVIDER_FAILED
+    assert exit_code_for(result.stop_reason, improved=result.improved) is ExitCode.PROVIDER_FAILED
 
 
 @pytest.mark.parametrize("helped", [0, 2])
@@ -522,7 +522,7 @@ def test_a_dead_reflector_ends_the_run_with_the_best_so_far(
     result = Run(settings, reflection=numbered(reply), overrides_store=store).start()
     assert result.stop_reason is reason
     assert str(error) in result.stop_detail
-    assert exit_code_of_run(result) is code
+    assert exit_code_for(result.stop_reason, improved=result.improved) is code
     assert result.improved is result.persisted is bool(helped)
     assert len(result.candidates) == 1 + helped
     assert result.best_pareto_mean == pytest.approx(helped / 6)

@@ -167,6 +167,7 @@ def _document(
 Answer = Callable[[], None]
 """Prints what was done; called after :func:`found_target`, which redirects standard output."""
 
+_APPLIED = {True: "applied", False: "already applied"}
 _SAID_ALREADY = "already applied: the source says just that"
 
 
@@ -206,10 +207,6 @@ class _Asked:
         return answer
 
 
-def _outcome(*, applied: bool) -> str:
-    return "applied" if applied else "already applied"
-
-
 _Way = Callable[[_Asked, Target], Answer]
 
 
@@ -240,7 +237,7 @@ def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     }
     return asked.answer(
         "store",
-        _outcome(applied=bool(written.parts)),
+        _APPLIED[bool(written.parts)],
         show,
         winner=winner,
         store=str(store.root_path),
@@ -277,7 +274,7 @@ def _write_to_source(asked: _Asked, target: Target) -> Answer:
 
     return asked.answer(
         "source",
-        _outcome(applied=bool(paths)),
+        _APPLIED[bool(paths)],
         show,
         winner=winner,
         files=paths,
@@ -307,9 +304,8 @@ def _make_patch(asked: _Asked, target: Target) -> Answer:
     planned(root, changes)  # refuses files outside of what the patch is for
     patch = patch_of(changes, root=root)
     if asked.as_json:
-        outcome = _outcome(applied=bool(patch))
-        more = {"root": str(root), "patch": patch}
-        return asked.answer("patch", outcome, lambda _: None, winner=winner, **more)
+        outcome, show = _APPLIED[bool(patch)], lambda _: None
+        return asked.answer("patch", outcome, show, winner=winner, root=str(root), patch=patch)
     return partial(_print_patch, patch)
 
 

@@ -153,10 +153,9 @@ prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, c
 
 @attrs.frozen
 class Runs:
-    """A folder of run directories, which need not exist.
+    """A folder of run directories, and the options that name it where it is not found without.
 
-    Attributes:
-        options: what names it on a command line; empty where it is found without.
+    The folder need not exist.
     """
 
     root: Path
@@ -236,8 +235,7 @@ def example_folder(name: str) -> Path:
     places = [package / "examples" / name]
     if package.parent.name == "src":
         places.append(package.parents[1] / "examples" / name)
-    for place in places:
-        if place.is_dir():
-            return place
-    looked = " and ".join(str(place) for place in places)
+    if found := [place for place in places if place.is_dir()]:
+        return found[0]
+    looked = " and ".join(map(str, places))
     raise ConfigError(f"the example `{name}` is not in {looked}; install promptgraft again")

@@ -19,7 +19,7 @@ from promptgraft.cli.outcome import (
     FIELD,
     MODEL,
     complaint,
-    exit_code_of_run,
+    exit_code_for,
     print_found,
     print_next,
     print_verdict,
@@ -40,7 +40,6 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
-    PartDiff,
     PromptOverride,
     Provenance,
     Revision,
@@ -70,12 +69,9 @@ class Example:
     """A prompt with its data.
 
     Attributes:
-        folder: where it stands.
-        training: tickets that the search may use.
-        held_out: tickets that it never sees.
+        training: tickets that the search may use; those ``held_out`` it never sees.
         budget: rollouts that the search uses by default.
-        pareto_set_size: tickets of the validation set.
-        shuffle: whether the seed decides which these are.
+        pareto_set_size: tickets of the validation set; with ``shuffle`` the seed chooses them.
     """
 
     folder: Path
@@ -129,7 +125,6 @@ class DemoOutcome:
 
     Attributes:
         identity: name and version of the model.
-        budget: rollouts that the search could use.
         revision: what the tag points at now; None when nothing was written.
         problem: why the store refused the winner; empty when it did not.
     """
@@ -150,11 +145,6 @@ class DemoOutcome:
         """The prompt as the command line names it."""
         return f"{self.address.ns}/{self.address.prompt_key}"
 
-    @property
-    def parts(self) -> tuple[PartDiff, ...]:
-        """How the winner differs from the source."""
-        return diff_override(self.example.template, self.result.best_override)
-
 
 def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     """Run the demo, print what came of it, and return the exit code."""
@@ -172,7 +162,7 @@ def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     elif fault is not None:
         complain(f"the held-out tickets are not measured: {fault}")
         return exit_code_of(fault)
-    return exit_code_of_run(result)
+    return exit_code_for(result.stop_reason, improved=result.improved)
 
 
 def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
@@ -327,7 +317,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
     print_found(
         screen,
         result,
-        outcome.parts,
+        diff_override(outcome.example.template, result.best_override),
         noun="ticket",
         budget=outcome.budget,
         held_out=(measured.baseline, measured.best, len(outcome.example.held_out)),
@@ -367,6 +357,7 @@ def _plain(outcome: DemoOutcome) -> object:
     root, tag = str(outcome.store.root_path), outcome.address.tag
     use = _USE.format(folder=str(example.folder), store=root, tag=tag).splitlines()
     winner = shown_entries(result.best_override, example.template.descriptor)
+    parts = parts_json(diff_override(example.template, result.best_override), checked=True)
     return {
         "model": MODEL,
         "model_identity": outcome.identity,
@@ -378,7 +369,7 @@ def _plain(outcome: DemoOutcome) -> object:
             "held_out": means_json(measured.baseline, measured.best, len(example.held_out)),
         },
         "winner": [entry_json(shown) for shown in winner],
-        "parts": parts_json(outcome.parts, checked=True),
+        "parts": parts,
         "stored": {
             "store": root,
             "tag": tag,

@@ -189,7 +189,6 @@ class Evaluated:
     """How an evaluation ended.
 
     Attributes:
-        comparison: with the baseline, if there is one.
         notes: what users should know of what was tried.
         asked: whether anything was asked of the scores.
         saved: the file that the scores were kept in; None for none.

@@ -44,11 +44,9 @@ class Changes:
     """What the command line changes of a job, as ``config.json`` keeps it; None changes nothing.
 
     Attributes:
-        tag: the tag of the store.
         pick: weights of objectives that decide which candidate wins.
-        budget: rollouts that may be used.
-        max_cost: US dollars that may be used, a decimal number as text.
-        max_tokens: tokens that may be used.
+        budget: rollouts that may be used in all.
+        max_cost: US dollars that may be used in all, a decimal number as text.
         timeout: seconds that this one command may take; not kept.
     """
 
@@ -227,8 +225,7 @@ def resume_command(
     """
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)
-    found = kept_in.find(run)
-    folder = RunFolder(found.path.absolute())
+    folder = RunFolder(kept_in.find(run).path.absolute())
     config = read_document(folder.config)
     kept = structure(config.get("options"), Changes, where=f"{folder.config}: options")
     changes = attrs.evolve(kept, **attrs.asdict(Changes(**limits), filter=_is_given))

@@ -43,11 +43,6 @@ _WENT_TO_ITS_END = {
 }
 
 
-def exit_code_of_run(result: RunResult) -> ExitCode:
-    """Return the exit code of a command that ends with ``result``."""
-    return exit_code_for(result.stop_reason, improved=result.improved)
-
-
 def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
     """Return the exit code of a command about a run that ended for ``stop_reason``."""
     if stop_reason == StopReason.PROVIDER_FAILED:

@@ -82,9 +82,10 @@ class PlainProgress(Progress):
     def on_line(self, line: Event) -> None:
         with self._lock:
             self.run.add(line)
-            said = sentence(line, self.run) or self._now_and_then(line)
+            now = line.time if isinstance(line.time, datetime) else None
+            said = sentence(line, self.run) or self._now_and_then(line, now)
             if said:
-                self._shown, self._shown_at = self.run.rollouts, _moment(line)
+                self._shown, self._shown_at = self.run.rollouts, now
             for text in (said, *warnings(line)):
                 if text:
                     self.say(text)
@@ -101,18 +102,14 @@ class PlainProgress(Progress):
             # The reader of the progress has left; the run itself continues.
             self._broken = True
 
-    def _now_and_then(self, line: Event) -> str:
-        run, now = self.run, _moment(line)
+    def _now_and_then(self, line: Event, now: datetime | None) -> str:
+        run = self.run
         if not isinstance(line, RunProgress):
             return ""
         silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
             return ""
         return f"step {run.steps}: best {best(run)}, {used(run)}, {dollars(run.cost)}"
-
-
-def _moment(line: Event) -> datetime | None:
-    return line.time if isinstance(line.time, datetime) else None
 
 
 def progress_for(

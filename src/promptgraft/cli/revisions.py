@@ -136,12 +136,6 @@ def _changes(found: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...
     return None if before is None else diff_revisions(before, revision.override)
 
 
-def _mark(part: PartDiff) -> str:
-    if part.before is None:
-        return "+"
-    return "~" if part.after is not None else "-"
-
-
 def _print_history(found: stored.StoredTag) -> None:
     screen = Screen()
     screen.line(found.title, bold=True)
@@ -160,7 +154,8 @@ def _print_history(found: stored.StoredTag) -> None:
         if revision.step:
             screen.line(f"    written with other tags, step {shown_hash(revision.step)}")
         for part in _changes(found, revision) or ():
-            screen.line(f"    {_mark(part)} {part.part}")
+            mark = "+" if part.before is None else "-" if part.after is None else "~"
+            screen.line(f"    {mark} {part.part}")
     if found.current is None:
         screen.line("no revision is in force: the first one was rolled back")
 

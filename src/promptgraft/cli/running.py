@@ -15,13 +15,7 @@ import attrs
 
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.outcome import (
-    Outcome,
-    complaint,
-    exit_code_of_run,
-    outcome_json,
-    print_outcome,
-)
+from promptgraft.cli.outcome import Outcome, complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
 from promptgraft.clock import SystemClock
@@ -152,7 +146,7 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
     if said := complaint(outcome.result):
         resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
         complain(f"{said}{resume}")
-    return exit_code_of_run(outcome.result)
+    return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
 _REASONS = {signal.SIGINT: "interrupted (Ctrl+C)", signal.SIGTERM: "asked to end (SIGTERM)"}

@@ -13,7 +13,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, events_option, json_option, quiet_option, run_argument
 from promptgraft.cli.outcome import exit_code_for, means_row, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
-from promptgraft.cli.progress import ESTIMATED, PlainProgress, Progress, progress_for
+from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparability import Incomparable, incomparable
@@ -113,7 +113,9 @@ def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCo
         summary = summarize(folder)
         echo(encoded_json({"event": "summary", **summary_json(summary)}))
     else:
-        with _progress(f"run {folder.id}", quiet=quiet) as progress:
+        title, piped = f"run {folder.id}", sys.stdout is None or not sys.stdout.isatty()
+        is_answer = piped and not quiet
+        with _Lines(title) if is_answer else progress_for(title, quiet=quiet) as progress:
             for _, event in lines:
                 progress.on_line(event)
         summary = summarize(folder)
@@ -128,11 +130,6 @@ class _Lines(PlainProgress):
 
     def say(self, what: str) -> None:
         echo(visible_line(what))
-
-
-def _progress(title: str, *, quiet: bool) -> Progress:
-    piped = sys.stdout is None or not sys.stdout.isatty()
-    return _Lines(title) if piped and not quiet else progress_for(title, quiet=quiet)
 
 
 def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
