@@ -17,11 +17,11 @@ from promptgraft.project import Project
 from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
 from promptgraft.project.python_source import Wanted, as_maker, beside, call_maker, load, place_of
 from promptgraft.runs import RunFolder, RunRecord
-from promptgraft.runs.fields import Fields
-from promptgraft.runs.folder import RUN_ID
+from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
 from promptgraft.runs.settings import described_job
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import STRING
 
 
 @contextlib.contextmanager
@@ -57,9 +57,12 @@ class Origin:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
         self._folder = folder
-        self._fields = Fields(config, str(folder.config)).inside("origin")
-        self.is_project = self._fields.text("kind") == "project"
-        self.name = self._fields.text("prompt" if self.is_project else "spec")
+        self._config = config
+        self.is_project = self._text("kind") == "project"
+        self.name = self._text("prompt" if self.is_project else "spec")
+
+    def _text(self, name: str) -> str:
+        return field_of(STRING, self._config, self._folder.config, "origin", name)
 
     def refuse_project(self, file: str | None) -> None:
         """Refuse a project that is named for a run of a job."""
@@ -100,7 +103,7 @@ class Origin:
         return folder
 
     def _absolute(self, name: str) -> Path:
-        path = Path(self._fields.text(name))
+        path = Path(self._text(name))
         if not path.is_absolute():
             raise DataFormatError(
                 f"{self._folder.config}: origin: {name}: expected an absolute path, found "
@@ -251,8 +254,10 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
 
 
 def _run_tag(run: RunRecord, origin: Origin) -> str:
-    config = Fields(run.config, str(run.folder.config))
-    settings = config.inside("settings")
-    kept = (settings.inside("store") if origin.is_project else settings).text_or_none("tag")
+    kept = ("settings", "store", "tag") if origin.is_project else ("settings", "tag")
+    chosen, before = (
+        field_or_none(STRING, run.config, run.folder.config, *path)
+        for path in (("options", "tag"), kept)
+    )
     ended = run.ended.tag if run.ended else None
-    return ended or config.inside("options").text_or_none("tag") or kept or DEFAULT_TAG
+    return ended or chosen or before or DEFAULT_TAG

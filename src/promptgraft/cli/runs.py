@@ -16,11 +16,9 @@ from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunSummary, State, list_runs, read_run
-from promptgraft.runs.comparability import Incomparable, incomparable
-from promptgraft.runs.comparing import RunFigures, figures_of
-from promptgraft.runs.finding import summarize
-from promptgraft.runs.following import follow
+from promptgraft.runs.comparing import Incomparable, RunFigures, figures_of, incomparable
 from promptgraft.runs.lines import encoded_json
+from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
 from promptgraft.text import change, counted, difference, score, visible_line
