@@ -44,8 +44,9 @@ from promptgraft.project.applying.winner import (
     Winner,
     choose,
     fresh_entries,
-    store_winner,
+    store_winners,
     winner_of,
+    winners_of,
 )
 from promptgraft.project.files import FileChange
 from promptgraft.runs import RunRecord, read_run
@@ -212,39 +213,48 @@ _Way = Callable[[_Asked, Target], Answer]
 
 def _apply_to_store(asked: _Asked, target: Target) -> Answer:
     """Let a tag hold the candidate: the one asked for, or the one that the run began with."""
-    winner, store = winner_of(asked.run, asked.candidate, target.address), target.store
-    written = store_winner(store, winner, target.prompt, asked.tag or target.tag, dry=asked.dry)
-    tag, file = written.address.tag, str(stored.override_file(store, written.address))
+    winners, store = winners_of(asked.run, asked.candidate, target.addresses), target.store
+    sourced = list(zip(winners, target.prompts, strict=True))
+    written = store_winners(store, sourced, asked.tag or target.tag, dry=asked.dry)
+    tag, applied = written[0].address.tag, any(one.parts for one in written)
+    rows = [
+        {
+            "prompt": f"{one.address.ns}/{one.address.prompt_key}",
+            "file": str(stored.override_file(store, one.address)),
+            "from": stored.revision_json_or_none(one.before),
+            "to": stored.revision_json_or_none(one.after),
+            "parts": parts_json(one.parts, checked=False),
+        }
+        for one in written
+    ]
 
     def show(screen: Screen) -> None:
         screen.fields([("prompt", f"{asked.run.prompt}, tag `{tag}`")])
-        if not written.parts:
+        if not applied:
             screen.line(f"already applied: tag `{tag}`, or the source, says just that")
             return
-        to = "a new revision" if asked.dry else stored.short(written.after)
-        screen.fields([("from", stored.short(written.before)), ("to", to), ("file", file)], width=6)
-        screen.parts(written.parts)
+        for one, row in zip(written, rows, strict=True):
+            if len(rows) > 1:
+                screen.line(str(row["prompt"]), bold=True)
+            to = "a new revision" if asked.dry and one.parts else stored.short(one.after)
+            moved = [("from", stored.short(one.before)), ("to", to), ("file", str(row["file"]))]
+            screen.fields(moved, width=6)
+            screen.parts(one.parts)
         screen.line()
         if asked.dry:
             screen.line("a dry run: nothing was written")
             return
         screen.line("Take it back:", bold=True)
-        screen.body(stored.tag_command("rollback", written.address, store))
+        for one in written:
+            if one.parts:
+                screen.body(stored.tag_command("rollback", one.address, store))
 
-    revisions = {
-        "from": stored.revision_json_or_none(written.before),
-        "to": stored.revision_json_or_none(written.after),
-    }
+    # One prompt is told as it is; several are listed.
+    told: dict[str, object] = {**rows[0]} if len(rows) == 1 else {"prompts": rows}
+    told.pop("prompt", None)
+    root = str(store.root_path)
     return asked.answer(
-        "store",
-        _APPLIED[bool(written.parts)],
-        show,
-        winner=winner,
-        store=str(store.root_path),
-        tag=tag,
-        file=file,
-        **revisions,
-        parts=parts_json(written.parts, checked=False),
+        "store", _APPLIED[applied], show, winner=winners[0], store=root, tag=tag, **told
     )
 
 

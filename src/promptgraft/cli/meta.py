@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -237,7 +238,7 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     copies = _copies_in(folder)
     # Every fault of every file is known before the first write.
     wanted = checked_edits(copies)
-    taken = [_take(store, copy, edits) for copy, edits in zip(copies, wanted, strict=True)]
+    taken = _take(store, copies, wanted)
     if as_json:
         prompts = [
             {
@@ -277,10 +278,26 @@ class _Taken:
     taken_back: list[str]
 
 
-def _take(store: LocalPromptOverridesStore, copy: MetaCopy, edits: PromptOverride) -> _Taken:
-    before = _stored_meta(store, copy.template)
-    note = Provenance(note=f"promptgraft meta apply, {copy.path.name}")
-    store.mutate(_address(copy.template), lambda _: edits, provenance=note)
+def _take(
+    store: LocalPromptOverridesStore, copies: Sequence[MetaCopy], edits: Sequence[PromptOverride]
+) -> list[_Taken]:
+    """Let the store hold the edits of all copies, in one atomic write."""
+    before = [_stored_meta(store, copy.template) for copy in copies]
+    note = f"promptgraft meta apply, {', '.join(copy.path.name for copy in copies)}"
+    changes = {
+        _address(copy.template): partial(_replaced, edit)
+        for copy, edit in zip(copies, edits, strict=True)
+    }
+    store.mutate_all(changes, provenance=Provenance(note=note))
+    return [_taken(store, copy, held) for copy, held in zip(copies, before, strict=True)]
+
+
+def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
+    del present
+    return edit
+
+
+def _taken(store: LocalPromptOverridesStore, copy: MetaCopy, before: _StoredMeta) -> _Taken:
     after = _stored_meta(store, copy.template)
     is_changed, now = before.current != after.current, {part.part for part in after.parts}
     return _Taken(

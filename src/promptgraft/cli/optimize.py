@@ -36,7 +36,8 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
-from promptgraft.serde import Json, structure
+from promptgraft.serde import Json
+from promptgraft.strict import structure
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +67,7 @@ class Changes:
         if budget is not None:
             given |= {"auto": None, "rollout_budget": budget}
         context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
-        return OptimizationJob(job.prompt, context, attrs.evolve(job.config, **given))
+        return OptimizationJob(job.subject, context, attrs.evolve(job.config, **given))
 
 
 def _is_given(_: object, value: object) -> bool:
@@ -174,7 +175,7 @@ def optimize_command(
             outcome = run_dry(job, keeping)
         else:
             config = _config(found, job, changes)
-            key, root = job.prompt.descriptor.key, kept_in.root.absolute()
+            key, root = job.name.rpartition("/")[2], kept_in.root.absolute()
             folder = make_run(root, key, config, now=SystemClock().now())
             outcome = keep(folder, job, keeping)
     return conclude_run(outcome, kept_in, stream=stream)

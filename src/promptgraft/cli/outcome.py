@@ -15,10 +15,10 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
     PartDiff,
-    diff_override,
+    Revision,
 )
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import result_document
+from promptgraft.runs.documents import changed_parts, result_document
 from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
@@ -79,10 +79,18 @@ class Outcome:
     seconds: float
 
     @property
-    def address(self) -> OverrideAddress:
-        """Prompt and tag."""
+    def address(self) -> OverrideAddress | None:
+        """Prompt and tag; None when there is not one prompt."""
+        if len(self.job.prompts) != 1:
+            return None
         descriptor = self.job.prompt.descriptor
-        return OverrideAddress(descriptor.ns, descriptor.key, self.job.context.overrides_tag)
+        return OverrideAddress(descriptor.ns, descriptor.key, self.result.tag)
+
+    @property
+    def parts(self) -> tuple[PartDiff, ...]:
+        """How the winner differs from the source."""
+        result = self.result
+        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
 
     @property
     def local_store(self) -> LocalPromptOverridesStore | None:
@@ -91,6 +99,12 @@ class Outcome:
         if isinstance(store, LocalPromptOverridesStore) and self.result.persisted:
             return store
         return None
+
+    @property
+    def revision(self) -> Revision | None:
+        """What the tag points at since the winner was stored; None without one such file."""
+        store, address = self.local_store, self.address
+        return None if store is None or address is None else stored.current_of(store, address)
 
     @property
     def unstored(self) -> str:
@@ -115,21 +129,21 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
     """Return the outcome for machines; money is a decimal number as text."""
     document = result_document(
         outcome.result.ended,
-        outcome.job.prompt,
-        outcome.result.best_override,
+        outcome.job.name,
+        outcome.result.best.changes,
+        outcome.parts,
+        tag=outcome.result.tag,
         seed=outcome.job.config.seed,
         budget=outcome.job.config.rollout_budget,
         examples=len(outcome.result.pareto_ids),
     )
     store, address = outcome.local_store, outcome.address
     kept: dict[str, Json] = {
-        "tag": address.tag,
+        "tag": outcome.result.tag,
         "persisted": outcome.result.persisted,
         "store": None if store is None else str(store.root_path),
-        "file": None if store is None else str(stored.override_file(store, address)),
-        "revision": None
-        if store is None
-        else stored.revision_json_or_none(stored.current_of(store, address)),
+        "file": str(stored.override_file(store, address)) if store and address else None,
+        "revision": stored.revision_json_or_none(outcome.revision),
         "problem": outcome.unstored or None,
     }
     return {**document, "dry_run": outcome.dry, "stored": kept}
@@ -239,7 +253,7 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome for people, and the next command; the run is kept in ``runs``."""
     result, found = outcome.result, outcome.result.held_out
-    print_verdict(screen, f"{outcome.address.ns}/{outcome.address.prompt_key}", result)
+    print_verdict(screen, outcome.job.name, result)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
     why_not, held_out = "" if found is None else found.why_not, None
@@ -248,7 +262,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     print_found(
         screen,
         result,
-        diff_override(outcome.job.prompt, result.best_override),
+        outcome.parts,
         noun="example",
         budget=outcome.job.config.rollout_budget,
         held_out=held_out,
@@ -267,14 +281,12 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
 def _print_kept(screen: Screen, outcome: Outcome) -> None:
     rows = []
     address, store = outcome.address, outcome.local_store
-    if store is not None:
-        rows.append(
-            ("stored", f"tag `{address.tag}`, {stored.short(stored.current_of(store, address))}")
-        )
+    if store is not None and address is not None:
+        rows.append(("stored", f"tag `{address.tag}`, {stored.short(outcome.revision)}"))
         rows.append(("file", str(relative(stored.override_file(store, address)))))
     elif outcome.result.persisted:
         kind = type(outcome.job.context.overrides_store).__name__
-        rows.append(("stored", f"tag `{address.tag}` of the {kind}"))
+        rows.append(("stored", f"tag `{outcome.result.tag}` of the {kind}"))
     elif outcome.result.improved and (outcome.job.config.persist or outcome.folder is None):
         rows.append(("stored", f"no: {outcome.unstored}"))
     if (folder := outcome.folder) is not None:
@@ -286,7 +298,7 @@ def _print_kept(screen: Screen, outcome: Outcome) -> None:
 def _next(outcome: Outcome, runs: Runs) -> str:
     """Return the one command that most people want now."""
     result, folder = outcome.result, outcome.folder
-    if outcome.local_store is not None:
+    if outcome.local_store is not None and outcome.address is not None:
         return stored.tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""

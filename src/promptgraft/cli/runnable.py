@@ -195,12 +195,15 @@ class Target:
     """What a run was made from, as it is today.
 
     Attributes:
+        name: what was improved, as runs name it.
+        prompts: the sources.
         tag: the tag that the run began with.
         source: the files that the prompt is written in; None for a prompt in Python.
         folder: the project's folder; for a job the one that it was run in.
     """
 
-    prompt: PromptLike
+    name: str
+    prompts: tuple[PromptLike, ...]
     store: LocalPromptOverridesStore
     tag: str
     source: PromptSource | None
@@ -208,9 +211,26 @@ class Target:
 
     @property
     def address(self) -> OverrideAddress:
-        """The prompt and the tag that the run began with."""
+        """The one prompt and the tag that the run began with."""
         descriptor = self.prompt.descriptor
         return OverrideAddress(descriptor.ns, descriptor.key, self.tag)
+
+    @property
+    def addresses(self) -> tuple[OverrideAddress, ...]:
+        """The prompts and the tag that the run began with."""
+        described = [prompt.descriptor for prompt in self.prompts]
+        return tuple(OverrideAddress(one.ns, one.key, self.tag) for one in described)
+
+    @property
+    def prompt(self) -> PromptLike:
+        """The one source.
+
+        Raises:
+            ConfigError: there are several, or there is none.
+        """
+        if len(self.prompts) != 1:
+            raise ConfigError(f"expected a run of one prompt, found one of `{self.name}`")
+        return self.prompts[0]
 
 
 def project_of(run: RunRecord, file: str | None) -> Project | None:
@@ -234,7 +254,8 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
         with beside(project.folder):
             found = project.prompt(origin.name)
             yield Target(
-                prompt=found.prompt,
+                name=origin.name,
+                prompts=(found.prompt,),
                 store=opened or project.store(),
                 tag=_run_tag(run, origin),
                 source=found.source,
@@ -249,8 +270,18 @@ def found_target(run: RunRecord, project: Project | None, store: str | None) -> 
                 f"{origin.name}: the job keeps overrides in a {type(kept).__name__}; "
                 "`apply` writes into stores on disk: name one with --store"
             )
-        tag = _run_tag(run, origin)
-        yield Target(prompt=job.prompt, store=kept, tag=tag, source=None, folder=folder)
+        if not job.prompts:
+            raise ConfigError(
+                f"run {run.id} improves `{job.name}`, which is no prompt: it keeps winners itself"
+            )
+        yield Target(
+            name=job.name,
+            prompts=tuple(job.prompts.values()),
+            store=kept,
+            tag=_run_tag(run, origin),
+            source=None,
+            folder=folder,
+        )
 
 
 def _run_tag(run: RunRecord, origin: Origin) -> str:

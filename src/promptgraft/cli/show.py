@@ -36,8 +36,8 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.diff import part_json
 from promptgraft.overrides.resolution import resolve_override
+from promptgraft.parts import in_order
 from promptgraft.parts.entry import Entry
-from promptgraft.parts.kinds import in_order
 from promptgraft.parts.validation import shown_hash
 from promptgraft.serde import Json
 from promptgraft.text import counted, moment
