@@ -21,6 +21,7 @@ from optimizers.worlds import (
     examples,
     twins,
 )
+from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
 from promptgraft.journal import MemoryJournal
@@ -108,8 +109,10 @@ def test_a_function_that_cannot_be_called_is_refused(name: str) -> None:
     refused(f"{name}: expected a function, found 'exact_match'", **{name: "exact_match"})
 
 
-def test_a_missing_feedback_function_is_refused() -> None:
-    refused("feedback_fn: expected a function, found None", feedback_fn=None)
+def test_a_missing_feedback_function_is_refused_for_a_prompt() -> None:
+    found = OptimizationContext(ScriptedAdapter([]))
+    with pytest.raises(ConfigError, match="feedback_fn: expected a function"):
+        GepaOptimizer(found, config(feedback_fn=None)).plan(PROMPT)
 
 
 @pytest.mark.parametrize("name", ["persist", "shuffle_examples"])

@@ -61,6 +61,6 @@ def test_a_dry_run_has_the_embedded_model_and_neither_journal_nor_limits_in_mone
     ],
 )
 def test_a_job_of_other_things_is_refused(field: str, value: Any, message: str) -> None:
-    fields = {"prompt": PROMPT, "context": surroundings(), "config": config()}
+    fields = {"subject": PROMPT, "context": surroundings(), "config": config()}
     with pytest.raises(ConfigError, match=message):
         OptimizationJob(**{**fields, field: value})
