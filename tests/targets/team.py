@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from promptgraft import (
+    Deadline,
     GepaConfig,
     GepaExample,
     MarkdownSection,
@@ -18,6 +19,7 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.adapters.base import answered
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import SessionProtocol
 from promptgraft.targets import Ask, Prompts
@@ -78,6 +80,18 @@ def answer(rendered: RenderedPrompt[Any]) -> str:
     return f"{given['desk']} {tone}"
 
 
+class Agent:
+    """Answers in any process."""
+
+    identity = "task"
+
+    def evaluate(
+        self, prompt: Prompt[Any], *, session: SessionProtocol, deadline: Deadline | None = None
+    ) -> PromptResponse[Any]:
+        rendered = prompt.render(session)
+        return answered(rendered, answer(rendered), session=session)
+
+
 def propose(rendered: RenderedPrompt[Any]) -> str:
     """Add a word that the feedback asks for and the part lacks."""
     given = bound(rendered)
@@ -113,7 +127,7 @@ def settings(**changes: Any) -> GepaConfig:
 
 def context(**changes: Any) -> OptimizationContext:
     return OptimizationContext(
-        ScriptedAdapter(answer, identity="task"),
+        Agent(),
         reflection_adapter=ScriptedAdapter(propose, identity="writer"),
         **changes,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,11 @@ def test_a_function_that_asks_for_an_unknown_prompt_is_told_the_known_ones() -> 
     subject = Prompts(TEAM.prompts, run=wrong)
     with pytest.raises(PromptgraftError, match=r"did you mean.*router"):
         GepaOptimizer(context(), settings()).optimize(subject)
+
+
+def test_processes_can_make_the_rollouts() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        assert optimize(executor=executor).candidates == optimize().candidates
 
 
 def test_sections_with_one_path_are_kept_apart() -> None:
