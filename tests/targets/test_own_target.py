@@ -150,6 +150,7 @@ def test_it_is_improved_and_kept_without_a_section_an_adapter_or_a_feedback_func
     assert result.best_overrides == {}
     assert {module.name for one in result.candidates for module in one.modules} <= {*TEXTS}
     assert "weather" in repr(result)
+    assert "rain" in str(result._repr_html_())
 
 
 def test_it_is_a_target() -> None:

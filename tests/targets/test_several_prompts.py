@@ -46,6 +46,7 @@ def test_both_prompts_are_improved_and_the_result_has_both_by_address(tmp_path: 
     assert set(bodies(result.best_overrides["team/router"])[("rules",)].split()) >= {*DESKS}
     with pytest.raises(ConfigError, match="team/router, team/writer"):
         _ = result.best_override
+    assert "team/writer#section rules" in str(result._repr_html_())
 
 
 def test_both_are_kept_in_one_atomic_write(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from promptgraft.notebook import Card, LongText, Table, first_rows
 from promptgraft.parts import in_order
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.result import RunResult
+from promptgraft.targets.parts.part import named_in
 from promptgraft.text import change, counted, dollars, score
 
 
@@ -29,7 +32,7 @@ def result_card(result: RunResult) -> Card:
             ("D_pareto", _on_examples(result)),
             (
                 "changed",
-                ", ".join(entry.part for entry in result.best_override.entries()) or "nothing",
+                ", ".join(name for name, _ in _changed(result)) or "nothing",
             ),
             ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
             ("rejected", _rejected(result)),
@@ -40,12 +43,22 @@ def result_card(result: RunResult) -> Card:
         blocks=(
             _pool(result),
             *([_ledger(result)] if result.ledger else []),
-            *(
-                LongText(title=entry.part, text=entry.show())
-                for entry in in_order(result.best_override.entries())
-            ),
+            *(LongText(title=name, text=text) for name, text in _changed(result)),
         ),
     )
+
+
+def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each part that the winner changes."""
+    changes, source = result.best.changes, result.candidates[0].changes
+    for address, said in changes.items():
+        if isinstance(said, str):
+            if said != source[address]:
+                yield address, said
+            continue
+        for entry in in_order(said.entries()):
+            name = entry.part if len(changes) == 1 else named_in(address, entry.part)
+            yield name, entry.show()
 
 
 def _used(result: RunResult) -> str:
