@@ -283,7 +283,7 @@ def test_the_command_line_plans_runs_shows_and_resumes_it(
     assert json.loads((run / "result.json").read_text())["parts"] == done["parts"]
     assert "rain" in call("show", "latest", "--candidate", str(done["best"]))
     assert "weather" in (run / "report.html").read_text()
-    call("resume", run.name)
+    assert f"promptgraft show {run.name}" in call("resume", run.name)
     assert "keeps winners itself" in call("apply", code=2)
 
 

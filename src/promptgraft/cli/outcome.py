@@ -304,4 +304,5 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         return ""
     if result.stop_reason not in _WENT_TO_ITS_END:
         return runs.command("resume", folder)
-    return runs.command("apply" if result.improved else "show", folder)
+    is_kept = result.persisted and outcome.address is None
+    return runs.command("apply" if result.improved and not is_kept else "show", folder)
