@@ -157,5 +157,4 @@ def test_the_page_takes_public_names_where_there_are_any() -> None:
         "promptgraft.cli.exits.ExitCode",
         "promptgraft.cli.output.echo",
         "promptgraft.parts.entry.Entry",
-        "promptgraft.parts.kinds.KINDS",
     }
