@@ -30,6 +30,7 @@ from promptgraft import (
     GepaOptimizer,
     GepaResult,
     MarkdownSection,
+    Objectives,
     OpenAIAdapter,
     OptimizationContext,
     Prompt,
@@ -38,6 +39,7 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
     Session,
+    Strategy,
 )
 from promptgraft.runtime import SessionProtocol
 
@@ -233,7 +235,6 @@ def _prompt() -> Prompt[object]:
 
 def _config() -> GepaConfig:
     return GepaConfig(
-        preset="paper",
         rollout_budget=sum(BATCHES),
         minibatch_size=BATCHES[1],
         pareto_set_size=BATCHES[0],
@@ -242,7 +243,8 @@ def _config() -> GepaConfig:
             GepaExample(id=f"e{n}", params=(Question(word=f"word{n}"),)) for n in range(150)
         ),
         feedback_fn=_feedback,
-        perfect_score=2.0,
+        strategy=Strategy(preset="paper"),
+        objectives=Objectives(perfect_score=2.0),
     )
 
 

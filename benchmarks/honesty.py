@@ -25,11 +25,13 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     InMemoryPromptOverridesStore,
+    Limits,
     MarkdownSection,
     OptimizationContext,
     Prompt,
     PromptTemplate,
     RolloutFeedback,
+    Strategy,
 )
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import AcceptancePolicy, Paired, Strict
@@ -105,9 +107,7 @@ def run(world: World, seed: int) -> bool:
         overrides_store=InMemoryPromptOverridesStore(),
     )
     config = GepaConfig(
-        preset="paper",
         rollout_budget=BUDGET,
-        max_reflections=REFLECTIONS,
         minibatch_size=world.minibatch,
         pareto_set_size=world.pareto,
         target_section_paths=(("rules",),),
@@ -117,6 +117,8 @@ def run(world: World, seed: int) -> bool:
         feedback_fn=judge,
         acceptance=world.policy,
         seed=seed,
+        strategy=Strategy(preset="paper"),
+        limits=Limits(max_reflections=REFLECTIONS),
     )
     result = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
     if not world.gain:

@@ -29,6 +29,7 @@ from promptgraft import (
     Prompt,
     PromptTemplate,
     RolloutFeedback,
+    Strategy,
 )
 from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.errors import DeadlineExceededError
@@ -147,13 +148,13 @@ def run(
     task = InstantAdapter(lambda rendered: digest_text(rendered.text))
     reflection = InstantAdapter(Pace(new_steps))
     config = GepaConfig(
-        preset="paper",
         rollout_budget=budget,
         minibatch_size=MINIBATCH,
         pareto_set_size=50,
         target_section_paths=(("role",), ("rules",)),
         training_examples=EXAMPLES,
         feedback_fn=feedback,
+        strategy=Strategy(preset="paper"),
     )
     with opened(journal) as kept:
         context = OptimizationContext(

@@ -35,6 +35,7 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
+from settings_leaves import grouped
 
 WORD = "zebra"
 Look = Callable[[RenderedPrompt[object]], bool]
@@ -189,7 +190,7 @@ def run(look: Look, **settings: object) -> Outcome:
         "feedback_fn": feedback,
         **settings,
     }
-    result = GepaOptimizer(context, GepaConfig(**chosen)).optimize(Prompt(TEMPLATE))  # type: ignore[arg-type]
+    result = GepaOptimizer(context, GepaConfig(**grouped(**chosen))).optimize(Prompt(TEMPLATE))
     return Outcome(result=result, store=store, task=task, reflection=reflection)
 
 

@@ -14,12 +14,15 @@ from promptgraft import (
     GepaConfig,
     GepaExample,
     GepaOptimizer,
+    Guards,
     MarkdownSection,
     OptimizationContext,
     Prompt,
     PromptTemplate,
     RolloutFeedback,
     ScriptedAdapter,
+    Strategy,
+    Targets,
     Tool,
 )
 from promptgraft.adapters.base import PromptResponse
@@ -56,7 +59,9 @@ def search(
     budget: int,
     executor: Executor | None = None,
     used: Callable[[], float] | None = None,
-    **settings: Any,
+    minibatch_size: int,
+    enable_merge: bool = False,
+    **strategy: Any,
 ) -> Curve:
     """Search with so many calls of the task model.
 
@@ -66,7 +71,9 @@ def search(
         budget: calls of the task model.
         executor: runs calls side by side.
         used: see :class:`Recorder`.
-        settings: those of ``GepaConfig``.
+        minibatch_size: see ``GepaConfig``.
+        enable_merge: the same.
+        strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
     pool: list[Mapping[str, str]] = []
@@ -87,12 +94,13 @@ def search(
         training_examples=[_example(item) for item in (*world.validation, *world.train)],
         pareto_set_size=len(world.validation),
         target_section_paths=[(name,) for name in world.first if name not in world.tools],
-        target_tools=world.tools,
         feedback_fn=_feedback,
-        max_copied_words=None,
-        max_part_chars=20_000,
         seed=world.seed,
-        **settings,
+        minibatch_size=minibatch_size,
+        enable_merge=enable_merge,
+        strategy=Strategy(**strategy),
+        targets=Targets(tools=world.tools),
+        guards=Guards(max_copied_words=None, max_part_chars=20_000),
     )
     result = GepaOptimizer(context, config).optimize(Prompt(_template(world)))
     recorder.note(pool[result.best_index])

@@ -17,8 +17,6 @@ from promptgraft import GepaOptimizer, InMemoryPromptOverridesStore, OfflineAdap
 Run = tuple[tuple[str, ...], bool]
 """The kinds of parts that may change, and whether candidates are merged."""
 
-ALL = tuple(KINDS)
-
 
 def held_out(run: Run, seed: int) -> float:
     """Optimize once and return the score on the held-out questions."""
@@ -32,13 +30,13 @@ def held_out(run: Run, seed: int) -> float:
 
 def others(kind: str) -> tuple[str, ...]:
     """Return all kinds but one."""
-    return tuple(other for other in ALL if other != kind)
+    return tuple(other for other in KINDS if other != kind)
 
 
 def main(seeds: int) -> None:
     """Make the runs and print the table."""
-    runs: list[Run] = [(ALL, True), (ALL, False)]
-    runs += [(kinds, True) for kind in ALL for kinds in ((kind,), others(kind))]
+    runs: list[Run] = [(KINDS, True), (KINDS, False)]
+    runs += [(kinds, True) for kind in KINDS for kinds in ((kind,), others(kind))]
     with ProcessPoolExecutor(2) as executor:
         jobs = {
             run: [executor.submit(held_out, run, seed) for seed in range(seeds)] for run in runs
@@ -46,12 +44,12 @@ def main(seeds: int) -> None:
         mean = {run: sum(job.result() for job in waiting) / seeds for run, waiting in jobs.items()}
     unseen = load_questions(HERE / "test.jsonl")
     baseline = score(Prompt(TEMPLATE), unseen, OfflineAdapter())
-    print(f"baseline {baseline:.3f}, everything {mean[ALL, True]:.3f}; {seeds} seeds each\n")
+    print(f"baseline {baseline:.3f}, everything {mean[KINDS, True]:.3f}; {seeds} seeds each\n")
     print("| kind of part | alone | everything else |")
     print("|---|---|---|")
-    for kind in ALL:
+    for kind in KINDS:
         print(f"| {kind} | {mean[(kind,), True]:.3f} | {mean[others(kind), True]:.3f} |")
-    print(f"| merge | | {mean[ALL, False]:.3f} |")
+    print(f"| merge | | {mean[KINDS, False]:.3f} |")
 
 
 if __name__ == "__main__":

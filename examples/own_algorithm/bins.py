@@ -5,6 +5,7 @@ from enum import Enum
 from rewrite import Rewrite
 
 from promptgraft import (
+    Data,
     GepaExample,
     MarkdownSection,
     OfflineAdapter,
@@ -63,8 +64,8 @@ def job() -> OptimizationJob:
         target_section_paths=(("bins",),),
         training_examples=CASES,
         feedback_fn=feedback,
-        shuffle_examples=True,
         rewrites=4,
+        data=Data(shuffle=True),
     )
     return OptimizationJob(Prompt(BINS), OptimizationContext(OfflineAdapter()), config)
 

@@ -47,12 +47,12 @@ def cases(opening: str) -> list[pg.GepaExample]:
 def job() -> pg.OptimizationJob:
     """Return the run; another one would have a model in place of the stand-in."""
     config = pg.GepaConfig(
-        auto="light",
+        rollout_budget="light",
         minibatch_size=4,
         pareto_set_size=8,
         training_examples=(*cases("About my"), *cases("Again my")),
-        held_out_examples=cases("Hello, my"),
         feedback_fn=judge,
+        data=pg.Data(held_out=cases("Hello, my")),
     )
     context = pg.OptimizationContext(reflection_adapter=pg.ScriptedAdapter(stand_in))
     return pg.OptimizationJob(DESK, context, config)

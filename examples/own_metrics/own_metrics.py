@@ -15,6 +15,7 @@ from promptgraft import (
     GepaResult,
     InMemoryPromptOverridesStore,
     MarkdownSection,
+    Objectives,
     OfflineAdapter,
     OptimizationContext,
     Prompt,
@@ -80,12 +81,12 @@ def search(splits: Splits, context: OptimizationContext, rollouts: int) -> GepaR
     cases = (*splits.validation, *splits.train)
     config = GepaConfig(
         rollout_budget=rollouts,
-        minibatch_size=16,  # with a model that costs money, begin with 6
+        minibatch_size=16,
         training_examples=examples_from(Prompt(TEMPLATE), cases, METRICS),
         pareto_set_size=len(splits.validation),
         target_section_paths=(("desks",),),
         feedback_fn=feedback_from(METRICS, aggregation=SCORE),
-        frontier_type="cartesian",
+        objectives=Objectives(frontier_type="cartesian"),
     )
     return GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from task import TEMPLATE, feedback, load_tickets, score
 
 from promptgraft import (
+    Data,
     GepaConfig,
     LocalPromptOverridesStore,
     OfflineAdapter,
@@ -30,7 +31,7 @@ def job(seed: int = 0) -> OptimizationJob:
         training_examples=load_tickets(HERE / "train.jsonl"),
         feedback_fn=feedback,
         seed=seed,
-        shuffle_examples=True,
+        data=Data(shuffle=True),
     )
     context = OptimizationContext(
         adapter=OfflineAdapter(), overrides_store=LocalPromptOverridesStore(), overrides_tag=TAG

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
     from promptgraft.algorithms.gepa import (
+        Full,
         GepaConfig,
         GepaExample,
         GepaOptimizer,
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
         MinGain,
         OptimizationJob,
         Paired,
+        Racing,
         RolloutFeedback,
         RolloutRecord,
+        Strategy,
         Strict,
         ToolExampleTarget,
     )
@@ -57,9 +60,13 @@ if TYPE_CHECKING:
     )
     from promptgraft.runtime import Cancellation, Deadline, EventBus, Session
     from promptgraft.search import (
+        Data,
+        Guards,
+        Limits,
         MaxCandidates,
         MaxProposals,
         NoImprovement,
+        Objectives,
         OptimizationContext,
         PersistenceScope,
         RequiredObjectives,
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
         StopFile,
         Stopper,
         StopReason,
+        Targets,
         TargetScore,
     )
     from promptgraft.targets.judging import examples_from, feedback_from
@@ -76,17 +84,21 @@ __all__ = [
     "AnthropicAdapter",
     "Cancellation",
     "Case",
+    "Data",
     "Dataset",
     "Deadline",
     "Described",
     "Evaluation",
     "EventBus",
     "FileJournal",
+    "Full",
     "GepaConfig",
     "GepaExample",
     "GepaOptimizer",
     "GepaResult",
+    "Guards",
     "InMemoryPromptOverridesStore",
+    "Limits",
     "LocalPromptOverridesStore",
     "MarkdownSection",
     "MaxCandidates",
@@ -95,6 +107,7 @@ __all__ = [
     "MinGain",
     "ModelPrice",
     "NoImprovement",
+    "Objectives",
     "OfflineAdapter",
     "OpenAIAdapter",
     "OptimizationContext",
@@ -109,6 +122,7 @@ __all__ = [
     "PromptTemplate",
     "PromptgraftError",
     "ProviderAdapter",
+    "Racing",
     "RenderedPrompt",
     "RequiredObjectives",
     "RetryPolicy",
@@ -123,8 +137,10 @@ __all__ = [
     "StopFile",
     "StopReason",
     "Stopper",
+    "Strategy",
     "Strict",
     "TargetScore",
+    "Targets",
     "TaskExample",
     "TaskExamplesSection",
     "TaskStep",
@@ -152,8 +168,8 @@ _NAMES = {
     "adapters.openai": "OpenAIAdapter",
     "adapters.scripted": "ScriptedAdapter",
     "algorithms.gepa": (
-        "GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
-        "RolloutFeedback RolloutRecord Strict ToolExampleTarget"
+        "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
+        "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
     ),
     "errors": "PromptgraftError",
     "evals.dataset": "Dataset",
@@ -172,8 +188,9 @@ _NAMES = {
     ),
     "runtime": "Cancellation Deadline EventBus Session",
     "search": (
-        "MaxCandidates MaxProposals NoImprovement OptimizationContext PersistenceScope "
-        "RequiredObjectives RunState StopFile StopReason Stopper TargetScore"
+        "Data Guards Limits MaxCandidates MaxProposals NoImprovement Objectives "
+        "OptimizationContext PersistenceScope RequiredObjectives RunState StopFile StopReason "
+        "Stopper TargetScore Targets"
     ),
     "targets.judging": "examples_from feedback_from",
     "targets.texts": "Texts",

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from promptgraft import (
+    Data,
     GepaConfig,
     GepaOptimizer,
     GepaResult,
@@ -20,6 +21,7 @@ from promptgraft import (
     OptimizationContext,
     Prompt,
     ProviderAdapter,
+    Targets,
 )
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -56,7 +58,7 @@ def triage() -> Example:
         training_examples=task.load_tickets(EXAMPLES / "triage" / "train.jsonl"),
         feedback_fn=task.feedback,
         seed=1,
-        shuffle_examples=True,
+        data=Data(shuffle=True),
     )
     return Example(prompt=Prompt(task.TEMPLATE), config=config)
 
@@ -68,13 +70,15 @@ def code_search() -> Example:
         minibatch_size=6,
         pareto_set_size=8,
         target_section_paths=(("guidelines",),),
-        target_tools=("search_code", "read_file"),
-        target_output_fields=("Finding.category", "Finding.severity", "Finding.file"),
         enable_example_generation=True,
         training_examples=task.load_questions(EXAMPLES / "code_search" / "train.jsonl"),
         feedback_fn=task.feedback,
         seed=0,
         example_mutation_rate=0.5,
+        targets=Targets(
+            tools=("search_code", "read_file"),
+            output_fields=("Finding.category", "Finding.severity", "Finding.file"),
+        ),
     )
     return Example(prompt=Prompt(task.TEMPLATE), config=config)
 

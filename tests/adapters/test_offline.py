@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from promptgraft import (
+    Data,
     Deadline,
     GepaConfig,
     GepaExample,
@@ -311,7 +312,7 @@ def test_it_improves_a_prompt_on_notes_that_the_search_never_saw() -> None:
         target_section_paths=(("rules",),),
         training_examples=training,
         feedback_fn=judged,
-        shuffle_examples=True,
+        data=Data(shuffle=True),
     )
     context = OptimizationContext(adapter=OfflineAdapter(), overrides_store=store)
     result = GepaOptimizer(context, config).optimize(plain)

@@ -21,7 +21,9 @@ from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    Objectives,
     RolloutFeedback,
+    Strategy,
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.runtime import Deadline, SessionProtocol
@@ -98,14 +100,14 @@ def optimizer(adapter: SharedClient, executor: ThreadPoolExecutor) -> GepaOptimi
     )
     data = [GepaExample(id=f"e{n}", params=(Question(f"word{n}"),)) for n in range(100)]
     settings = GepaConfig(
-        preset="paper",
         rollout_budget=CALLS,
         minibatch_size=CALLS // 4,
         pareto_set_size=CALLS // 4,
         target_section_paths=(RULES,),
         training_examples=data,
         feedback_fn=feedback,
-        perfect_score=2.0,
+        strategy=Strategy(preset="paper"),
+        objectives=Objectives(perfect_score=2.0),
     )
     return GepaOptimizer(context, settings)
 

@@ -59,7 +59,7 @@ splits: {ratio: {train: 0.5, validation: 0.5}, seed: 0}
 metrics: [{name: team, kind: classification, labels: [lamps, bins]}]
 models: {task: {provider: offline}}
 optimizer:
-  {rollout_budget: 90, minibatch_size: 6, reflections_per_module: 1, targets: {sections: [teams]}}
+  {rollout_budget: 90, strategy: {reflections_per_module: 1}, targets: {sections: [teams]}}
 store: {path: ., tag: live}
 """
 CASES = {

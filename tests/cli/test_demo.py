@@ -65,7 +65,7 @@ def test_the_demo_runs_what_the_script_of_the_example_runs() -> None:
         "training_examples": "load_tickets(HERE / 'train.jsonl')",
         "feedback_fn": "feedback",
         "seed": "seed",
-        "shuffle_examples": repr(example.shuffle),
+        "data": f"Data(shuffle={example.shuffle})",
     } == written
 
 

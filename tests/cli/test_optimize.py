@@ -319,7 +319,7 @@ class Costly:
 def job():
     tickets = load_tickets({tickets!r})
     config = GepaConfig(
-        rollout_budget=300, minibatch_size=40, pareto_set_size=60, max_tokens=1,
+        rollout_budget=300, minibatch_size=40, pareto_set_size=60, limits=Limits(max_tokens=1),
         target_section_paths=(("queues",),), training_examples=tickets, feedback_fn=feedback,
     )
     context = OptimizationContext(Costly(), overrides_store=LocalPromptOverridesStore())

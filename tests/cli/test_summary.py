@@ -29,7 +29,7 @@ def outcome(*, dry: bool = False, problem: str = "", kept: bool = True, **change
         overrides_store=LocalPromptOverridesStore(Path.cwd()) if changes.get("persist") else None,
         reflection_adapter=ScriptedAdapter(propose, identity="writer"),
     )
-    settings = {"rollout_budget": 60, "held_out_examples": examples(6, first=20), "persist": False}
+    settings = {"rollout_budget": 60, "held_out": examples(6, first=20), "persist": False}
     job = OptimizationJob(PROMPT, context, config(**{**settings, **changes}))
     return Outcome(
         job=job,

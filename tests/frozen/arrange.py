@@ -63,6 +63,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.runtime import Charge, SessionProtocol
+from settings_leaves import grouped
 
 OutputT = TypeVar("OutputT")
 
@@ -82,7 +83,8 @@ _QUESTIONS = {
 
 def settings_of(world: World, plain: Mapping[str, Any], stop_file: Path) -> GepaConfig:
     """Return the settings that ``plain`` stands for; the data is the world's."""
-    given = dict(plain)
+    given = {_NAMES.get(name, name): value for name, value in plain.items()}
+    given["rollout_budget"] = given.pop("auto", given["rollout_budget"])
     [(policy, arguments)] = given.pop("acceptance", {"strict": {}}).items()
     validation, stoppers = given.pop("validation", None), given.pop("stoppers", {})
     made: dict[str, Any] = {
@@ -93,12 +95,16 @@ def settings_of(world: World, plain: Mapping[str, Any], stop_file: Path) -> Gepa
             *_examples(world, "v", world.validation),
             *_examples(world, "l", world.learning),
         ),
-        "held_out_examples": _examples(world, "h", world.held_out),
+        "held_out": _examples(world, "h", world.held_out),
         "feedback_fn": _judging(world),
     }
     if validation is not None:
         made["validation"] = Racing(**validation) if validation else Full()
-    return GepaConfig(**given, **made)
+    return GepaConfig(**grouped(**given, **made))
+
+
+_NAMES = {"required_objectives": "required", "shuffle_examples": "shuffle"}
+"""Settings that had other names when the searches were frozen."""
 
 
 def _enough(rollouts: int) -> Callable[[RunState], str | None]:
@@ -124,14 +130,14 @@ _STOPPERS: Mapping[str, Callable[[Any], Any]] = {
 def _targets(keys: Sequence[str]) -> dict[str, Any]:
     return {
         "target_section_paths": tuple((key,) for key in keys if key in SECTIONS),
-        "target_tools": tuple(key for key in keys if key == TOOL),
+        "tools": tuple(key for key in keys if key == TOOL),
         "target_tool_examples": tuple(
             ToolExampleTarget(tool_name=TOOL, example_index=0)
             for key in keys
             if key == TOOL_EXAMPLE
         ),
         "target_task_examples": tuple((GENERATED, key) for key in keys if key == TASK_EXAMPLE),
-        "target_output_fields": tuple(f"Answer.{key}" for key in keys if key == FIELD),
+        "output_fields": tuple(f"Answer.{key}" for key in keys if key == FIELD),
         "enable_example_generation": GENERATED in keys,
     }
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from frozen.arrange import Model, prompt_of, reflector_of, settings_of, task_of
 from frozen.world import SECTIONS, World
@@ -31,13 +31,12 @@ from promptgraft import (
 )
 from promptgraft.algorithms.gepa import (
     Candidate,
-    FrontierType,
     GepaMergeAccepted,
     GepaMergeAttempted,
     GepaMergeRejected,
     GepaRolloutCompleted,
-    Preset,
 )
+from promptgraft.algorithms.gepa.policies import Preset
 from promptgraft.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
@@ -49,12 +48,13 @@ from promptgraft.overrides import (
 )
 from promptgraft.parts.entry import Entry
 from promptgraft.search import RejectionReason
+from promptgraft.search.frontier import FrontierType
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
 STOP_REASONS = frozenset(reason.name for reason in StopReason)
-PRESETS = frozenset(str(preset) for preset in Preset)
-FRONTIER_TYPES = frozenset(str(kind) for kind in FrontierType)
+PRESETS = frozenset(get_args(Preset))
+FRONTIER_TYPES = frozenset(get_args(FrontierType))
 REJECTION_REASONS = frozenset(reason.name for reason in RejectionReason)
 
 _KINDS = {
@@ -116,7 +116,7 @@ class _Search:
         result = GepaOptimizer(context, self._settings).optimize(prompt)
         stored = self._store.resolve(prompt.descriptor)
         return {
-            **_described(result, self._settings.rollout_budget),
+            **_described(result, self._settings.budget),
             "merges": self._merges,
             "rollouts": _batches(self._rollouts),
             "stored": None if stored is None else _contents(stored),

@@ -81,7 +81,7 @@ class World:
                 "minibatch_size": self.minibatch,
                 "pareto_set_size": self.pareto,
                 "training_examples": self.examples,
-                "shuffle_examples": self.shuffle,
+                "shuffle": self.shuffle,
                 "max_reflections": self.reflections,
                 "feedback_fn": self.judge,
                 "seed": self.salt,

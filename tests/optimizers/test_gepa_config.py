@@ -30,7 +30,6 @@ from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 
 INTEGERS = {
-    "rollout_budget": 1,
     "minibatch_size": 1,
     "pareto_set_size": 1,
     "seed": 0,
@@ -40,6 +39,7 @@ INTEGERS = {
     "max_failed_reflections": 1,
     "max_idle_steps": 1,
 }
+LIMITS = {"max_failed_reflections", "max_idle_steps"}
 NO_NUMBERS = (math.nan, math.inf, -math.inf, True, "4", None)
 
 
@@ -53,21 +53,22 @@ def test_a_number_that_is_none_or_too_small_is_refused(name: str) -> None:
     least = INTEGERS[name]
     for value in (*NO_NUMBERS, 4.0, least - 1, -1):
         bounds = f"from {least} to" if name == "max_part_chars" else f"of at least {least}, found"
-        refused(f"{name}: expected an integer {bounds}", **{name: value})
+        group = {"max_part_chars": "guards."}.get(name, "limits." if name in LIMITS else "")
+        refused(f"{group}{name}: expected an integer {bounds}", **{name: value})
 
 
 def test_more_proposals_at_once_than_a_machine_has_threads_for_are_refused() -> None:
-    assert config(proposals_per_step=1, steps_at_once=1_000).steps_at_once == 1_000
+    assert config(proposals_per_step=1, steps_at_once=1_000).strategy.steps_at_once == 1_000
     message = (
-        "steps_at_once: 501 steps of 2 proposals are 1002 proposals at once, expected at most "
-        "1000; lower one of them"
+        "strategy.steps_at_once: 501 steps of 2 proposals are 1002 proposals at once, expected at "
+        "most 1000; lower one of them"
     )
     refused(message, proposals_per_step=2, steps_at_once=501)
 
 
 def test_a_budget_that_does_not_pay_for_all_proposals_of_a_step_is_refused() -> None:
     refused(
-        "raise it or lower pareto_set_size or minibatch_size or proposals_per_step",
+        "raise it or lower pareto_set_size or minibatch_size or strategy.proposals_per_step",
         proposals_per_step=900,
     )
 
@@ -89,19 +90,19 @@ def test_a_share_or_a_score_that_is_no_finite_number_is_refused(
 def test_a_share_outside_0_to_1_is_refused() -> None:
     for value in (-0.1, 1.1):
         refused(
-            f"max_unscored_share: expected a number from 0 to 1, found {value}",
+            f"limits.max_unscored_share: expected a number from 0 to 1, found {value}",
             max_unscored_share=value,
         )
-    assert config(max_unscored_share=0).max_unscored_share == 0
-    assert config(max_unscored_share=1).max_unscored_share == 1
+    assert config(max_unscored_share=0).limits.max_unscored_share == 0
+    assert config(max_unscored_share=1).limits.max_unscored_share == 1
 
 
 def test_a_part_longer_than_stores_keep_is_refused() -> None:
     refused(
-        f"max_part_chars: expected an integer from 1 to {MAX_BODY_CHARS}, found ",
+        f"guards.max_part_chars: expected an integer from 1 to {MAX_BODY_CHARS}, found ",
         max_part_chars=MAX_BODY_CHARS + 1,
     )
-    assert config(max_part_chars=MAX_BODY_CHARS).max_part_chars == MAX_BODY_CHARS
+    assert config(max_part_chars=MAX_BODY_CHARS).guards.max_part_chars == MAX_BODY_CHARS
 
 
 @pytest.mark.parametrize("name", ["feedback_fn", "example_formatter", "trace_formatter"])
@@ -115,14 +116,16 @@ def test_a_missing_feedback_function_is_refused_for_a_prompt() -> None:
         GepaOptimizer(found, config(feedback_fn=None)).plan(PROMPT)
 
 
-@pytest.mark.parametrize("name", ["persist", "shuffle_examples"])
+@pytest.mark.parametrize("name", ["persist", "shuffle"])
 @pytest.mark.parametrize("value", ["no", 0, None])
 def test_a_switch_that_is_neither_true_nor_false_is_refused(name: str, value: object) -> None:
     refused(f"{name}: expected true or false, found {value!r}", **{name: value})
 
 
 def test_unknown_choices_are_refused() -> None:
-    refused("on_error: expected one of `unscored`, `zero`, found 'ignore'", on_error="ignore")
+    refused(
+        "objectives.on_error: expected one of `unscored`, `zero`, found 'ignore'", on_error="ignore"
+    )
     refused("persist_scope: expected a PersistenceScope, found 'global'", persist_scope="global")
 
 
@@ -134,7 +137,7 @@ def test_targets_that_are_no_paths_are_refused() -> None:
         )
     for path in ("rules", ["rules"], (1,)):
         refused(
-            "target_section_paths: expected tuples of section keys such as "
+            "target_section_paths[1]: expected a tuple of section keys such as "
             f"('policies', 'refunds'), found {path!r}",
             target_section_paths=(RULES, path),
         )
@@ -242,7 +245,7 @@ def test_a_target_that_may_not_be_overridden_is_refused() -> None:
 
 
 def test_an_empty_path_is_refused() -> None:
-    refused("target_section_paths: expected tuples of section keys", target_section_paths=((),))
+    refused("target_section_paths[0]: expected a tuple of section keys", target_section_paths=((),))
     refuses_to_start(Run(config(target_section_paths=(("",),))), UnknownPartError, "has no section")
 
 
@@ -250,15 +253,15 @@ def test_a_section_longer_than_a_new_text_may_be_is_refused() -> None:
     refuses_to_start(
         Run(config(max_part_chars=10)),
         ConfigError,
-        "max_part_chars: section rules is 12 characters long now, more than the 10 that a new "
-        "text may have; raise the limit",
+        "guards.max_part_chars: section rules is 12 characters long now, more than the 10 that a "
+        "new text may have; raise the limit",
     )
     store = InMemoryPromptOverridesStore()
     store.set_section_override(PROMPT, path=NOTES, body="n" * 301)
     refuses_to_start(
         Run(config(max_part_chars=300), overrides_store=store),
         ConfigError,
-        "max_part_chars: section notes is 301 characters long now",
+        "guards.max_part_chars: section notes is 301 characters long now",
     )
 
 

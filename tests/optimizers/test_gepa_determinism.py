@@ -317,7 +317,7 @@ DATA = settings().training_examples
         {"minibatch_size": 3},
         {"pareto_set_size": 3},
         {"seed": 2},
-        {"shuffle_examples": True},
+        {"shuffle": True},
         {"perfect_score": 0.9},
         {"on_error": "zero"},
         {"max_example_chars": 200},

@@ -60,11 +60,11 @@ def in_output_field(rendered: RenderedPrompt[object]) -> bool:
 
 SECTIONS = {"target_section_paths": (("rules",),)}
 CASES: list[tuple[Look, dict[str, object]]] = [
-    (in_tool, {"target_tools": ("search_code",)}),
+    (in_tool, {"tools": ("search_code",)}),
     (in_tool_example, {"target_tool_examples": (TOOL_EXAMPLE,)}),
     (in_task_example, {"target_task_examples": (("examples", "first"),)}),
     (in_new_example, {"enable_example_generation": True}),
-    (in_output_field, {"target_output_fields": ("Finding.severity",)}),
+    (in_output_field, {"output_fields": ("Finding.severity",)}),
 ]
 
 
@@ -97,7 +97,7 @@ def test_the_result_holds_each_kind_under_its_name() -> None:
     assert set(tool.best_tool_example_overrides) == {("search_code", 0)}
     task = run(in_task_example, target_task_examples=(("examples", "first"),)).result
     assert set(task.best_task_example_overrides) == {("examples", "first")}
-    field = run(in_output_field, target_output_fields=("Finding.severity",)).result
+    field = run(in_output_field, output_fields=("Finding.severity",)).result
     assert set(field.best_output_overrides) == {"Finding.severity"}
 
 
@@ -295,7 +295,7 @@ def test_the_reflector_is_shown_types_and_the_examples_that_are_there() -> None:
 
 def unknown_targets() -> list[tuple[dict[str, object], str]]:
     return [
-        ({"target_tools": ("serch_code",)}, "has no tool `serch_code`"),
+        ({"tools": ("serch_code",)}, "has no tool `serch_code`"),
         (
             {
                 "target_tool_examples": (
@@ -308,7 +308,7 @@ def unknown_targets() -> list[tuple[dict[str, object], str]]:
             {"target_task_examples": (("examples", "second"),)},
             "has no task example `examples/second`",
         ),
-        ({"target_output_fields": ("Finding.sverity",)}, "did you mean `Finding.severity`"),
+        ({"output_fields": ("Finding.sverity",)}, "did you mean `Finding.severity`"),
     ]
 
 

@@ -11,6 +11,7 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    Limits,
     MarkdownSection,
     MemoryJournal,
     OptimizationContext,
@@ -20,6 +21,7 @@ from promptgraft import (
     RenderedPrompt,
     RolloutFeedback,
     ScriptedAdapter,
+    Strategy,
 )
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import (
@@ -207,7 +209,6 @@ class Run:
             journal=journal,
         )
         config = GepaConfig(
-            preset="paper",
             rollout_budget=budget,
             minibatch_size=6,
             pareto_set_size=10,
@@ -215,8 +216,9 @@ class Run:
             training_examples=EXAMPLES,
             feedback_fn=feedback,
             enable_merge=merge,
-            max_failed_reflections=100,
             seed=seed,
+            strategy=Strategy(preset="paper"),
+            limits=Limits(max_failed_reflections=100),
         )
         self.result: GepaResult = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))
 

@@ -247,10 +247,10 @@ def test_a_section_in_jinja_is_improved_without_becoming_a_template() -> None:
 
 
 def test_examples_may_be_shuffled_by_the_seed_before_they_are_split() -> None:
-    plain = optimize(config(shuffle_examples=False))
-    shuffled = optimize(config(shuffle_examples=True))
-    again = optimize(config(shuffle_examples=True))
-    other = optimize(config(shuffle_examples=True, seed=2))
+    plain = optimize(config(shuffle=False))
+    shuffled = optimize(config(shuffle=True))
+    again = optimize(config(shuffle=True))
+    other = optimize(config(shuffle=True, seed=2))
     assert plain.pareto_ids == tuple(f"e{n}" for n in range(6))
     assert shuffled.pareto_ids == again.pareto_ids
     assert len({plain.pareto_ids, shuffled.pareto_ids, other.pareto_ids}) == 3

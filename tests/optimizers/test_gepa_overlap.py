@@ -60,6 +60,7 @@ from promptgraft.search.notices import Event
 from promptgraft.search.stoppers import MaxProposals, TargetScore
 from promptgraft.search.validation import Racing
 from promptgraft.serde import Json
+from settings_leaves import evolved
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -174,7 +175,7 @@ def test_neither_workers_nor_the_order_of_answers_change_the_outcome(
 ) -> None:
     settings = overlapping(k, g, **changes)
     in_turn = outcome(settings, None)
-    assert in_turn.result.total_rollouts <= settings.rollout_budget
+    assert in_turn.result.total_rollouts <= settings.budget
     for count in (1, 16):
         with workers(count) as executor:
             assert outcome(settings, executor) == in_turn
@@ -366,7 +367,7 @@ def test_with_higher_limits_a_run_goes_on_and_ends_like_one_without(
     journal = MemoryJournal()
     with workers(4) as executor:
         first = optimize(
-            attrs.evolve(unlimited, **limits),
+            evolved(unlimited, **limits),
             reflection=moody,
             journal=journal,
             executor=executor,
@@ -587,16 +588,20 @@ def test_what_steps_might_have_used_that_are_given_up_is_not_kept_from_the_final
 def test_what_is_under_way_belongs_to_the_fingerprint_of_a_run() -> None:
     journal = MemoryJournal()
     optimize(overlapping(2, 2), journal=journal)
-    with pytest.raises(JournalMismatchError, match="`proposals_per_step` is 2 in the journal"):
+    with pytest.raises(
+        JournalMismatchError, match=r"`strategy\.proposals_per_step` is 2 in the journal"
+    ):
         optimize(overlapping(3, 2), journal=journal)
-    with pytest.raises(JournalMismatchError, match="`steps_at_once` is 2 in the journal"):
+    with pytest.raises(
+        JournalMismatchError, match=r"`strategy\.steps_at_once` is 2 in the journal"
+    ):
         optimize(overlapping(2, 1), journal=journal)
 
 
 @pytest.mark.parametrize("name", ["proposals_per_step", "steps_at_once"])
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
 def test_there_is_at_least_one_under_way(name: str, wrong: object) -> None:
-    with pytest.raises(ConfigError, match=rf"^{name}: expected an integer of at least 1"):
+    with pytest.raises(ConfigError, match=rf"^strategy\.{name}: expected an integer of at least 1"):
         config(**{name: wrong})
 
 

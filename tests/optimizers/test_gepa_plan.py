@@ -41,7 +41,6 @@ from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.budgets import Auto, affordable, rollouts_for
 from promptgraft.search.plan import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
@@ -185,65 +184,55 @@ def test_replies_that_nobody_can_use_take_exactly_the_reflections_of_the_plan(
     assert result.total_reflections == run.plan().reflections
 
 
-@pytest.mark.parametrize("size", list(Auto))
-def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: Auto) -> None:
+@pytest.mark.parametrize(("size", "proposals"), [("light", 6), ("medium", 15), ("heavy", 40)])
+def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: str, proposals: int) -> None:
     settings = config(
-        rollout_budget=0,
-        auto=size.value,
+        rollout_budget=size,
         target_section_paths=(RULES,),
         feedback_fn=longer_is_better,
         **PATIENT,
     )
     run = Run(settings, task=echo, reflection=one_word_more())
-    assert run.start().accepted_mutations == size.proposals
-    assert run.plan().proposals.if_accepted == size.proposals
-    assert affordable(settings.rollout_budget - 1, settings).if_accepted == size.proposals - 1
+    assert run.start().accepted_mutations == proposals
+    assert run.plan().proposals.if_accepted == proposals
+    assert settings.pays_for(settings.budget - 1).if_accepted == proposals - 1
 
 
 def test_a_size_pays_for_merges_where_they_are_on() -> None:
-    plain, merging = (
-        config(rollout_budget=0, auto="light", enable_merge=on) for on in (False, True)
-    )
-    assert merging.rollout_budget - plain.rollout_budget == 4 * merging.pareto_set_size
-    assert affordable(merging.rollout_budget, merging).if_accepted == Auto.LIGHT.proposals
+    plain, merging = (config(rollout_budget="light", enable_merge=on) for on in (False, True))
+    assert merging.budget - plain.budget == 4 * merging.pareto_set_size
+    assert merging.pays_for(merging.budget).if_accepted == 6
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"auto": "light"}, "rollout_budget: 200 is given, but auto='light' makes it 78; leave "),
         (
             {"rollout_budget": 0},
-            "expected an integer of at least 1, found 0; or give auto='light', ",
+            "rollout_budget: expected an integer of at least 1 or one of `light`, `medium`, ",
         ),
+        ({"rollout_budget": "hevy"}, "found 'hevy' .did you mean `heavy`"),
         (
-            {"auto": "huge", "rollout_budget": 0},
-            "auto: expected one of `light`, `medium`, `heavy`, found 'huge'",
-        ),
-        (
-            {"auto": 3, "rollout_budget": 0},
-            "auto: expected one of `light`, `medium`, `heavy`, found 3",
-        ),
-        (
-            {"auto": "light", "rollout_budget": 0, "minibatch_size": "3"},
+            {"rollout_budget": "light", "minibatch_size": "3"},
             "minibatch_size: expected an integer of at least 1, found '3'",
         ),
     ],
 )
-def test_a_budget_is_given_once_and_by_a_known_name(changes: dict[str, Any], message: str) -> None:
+def test_a_budget_is_a_number_or_a_known_size(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**changes)
 
 
-def test_a_configuration_with_a_size_can_be_changed_in_other_fields() -> None:
-    settings = config(rollout_budget=0, auto="light")
-    assert attrs.evolve(settings, seed=9).rollout_budget == settings.rollout_budget
+def test_a_size_stays_one_when_other_settings_change() -> None:
+    settings = config(rollout_budget="light")
+    assert attrs.evolve(settings, seed=9).budget == settings.budget
+    assert attrs.evolve(settings, minibatch_size=4).budget > settings.budget
 
 
 @pytest.mark.parametrize("merges", [0, 1, 5])
 def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: int) -> None:
     changes = {"enable_merge": merges > 0, "max_merge_invocations": merges}
-    enough = rollouts_for(3, config(**changes))
+    enough = config(**changes).rollouts_for(3)
     (warning,) = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
     assert warning.startswith(
         f"rollout_budget: {enough - 1} rollouts pay for only 2 accepted proposals; "
@@ -255,7 +244,7 @@ def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: i
 def test_a_plan_warns_of_too_few_reflections() -> None:
     plan = Run(config(max_reflections=2)).plan()
     assert plan.warnings == (
-        "max_reflections: 2 reflections give at most 2 proposals; raise it to 3 or more",
+        "limits.max_reflections: 2 reflections give at most 2 proposals; raise it to 3 or more",
     )
     assert (plan.reflections, plan.proposals.if_accepted, plan.proposals.if_refused) == (2, 2, 2)
     assert Run(config(max_reflections=3)).plan().warnings == ()

@@ -35,7 +35,7 @@ UNSEEN = tuple(
 
 
 def test_baseline_and_winner_are_tried_once_on_each_held_out_example() -> None:
-    run = Run(config(held_out_examples=UNSEEN))
+    run = Run(config(held_out=UNSEEN))
     result = run.start()
     found = result.held_out
     assert found is not None
@@ -57,7 +57,7 @@ def test_the_search_never_sees_them() -> None:
             score=float(right), feedback=f"secret {example.id} missing {example.label}"
         )
 
-    run = Run(config(held_out_examples=UNSEEN, feedback_fn=say))
+    run = Run(config(held_out=UNSEEN, feedback_fn=say))
     run.start()
     questions = "".join(prompt.text for prompt in run.reflection.requests)
     assert re.search("secret e[0-9]", questions)
@@ -68,23 +68,23 @@ def test_the_search_never_sees_them() -> None:
 def test_the_budget_keeps_what_they_take() -> None:
     least = 6 + 12 + 10
     with pytest.raises(ConfigError, match=f"at least {least} .*the held-out examples 10"):
-        config(held_out_examples=UNSEEN, rollout_budget=least - 1)
+        config(held_out=UNSEEN, rollout_budget=least - 1)
     for budget in range(least, least + 40):
-        result = optimize(config(held_out_examples=UNSEEN, rollout_budget=budget))
+        result = optimize(config(held_out=UNSEEN, rollout_budget=budget))
         assert result.total_rollouts <= budget
         assert result.held_out is not None
         assert not result.improved or len(result.held_out.winner_scores) == 5
 
 
 def test_a_plan_and_a_size_know_of_them() -> None:
-    sized = config(held_out_examples=UNSEEN, rollout_budget=0, auto="light")
-    assert sized.rollout_budget == config(rollout_budget=0, auto="light").rollout_budget + 10
-    plan: RunPlan = Run(config(held_out_examples=UNSEEN)).plan()
+    sized = config(held_out=UNSEEN, rollout_budget="light")
+    assert sized.budget == config(rollout_budget="light").budget + 10
+    plan: RunPlan = Run(config(held_out=UNSEEN)).plan()
     assert plan.proposals == Run(config(rollout_budget=190)).plan().proposals
 
 
 def test_nothing_is_measured_where_nothing_beat_the_baseline() -> None:
-    run = Run(config(held_out_examples=UNSEEN, feedback_fn=scored(0.5), rollout_budget=40))
+    run = Run(config(held_out=UNSEEN, feedback_fn=scored(0.5), rollout_budget=40))
     result = run.start()
     assert result.held_out is not None
     assert result.held_out.why_not == "nothing beat the baseline"
@@ -100,7 +100,7 @@ def test_a_run_that_was_stopped_measures_nothing_until_it_is_resumed() -> None:
             cancellation.set("enough")
         return answer(rendered)
 
-    settings = config(held_out_examples=UNSEEN)
+    settings = config(held_out=UNSEEN)
     stopped = optimize(settings, journal=journal, cancellation=cancellation, task=cancel_late)
     assert stopped.stop_reason is StopReason.CANCELLED
     assert stopped.held_out is not None
@@ -116,7 +116,7 @@ def test_interrupted_while_measuring_it_pays_nothing_twice() -> None:
             cancellation.set("enough")
         return answer(rendered)
 
-    settings = config(held_out_examples=UNSEEN)
+    settings = config(held_out=UNSEEN)
     stopped = optimize(settings, journal=journal, cancellation=cancellation, task=cancel_at_unseen)
     assert stopped.stop_reason is StopReason.CANCELLED
     recorded = [key for key in answers(journal) if key.startswith("held-out/0/")]
@@ -132,7 +132,7 @@ def test_an_unscored_answer_is_in_neither_mean() -> None:
             raise TransientProviderError("overloaded")
         return answer(rendered)
 
-    result = optimize(config(held_out_examples=UNSEEN), task=fail_once)
+    result = optimize(config(held_out=UNSEEN), task=fail_once)
     assert result.held_out is not None
     assert result.held_out.baseline_scores == (0.0, 0.0, 0.0, None, 0.0)
     assert result.held_out.winner_mean == 0.75
@@ -141,8 +141,8 @@ def test_an_unscored_answer_is_in_neither_mean() -> None:
 def test_other_held_out_examples_are_another_question_only_where_they_were_asked() -> None:
     journal = MemoryJournal()
     optimize(journal=journal)
-    later = optimize(config(held_out_examples=UNSEEN), journal=journal)
-    assert later == optimize(config(held_out_examples=UNSEEN))
+    later = optimize(config(held_out=UNSEEN), journal=journal)
+    assert later == optimize(config(held_out=UNSEEN))
 
 
 ANOTHER = attrs.evolve(examples(1, first=95)[0], id="unseen-95")
@@ -164,23 +164,23 @@ def test_other_held_out_examples_are_tried_when_a_run_is_resumed_and_no_other_on
     others: tuple[GepaExample, ...], calls: int
 ) -> None:
     journal = MemoryJournal()
-    optimize(config(held_out_examples=UNSEEN), journal=journal)
-    again = Run(config(held_out_examples=others), journal=journal)
+    optimize(config(held_out=UNSEEN), journal=journal)
+    again = Run(config(held_out=others), journal=journal)
 
-    assert again.start() == optimize(config(held_out_examples=others))
+    assert again.start() == optimize(config(held_out=others))
     assert again.task.calls == calls
 
 
 def test_two_held_out_examples_of_one_content_are_two() -> None:
     journal, pair = MemoryJournal(), (UNSEEN[0], attrs.evolve(UNSEEN[0], id="unseen-twin"))
-    found = optimize(config(held_out_examples=pair), journal=journal).held_out
+    found = optimize(config(held_out=pair), journal=journal).held_out
     assert found is not None
     assert found.winner_scores == (1.0, 1.0)
     assert len([key for key in answers(journal) if key.startswith("held-out/")]) == 4
 
 
 def test_an_example_cannot_be_in_the_search_and_held_out() -> None:
-    with pytest.raises(ConfigError, match="held_out_examples: the id `e0` occurs twice"):
-        config(held_out_examples=twins(2))
-    with pytest.raises(ConfigError, match=r"held_out_examples\[0\]: expected a GepaExample"):
-        config(held_out_examples=["x"])
+    with pytest.raises(ConfigError, match=r"data\.held_out: the id `e0` occurs twice"):
+        config(held_out=twins(2))
+    with pytest.raises(ConfigError, match=r"data\.held_out\[0\]: expected a GepaExample"):
+        config(held_out=["x"])

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -35,16 +35,14 @@ from optimizers.worlds import (
 )
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import (
-    FrontierPruning,
-    FrontierType,
     GepaConfig,
     GepaMergeAttempted,
     GepaResult,
     MinGain,
-    MinibatchChoice,
     Paired,
     Strict,
 )
+from promptgraft.algorithms.gepa.policies import MinibatchChoice
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.outcome import exit_code_for
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError
@@ -65,6 +63,7 @@ from promptgraft.prompt import (
 )
 from promptgraft.runtime import EventBus
 from promptgraft.search import RejectionReason, RequiredObjectives, StopReason
+from promptgraft.search.frontier import FrontierPruning, FrontierType
 from promptgraft.targets.judging import examples_from, feedback_from
 
 Rendered = RenderedPrompt[object]
@@ -168,12 +167,12 @@ def some_settings(chance: random.Random) -> dict[str, Any]:
         "enable_merge": chance.random() < 0.6,
         "enable_example_generation": chance.random() < 0.5,
         "history_top_k": chance.choice((0, 1, 3)),
-        "shuffle_examples": chance.random() < 0.5,
-        "weights": chance.choice(({}, "knows=1", "score=3,knows=1,tokens=1")),
+        "shuffle": chance.random() < 0.5,
+        "weights": chance.choice(({}, {"knows": 1}, {"score": 3, "knows": 1, "tokens": 1})),
         "max_prompt_chars": chance.choice((None, 600)),
         "on_error": chance.choice(("unscored", "zero")),
-        "minibatches": chance.choice(list(MinibatchChoice)),
-        "frontier_pruning": chance.choice(list(FrontierPruning)),
+        "minibatches": chance.choice(get_args(MinibatchChoice)),
+        "frontier_pruning": chance.choice(get_args(FrontierPruning)),
         "seed": chance.randrange(1_000),
     }
 
@@ -206,7 +205,7 @@ def told(number: int) -> Told:
         training_examples=examples_from(prompt, cases, metrics),
         feedback_fn=feedback_from(metrics),
         acceptance=policies[number % 3],
-        frontier_type=list(FrontierType)[number % 4],
+        frontier_type=get_args(FrontierType)[number % 4],
         rollout_budget=70 if number % 3 < 2 else 110,
         max_unscored_share=1.0,
         max_failed_reflections=20,
@@ -417,8 +416,8 @@ def bold_run(task: Reply, *, train: Sequence[str] = FOUR, **changes: Any) -> tup
     return run.start(), store
 
 
-@pytest.mark.parametrize("weights", [{}, "knows=1"])
-@pytest.mark.parametrize("kind", list(FrontierType))
+@pytest.mark.parametrize("weights", [{}, {"knows": 1}])
+@pytest.mark.parametrize("kind", get_args(FrontierType))
 def test_a_candidate_that_raises_on_three_of_four_cases_is_no_success(
     kind: FrontierType, weights: Any
 ) -> None:
@@ -459,7 +458,7 @@ def test_an_evaluation_counts_three_raising_cases_as_failed() -> None:
 def test_required_objectives_count_a_raising_case_as_zero() -> None:
     three_of_four = reckless("w0", "w1", "w2")
     assert bold_run(three_of_four, train=("w2",))[0].improved
-    result, store = bold_run(three_of_four, train=("w2",), required_objectives={"knows": 0.9})
+    result, store = bold_run(three_of_four, train=("w2",), required={"knows": 0.9})
     assert len(result.candidates) > 1
     assert (result.improved, store.writes) == (False, [])
     stopper = RequiredObjectives({"knows": 0.9})
@@ -468,7 +467,7 @@ def test_required_objectives_count_a_raising_case_as_zero() -> None:
 
 
 def test_a_raising_case_is_no_cheap_one() -> None:
-    result, _ = bold_run(reckless("w2"), train=("w2",), weights="score=1,tokens=3")
+    result, _ = bold_run(reckless("w2"), train=("w2",), weights={"score": 1, "tokens": 3})
     assert result.objectives[0]["tokens"] == 0.5
     assert result.objectives[1]["tokens"] == 0.5 / 4
 
@@ -556,7 +555,9 @@ def from_file(folder: Path, *critical: str, **changes: Any) -> GepaConfig:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     cases = tuple(Dataset.load(path))
     brief = Python(name="brief", function=lambda case, given: float(given.text == "no"))
-    return config(**(over(cases[:6], cases[6:], KNOWS, brief) | {"weights": "knows=1"} | changes))
+    return config(
+        **(over(cases[:6], cases[6:], KNOWS, brief) | {"weights": {"knows": 1}} | changes)
+    )
 
 
 def lossy(settings: GepaConfig) -> GepaResult:
@@ -577,5 +578,5 @@ def test_critical_cases_of_a_file_are_not_lost_in_a_minibatch(tmp_path: Path) ->
 
 
 def test_objectives_are_required_of_a_winner_over_a_file(tmp_path: Path) -> None:
-    assert not lossy(from_file(tmp_path, required_objectives={"brief": 0.8})).improved
-    assert lossy(from_file(tmp_path, required_objectives={"brief": 0.01})).improved
+    assert not lossy(from_file(tmp_path, required={"brief": 0.8})).improved
+    assert lossy(from_file(tmp_path, required={"brief": 0.01})).improved

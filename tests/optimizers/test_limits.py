@@ -107,17 +107,29 @@ def test_a_model_of_unknown_price_ends_a_run_with_a_limit_in_money() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_cost": 0}, "max_cost: expected US dollars above 0, such as 2.50, found"),
-        ({"max_cost": "-1"}, "max_cost: expected US dollars above 0, such as 2.50, found"),
-        ({"max_cost": "much"}, "max_cost: expected US dollars above 0, such as 2.50, found 'much'"),
-        ({"max_cost": True}, "max_cost: expected US dollars above 0, such as 2.50, found True"),
-        ({"max_cost": float("nan")}, "max_cost: expected US dollars above 0, such as 2.50, found"),
-        ({"max_tokens": 0}, "max_tokens: expected an integer of at least 1, found 0"),
-        ({"max_tokens": 1.5}, "max_tokens: expected an integer of at least 1, found 1.5"),
-        ({"max_reflections": False}, "max_reflections: expected an integer of at least 1, found"),
-        ({"timeout": 0}, "timeout: expected seconds above 0, found 0"),
-        ({"timeout": "1h"}, "timeout: expected seconds above 0, found '1h'"),
-        ({"timeout": float("nan")}, "timeout: expected seconds above 0, found nan"),
+        ({"max_cost": 0}, "limits.max_cost: expected US dollars above 0, such as 2.50, found"),
+        ({"max_cost": "-1"}, "limits.max_cost: expected US dollars above 0, such as 2.50, found"),
+        (
+            {"max_cost": "much"},
+            "limits.max_cost: expected US dollars above 0, such as 2.50, found 'much'",
+        ),
+        (
+            {"max_cost": True},
+            "limits.max_cost: expected US dollars above 0, such as 2.50, found True",
+        ),
+        (
+            {"max_cost": float("nan")},
+            "limits.max_cost: expected US dollars above 0, such as 2.50, found",
+        ),
+        ({"max_tokens": 0}, "limits.max_tokens: expected an integer of at least 1, found 0"),
+        ({"max_tokens": 1.5}, "limits.max_tokens: expected an integer of at least 1, found 1.5"),
+        (
+            {"max_reflections": False},
+            "limits.max_reflections: expected an integer of at least 1, found",
+        ),
+        ({"timeout": 0}, "limits.timeout: expected seconds above 0, found 0"),
+        ({"timeout": "1h"}, "limits.timeout: expected seconds above 0, found '1h'"),
+        ({"timeout": float("nan")}, "limits.timeout: expected seconds above 0, found nan"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, object], message: str) -> None:
@@ -126,7 +138,11 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, object], messag
 
 
 def test_money_may_be_written_as_any_number() -> None:
-    assert config(max_cost=0.1).max_cost == config(max_cost="0.1").max_cost == Decimal("0.1")
+    assert (
+        config(max_cost=0.1).limits.max_cost
+        == config(max_cost="0.1").limits.max_cost
+        == Decimal("0.1")
+    )
 
 
 # Time and cancellation

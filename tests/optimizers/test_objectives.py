@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -40,7 +40,7 @@ from promptgraft.runtime import SessionProtocol
 from promptgraft.search import OptimizationContext, RejectionReason
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.frontier import Frontier, FrontierType, cells_of
-from promptgraft.search.scores import Score, mean_score
+from promptgraft.search.scores import Score, mean_score, weights_of
 
 Rendered = RenderedPrompt[object]
 
@@ -85,7 +85,7 @@ def test_a_hybrid_frontier_keeps_both_specialists_and_a_compromise_between_them(
 
 
 def test_either_weight_picks_the_right_candidate() -> None:
-    result = conflict(weights="known=1")
+    result = conflict(weights={"known": 1})
     for name in ("known", "brief"):
         best = result.pick({name: 1.0})
         assert result.objectives[best][name] == max(found[name] for found in result.objectives)
@@ -95,8 +95,8 @@ def test_either_weight_picks_the_right_candidate() -> None:
 
 @pytest.mark.parametrize("name", ["known", "brief"])
 def test_the_winner_can_be_picked_by_either_objective(name: str) -> None:
-    plain = conflict(weights="known=1")
-    result = conflict(weights="known=1", pick=f"{name}=1")
+    plain = conflict(weights={"known": 1})
+    result = conflict(weights={"known": 1}, pick={name: 1})
     assert result.scores_matrix == plain.scores_matrix  # it searches the same
     assert result.best_index == plain.pick(f"{name}=1")
     assert result.improved == (name == "known")
@@ -104,10 +104,12 @@ def test_the_winner_can_be_picked_by_either_objective(name: str) -> None:
 
 def test_what_is_picked_by_exists_and_suits_the_policy() -> None:
     with pytest.raises(FeedbackError, match=r"required objective `knwon`.*did you mean `known`"):
-        conflict(pick="knwon=1")
-    with pytest.raises(ConfigError, match=r"^pick: expected none with a policy that confirms"):
-        config(pick="score=1", acceptance=Paired(), rollout_budget=500)
-    tokens = conflict(pick="tokens=1")
+        conflict(pick={"knwon": 1})
+    with pytest.raises(
+        ConfigError, match=r"^objectives.pick: expected none with a policy that confirms"
+    ):
+        config(pick={"score": 1}, acceptance=Paired(), rollout_budget=500)
+    tokens = conflict(pick={"tokens": 1})
     assert tokens.objectives[0]["tokens"] == 0.5
 
 
@@ -125,7 +127,7 @@ def test_a_weight_for_what_the_feedback_does_not_say_is_the_callers_fault() -> N
         conflict(weights={"knwon": 1})
 
 
-@pytest.mark.parametrize("kind", list(FrontierType))
+@pytest.mark.parametrize("kind", get_args(FrontierType))
 def test_runs_with_every_frontier_are_deterministic_and_resume(kind: FrontierType) -> None:
     whole = conflict(frontier_type=kind)
     journal = MemoryJournal()
@@ -162,7 +164,7 @@ def naive_members(table: Sequence[Sequence[Score]]) -> set[int]:
     return found
 
 
-@given(rows, st.sampled_from(list(FrontierType)))
+@given(rows, st.sampled_from(get_args(FrontierType)))
 def test_a_frontier_holds_leaders_only_and_every_cell_has_one(
     candidates: list[list[Mapping[str, Score]]], kind: FrontierType
 ) -> None:
@@ -191,14 +193,14 @@ def test_a_frontier_holds_leaders_only_and_every_cell_has_one(
 def test_fewer_tokens_and_less_money_count_against_the_baseline() -> None:
     """An amount like the baseline's counts one half, half of it two thirds."""
 
-    def run(weights: str) -> GepaResult:
+    def run(**weights: float) -> GepaResult:
         task = PaidAdapter(reply=wordy)
         thinker = Run().reflection
         context = OptimizationContext(task, reflection_adapter=thinker)
         settings = config(weights=weights, target_section_paths=(RULES,), feedback_fn=two_sided)
         return GepaOptimizer(context, settings).optimize(PROMPT)
 
-    result = run("score=1,tokens=1,cost=2")
+    result = run(score=1, tokens=1, cost=2)
     assert result.objectives[0]["tokens"] == result.objectives[0]["cost"] == 0.5
     own = result.objectives[0]["score"]
     assert result.baseline_pareto_mean == pytest.approx((own + 0.5 + 2 * 0.5) / 4)
@@ -207,7 +209,7 @@ def test_fewer_tokens_and_less_money_count_against_the_baseline() -> None:
 def test_an_objective_of_unknown_price_is_the_callers_fault() -> None:
     context = OptimizationContext(PaidAdapter(cost=None), reflection_adapter=Run().reflection)
     with pytest.raises(FeedbackError, match="the cost of example `e0` is not known"):
-        GepaOptimizer(context, config(weights="score=1,cost=1")).optimize(PROMPT)
+        GepaOptimizer(context, config(weights={"score": 1, "cost": 1})).optimize(PROMPT)
 
 
 # What a winner must not lose
@@ -246,7 +248,7 @@ def test_nobody_wins_who_is_worse_on_a_critical_example_of_d_pareto() -> None:
     assert not result.improved
     assert result.best_index == 0
     assert len(result.candidates) > 1  # they may still be parents
-    picked = lossy("e0", pick="score=1")
+    picked = lossy("e0", pick={"score": 1})
     assert picked.objectives[picked.pick("score=1")]["score"] > picked.objectives[0]["score"]
     assert (picked.improved, picked.best_index) == (False, 0)
 
@@ -262,8 +264,8 @@ def test_a_child_that_is_worse_on_a_critical_example_of_its_minibatch_is_refused
 
 
 def test_a_winner_must_have_what_is_required() -> None:
-    assert not conflict(weights="known=1", required_objectives={"brief": 0.9}).improved
-    free = conflict(weights="known=1", required_objectives={"brief": 0.01})
+    assert not conflict(weights={"known": 1}, required={"brief": 0.9}).improved
+    free = conflict(weights={"known": 1}, required={"brief": 0.01})
     assert free.improved
 
 
@@ -300,19 +302,15 @@ def test_a_rollout_that_is_too_dear_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weights": "score"}, "weights: expected text such as 'score=0.8,tokens=0.2', found"),
-        ({"weights": ""}, "weights: expected text such as 'score=0.8,tokens=0.2', found ''"),
-        ({"weights": "a=1,"}, "weights: expected text such as 'score=0.8,tokens=0.2', found ''"),
-        ({"weights": "a=1,a=2"}, "weights: `a` is named twice"),
-        ({"weights": {"a": 0}}, "weights: `a`: expected a number above 0, found 0"),
-        ({"weights": {"a": "1"}}, "weights: expected a finite number under each name, found '1'"),
-        ({"weights": {"a": float("nan")}}, "weights: expected a finite number under each name"),
-        ({"weights": 3}, "weights: expected numbers by name, found 3"),
-        ({"required_objectives": "a>1"}, "required_objectives: expected text such as"),
-        ({"frontier_type": "all"}, "frontier_type: expected one of `instance`, `objective`"),
-        ({"max_prompt_chars": 0}, "max_prompt_chars: expected an integer of at least 1, found 0"),
-        ({"max_rollout_cost": 0}, "max_rollout_cost: expected US dollars above 0"),
-        ({"max_copied_words": 0}, "max_copied_words: expected an integer of at least 1, found 0"),
+        ({"weights": {"a": 0}}, "objectives.weights: `a`: expected a number above 0, found 0"),
+        ({"weights": {"a": "1"}}, "objectives.weights: expected a finite number under each name"),
+        ({"pick": {"a": float("nan")}}, "objectives.pick: expected a finite number under each"),
+        ({"weights": 3}, "objectives.weights: expected numbers by name, found 3"),
+        ({"required": "a>1"}, "objectives.required: expected numbers by name, found 'a>1'"),
+        ({"frontier_type": "all"}, "objectives.frontier_type: expected one of `instance`, "),
+        ({"max_prompt_chars": 0}, "guards.max_prompt_chars: expected an integer of at least 1"),
+        ({"max_rollout_cost": 0}, "guards.max_rollout_cost: expected US dollars above 0"),
+        ({"max_copied_words": 0}, "guards.max_copied_words: expected an integer of at least 1"),
         ({"acceptance": "strict"}, "acceptance: expected a policy such as Strict(), MinGain(0.05)"),
     ],
 )
@@ -321,8 +319,22 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], me
         config(**settings)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("score", "weights: expected text such as 'score=0.8,tokens=0.2', found 'score'"),
+        ("a=1,", "weights: expected text such as 'score=0.8,tokens=0.2', found ''"),
+        ("a=1,a=2", "weights: `a` is named twice"),
+        ("a=0", "weights: `a`: expected a number above 0, found 0"),
+    ],
+)
+def test_text_that_is_no_weights_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        weights_of(text)
+
+
 def test_weights_may_be_written_as_text() -> None:
-    assert config(weights="score=0.8, tokens=0.2").weights == {"score": 0.8, "tokens": 0.2}
+    assert weights_of("score=0.8, tokens=0.2") == {"score": 0.8, "tokens": 0.2}
 
 
 @pytest.mark.parametrize("objectives", [{"a": float("inf")}, {"a": True}, {"": 1.0}, 3])

@@ -46,7 +46,7 @@ def settings(pair: tuple[int, int]) -> GepaConfig:
         steps_at_once=steps,
         enable_merge=True,
         training_examples=twins(6),
-        held_out_examples=tuple(
+        held_out=tuple(
             attrs.evolve(example, id=f"{example.id}-held-out") for example in examples(6)
         ),
         acceptance=Paired(level=0.3),

@@ -44,7 +44,7 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
     RolloutFeedback,
 )
-from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
+from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.sampling import blamed
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.errors import ConfigError, TransientProviderError
@@ -77,20 +77,15 @@ def tried_on(session: Session, phase: str) -> Counter[str]:
 
 def test_a_preset_sets_what_is_not_given() -> None:
     paper, quick = config(preset="paper"), config(preset="lean", exploration=0.5)
-    assert attrs.fields(GepaConfig).preset.default is Preset.LEAN
-    assert (paper.validation, paper.exploration, paper.reuse_rollouts) == (Full(), 1.0, False)
-    assert (paper.minibatches, paper.module_choice) == (
-        MinibatchChoice.EPOCHS,
-        ModuleChoice.TURNS,
-    )
-    assert (quick.validation, quick.exploration, quick.reuse_rollouts) == (Racing(), 0.5, True)
-    assert (quick.minibatches, quick.module_choice) == (
-        MinibatchChoice.TEACHING,
-        ModuleChoice.BLAMED,
-    )
+    assert Strategy().preset == "lean"
+    assert (paper.validation, quick.validation) == (Full(), Racing())
+    assert (paper.strategy.exploration, quick.strategy.exploration) == (1.0, 0.5)
+    assert (paper.strategy.reuse_rollouts, quick.strategy.reuse_rollouts) == (False, True)
+    assert (paper.strategy.minibatches, quick.strategy.minibatches) == ("epochs", "teaching")
+    assert (paper.strategy.module_choice, quick.strategy.module_choice) == ("turns", "blamed")
 
 
-@pytest.mark.parametrize("setting", [{"pick": "score=1"}, {"frontier_type": "objective"}])
+@pytest.mark.parametrize("setting", [{"pick": {"score": 1}}, {"frontier_type": "objective"}])
 def test_settings_that_need_every_mean_have_every_candidate_tried_on_everything(
     setting: dict[str, str],
 ) -> None:
@@ -427,7 +422,7 @@ def test_examples_are_changed_one_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "quick"}, "preset: expected one of `paper`, `lean`, found 'quick'"),
+        ({"preset": "quick"}, "strategy.preset: expected one of `lean`, `paper`, found 'quick'"),
         ({"validation": Racing}, r"validation: expected Full\(\) or Racing\(\), found <class"),
         ({"exploration": 1.5}, "exploration: expected a number from 0 to 1, found 1.5"),
         ({"exploration": "x"}, "exploration: expected a number from 0 to 1, found 'x'"),
@@ -438,12 +433,12 @@ def test_examples_are_changed_one_at_a_time() -> None:
         ({"module_choice": "x"}, "module_choice: expected one of `turns`, `blamed`, found 'x'"),
         ({"reuse_rollouts": 1}, "reuse_rollouts: expected true or false, found 1"),
         (
-            {"validation": Racing(), "pick": "score=1"},
-            r"pick: expected none with validation=Racing\(\)",
+            {"validation": Racing(), "pick": {"score": 1}},
+            r"objectives.pick: expected none with strategy.validation=Racing\(\)",
         ),
         (
             {"validation": Racing(), "frontier_type": "hybrid"},
-            r"frontier_type: expected 'instance' or 'cartesian' with validation=Racing\(\)",
+            "objectives.frontier_type: expected 'instance' or 'cartesian' with strategy",
         ),
     ],
 )
@@ -523,7 +518,7 @@ def test_baseline_and_winners_of_races_are_tried_on_all_critical_examples(
         seed=seed,
         training_examples=marked,
         pareto_set_size=12,
-        shuffle_examples=shuffle,
+        shuffle=shuffle,
         rollout_budget=110,
         proposals_per_step=at_once[0],
         steps_at_once=at_once[1],

@@ -183,5 +183,7 @@ def test_a_run_that_shares_reflections_is_the_same_when_it_is_resumed() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "2"])
 def test_a_number_of_reflections_that_makes_no_sense_is_refused(wrong: int) -> None:
-    with pytest.raises(ConfigError, match=r"^reflections_per_module: expected an integer"):
+    with pytest.raises(
+        ConfigError, match=r"^strategy\.reflections_per_module: expected an integer"
+    ):
         shared(reflections=wrong)

@@ -255,7 +255,7 @@ def test_children_that_change_different_parts_or_add_examples_are_put_together(k
         8,
         preset="paper",
         target_section_paths=(RULES, NOTES),
-        target_tools=("find",),
+        tools=("find",),
         enable_example_generation=True,
         example_mutation_rate=0.5,
         feedback_fn=by_gold,

@@ -344,9 +344,9 @@ def test_required_objectives_must_all_be_reached(
     assert (result.stop_reason is StopReason.OBJECTIVES) == (step < 8)
 
 
-@pytest.mark.parametrize("wrong", ["stoppers", "required_objectives"])
+@pytest.mark.parametrize("wrong", ["stoppers", "required"])
 def test_an_objective_that_no_feedback_has_is_found_with_the_baseline(wrong: str) -> None:
-    settings: dict[str, Any] = {"required_objectives": {"polit": 0.5}}
+    settings: dict[str, Any] = {"required": {"polit": 0.5}}
     if wrong == "stoppers":
         settings = {"stoppers": (RequiredObjectives({"polit": 0.5}),)}
     run = Run(config(feedback_fn=objectives, **settings))
@@ -506,11 +506,14 @@ def test_a_run_whose_stopper_failed_goes_on_without_it() -> None:
 @pytest.mark.parametrize(
     ("stoppers", "message"),
     [
-        (MaxProposals(3), "stoppers: expected a sequence of stoppers such as (MaxProposals(30),)"),
-        ("STOP", "stoppers: expected a sequence of stoppers such as (MaxProposals(30),)"),
-        ((MaxProposals(3), 5), "stoppers[1]: expected a stopper such as MaxProposals(30), or a "),
-        ((MaxProposals,), "stoppers[0]: expected a stopper such as MaxProposals(30), or a "),
-        ((None,), "stoppers[0]: expected a stopper such as MaxProposals(30), or a "),
+        (MaxProposals(3), "limits.stoppers: expected a sequence of stoppers such as (MaxPropo"),
+        ("STOP", "limits.stoppers: expected a sequence of stoppers such as (MaxPropo"),
+        (
+            (MaxProposals(3), 5),
+            "limits.stoppers[1]: expected a stopper such as MaxProposals(30), or ",
+        ),
+        ((MaxProposals,), "limits.stoppers[0]: expected a stopper such as MaxProposals(30), or "),
+        ((None,), "limits.stoppers[0]: expected a stopper such as MaxProposals(30), or "),
     ],
 )
 def test_what_is_no_stopper_is_refused_with_its_position(stoppers: Any, message: str) -> None:

@@ -42,6 +42,7 @@ from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout, Scoring
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate
+from settings_leaves import grouped
 
 OutputT = TypeVar("OutputT")
 
@@ -85,7 +86,7 @@ def config(**changes: Any) -> GepaConfig:
     """Return a small configuration that finds something; 6 examples in D_pareto, 6 to learn from.
 
     The examples to learn from ask for the same words as those to compare on. The strategy is the
-    published one, of which every step can be foretold.
+    published one, of which every step can be foretold. Settings of groups are written flat.
     """
     settings: dict[str, Any] = {
         "preset": "paper",
@@ -97,7 +98,7 @@ def config(**changes: Any) -> GepaConfig:
         "feedback_fn": judge,
         "seed": 1,
     }
-    return GepaConfig(**(settings | changes))
+    return GepaConfig(**grouped(**(settings | changes)))
 
 
 def twins(count: int) -> tuple[GepaExample, ...]:

@@ -111,7 +111,7 @@ def test_the_settings_as_described_are_a_right_project_that_says_the_same(
     assert project.described() == described
     theirs, ours = load_project(path), project
     for name in ours.names:
-        ignored = {"feedback_fn", "stoppers", "example_formatter"}
+        ignored = {"feedback_fn", "limits", "example_formatter"}
         one, other = (attrs.asdict(p.run_config(name), recurse=False) for p in (theirs, ours))
         assert {k: v for k, v in one.items() if k not in ignored | {"training_examples"}} == {
             k: v for k, v in other.items() if k not in ignored | {"training_examples"}
@@ -151,8 +151,8 @@ def test_validation_steers_train_teaches_and_test_is_held_out() -> None:
 
     assert [example.id for example in config.training_examples] == ["4", "5", "1", "2", "3"]
     assert config.pareto_set_size == 2
-    assert [example.id for example in config.held_out_examples] == ["6"]
-    assert not config.shuffle_examples
+    assert [example.id for example in config.data.held_out] == ["6"]
+    assert not config.data.shuffle
     assert not config.persist
     assert config.acceptance == Paired(level=0.2, max_repeats=1)
     first = config.training_examples[0].label
@@ -164,7 +164,7 @@ def test_every_section_with_a_text_that_may_be_overridden_is_a_target_by_default
     config = load_project(RIGHT / "least.yaml").run_config()
     # `guide` is a heading that only holds examples.
     assert config.target_section_paths == (("rules",), ("rules", "tone"))
-    assert str(config.auto) == "light"
+    assert config.rollout_budget == "light"
 
 
 def test_a_prompt_changes_only_in_the_targets_that_it_has(folder: Path) -> None:
@@ -189,13 +189,13 @@ def test_settings_reach_the_run_as_they_are_written() -> None:
     config = load_project(RIGHT / "everything.yaml").run_config("triage")
 
     assert config.rollout_budget == 400
-    assert str(config.max_cost) == "2.5"
+    assert str(config.limits.max_cost) == "2.5"
     assert config.acceptance == MinGain(0.05)
     assert isinstance(config, GepaConfig)
     assert config.enable_merge
-    assert config.required_objectives == {"exact": 0.5}
-    assert config.stoppers[0] == MaxProposals(30)
-    assert config.stoppers[-1] == StopFile(RIGHT / "stop")
+    assert config.objectives.required == {"exact": 0.5}
+    assert config.limits.stoppers[0] == MaxProposals(30)
+    assert config.limits.stoppers[-1] == StopFile(RIGHT / "stop")
     assert config.example_formatter is not None
     assert config.example_formatter(config.training_examples[0], None)[0].startswith("t")
     assert [t.tool_name for t in config.target_tool_examples] == ["search"]
@@ -210,7 +210,7 @@ def test_every_setting_of_a_run_can_be_written_or_says_what_decides_it() -> None
     written = optimizer["properties"]
     assert isinstance(written, dict)
     names = {field.name for field in attrs.fields(GepaConfig)}
-    assert names == {*(set(written) - {"algorithm", "targets"}), *ELSEWHERE}
+    assert names == {*(set(written) - {"algorithm"}), *ELSEWHERE}
 
 
 def test_a_job_runs_offline_stores_nothing_and_begins_at_what_the_store_holds(
@@ -357,7 +357,7 @@ def test_one_file_of_python_is_run_once_however_much_is_taken_from_it(folder: Pa
 
 
 def test_empty_sections_count_as_left_out(folder: Path) -> None:
-    project = project_of(folder, "stoppers:", "optimizer: {seed: }", "params: ~", "store: {tag: }")
+    project = project_of(folder, "optimizer: {seed: , limits: }", "params: ~", "store: {tag: }")
     assert project.described() == project_of(folder).described()
 
 
@@ -368,11 +368,11 @@ def test_defaults_are_filled_in_where_settings_are_described(folder: Path) -> No
         "seed": 3,
     }
     assert described["store"] == {"path": ".", "tag": "latest"}
-    assert (described["runs"], described["workers"], described["stoppers"]) == ("runs", 4, [])
+    assert (described["runs"], described["workers"]) == ("runs", 4)
     optimizer = described["optimizer"]
     assert isinstance(optimizer, dict)
-    assert (optimizer["auto"], optimizer["minibatch_size"]) == ("light", 6)
-    assert optimizer["max_copied_words"] == 8
+    assert (optimizer["rollout_budget"], optimizer["minibatch_size"]) == ("light", 6)
+    assert optimizer["guards"] == {"max_part_chars": 6_000, "max_copied_words": 8}
 
 
 def test_what_opens_does_not_look_at_what_the_file_names(folder: Path) -> None:

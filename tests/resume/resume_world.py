@@ -27,6 +27,8 @@ from promptgraft import (
     PromptResponse,
     PromptTemplate,
     RolloutFeedback,
+    Strategy,
+    Targets,
 )
 from promptgraft.adapters.base import Usage, answered
 from promptgraft.algorithms.gepa import ToolExampleTarget
@@ -114,8 +116,7 @@ def template(rules: str = "Known words: apple") -> PromptTemplate[Answer]:
 
 TARGETS: dict[str, Any] = {
     "target_section_paths": (("rules",),),
-    "target_tools": ("look_up",),
-    "target_output_fields": ("Answer.verdict",),
+    "targets": Targets(tools=("look_up",), output_fields=("Answer.verdict",)),
     "target_tool_examples": (ToolExampleTarget(tool_name="look_up", example_index=0),),
     "target_task_examples": (("examples", "first"),),
     "enable_example_generation": True,
@@ -266,9 +267,6 @@ def run(
             event_bus=bus,
         )
         config = GepaConfig(
-            preset="paper",
-            frontier_pruning="dominated",  # leaves a frontier that is wide enough for merges
-            minibatches="random",
             rollout_budget=budget,
             minibatch_size=2,
             pareto_set_size=6,
@@ -276,8 +274,13 @@ def run(
             training_examples=examples(count),
             feedback_fn=feedback,
             seed=seed,
-            proposals_per_step=proposals,
-            steps_at_once=proposals,
+            strategy=Strategy(
+                preset="paper",
+                frontier_pruning="dominated",
+                minibatches="random",
+                proposals_per_step=proposals,
+                steps_at_once=proposals,
+            ),
         )
         return GepaOptimizer(context, config).optimize(Prompt(template(rules)))
     finally:

@@ -15,6 +15,7 @@ from promptgraft.errors import TransientProviderError
 from promptgraft.runs import RunFolder, read_run
 from promptgraft.runs.comparing import Incomparable, figures_of, incomparable
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
+from settings_leaves import evolved
 
 
 class Strict:
@@ -31,7 +32,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def found(first: RunFolder, root: Path, **changes: Any) -> Incomparable:
     job = make_tiny_job()
-    changed = attrs.evolve(job, config=attrs.evolve(job.config, **changes))
+    changed = attrs.evolve(job, config=evolved(job.config, **changes))
     other = kept_run(root, changed)
     return incomparable(read_run(first), read_run(other))
 
@@ -66,7 +67,7 @@ def test_other_texts_under_the_same_ids_are_noticed(first: RunFolder, tmp_path: 
 
 
 def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path: Path) -> None:
-    said = found(first, tmp_path, held_out_examples=held_out(2))
+    said = found(first, tmp_path, held_out=held_out(2))
     assert said.pareto == ()
     assert said.held_out == ("the examples of the held-out set differ: 1 in A, 2 in B, 1 in both",)
 

@@ -35,6 +35,7 @@ from runs.toy_runs import (
     sulky,
     with_task,
 )
+from settings_leaves import evolved
 
 
 def events_of(folder: RunFolder) -> list[dict[str, Any]]:
@@ -142,7 +143,7 @@ def test_every_file_of_a_race_has_the_same_means_at_its_end(tmp_path: Path) -> N
 def test_other_held_out_examples_of_a_resumed_run_are_measured_and_kept(tmp_path: Path) -> None:
     job = make_job()
     folder = kept_run(tmp_path, job)
-    others = attrs.evolve(job, config=attrs.evolve(job.config, held_out_examples=held_out(4)[1:]))
+    others = attrs.evolve(job, config=evolved(job.config, held_out=held_out(4)[1:]))
     carry_out(folder, others)
 
     assert document(folder.result)["held_out"]["ids"] == ["unseen-1", "unseen-2", "unseen-3"]
@@ -423,7 +424,7 @@ def test_what_stands_in_adapters_and_functions_of_a_job_is_not_written_down(tmp_
     assert not [name for name, data in files_of(folder).items() if b"sk-canary" in data]
     optimizer = document(folder.config)["settings"]["optimizer"]
     assert optimizer["feedback_fn"].endswith("judge")
-    assert optimizer["stoppers"][0].endswith("Stopper")
+    assert optimizer["limits"]["stoppers"][0].endswith("Stopper")
     assert optimizer["acceptance"] == "Strict()"
 
 

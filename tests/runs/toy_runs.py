@@ -51,7 +51,7 @@ def make_job(
         ScriptedAdapter(task, identity="task"),
         reflection_adapter=ScriptedAdapter(reflection, identity="writer"),
     )
-    settings = {"rollout_budget": 66, "held_out_examples": held_out(3), **changes}
+    settings = {"rollout_budget": 66, "held_out": held_out(3), **changes}
     return OptimizationJob(PROMPT, context, config(**settings))
 
 
@@ -63,7 +63,7 @@ def make_tiny_job(task: Reply = answer) -> OptimizationJob:
         pareto_set_size=3,
         minibatch_size=2,
         training_examples=twins(3),
-        held_out_examples=held_out(1),
+        held_out=held_out(1),
         rollout_budget=20,
     )
 

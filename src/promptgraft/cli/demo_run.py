@@ -57,6 +57,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import mean_score
+from promptgraft.search.settings import Data
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
 from promptgraft.targets.types import Candidate, FeedbackFn, GepaExample
@@ -194,7 +195,7 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
         given=given,
         example=example,
         identity=adapter.identity,
-        budget=config.rollout_budget,
+        budget=config.budget,
         result=result,
         measured=measured,
         store=store,
@@ -213,7 +214,7 @@ def _config(example: Example, given: DemoOptions) -> RunConfig:
         training_examples=example.training,
         feedback_fn=example.feedback,
         seed=given["seed"],
-        shuffle_examples=example.shuffle,
+        data=Data(shuffle=example.shuffle),
         # The winner is kept by the demo itself, which replaces what the tag held.
         persist=False,
     )

@@ -36,6 +36,7 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.scores import weights_of
 from promptgraft.serde import Json
 from promptgraft.strict import structure
 
@@ -61,13 +62,15 @@ class Changes:
     def applied(self, job: OptimizationJob) -> OptimizationJob:
         """Return the job with the changes."""
         given = attrs.asdict(self, filter=_is_given)
-        tag, budget = given.pop("tag", None), given.pop("budget", None)
-        if self.max_cost is not None:
-            given["max_cost"] = Decimal(self.max_cost)
+        tag, budget, pick = (given.pop(name, None) for name in ("tag", "budget", "pick"))
+        config = attrs.evolve(job.config, limits=attrs.evolve(job.config.limits, **given))
         if budget is not None:
-            given |= {"auto": None, "rollout_budget": budget}
+            config = attrs.evolve(config, rollout_budget=budget)
+        if pick is not None:
+            objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
+            config = attrs.evolve(config, objectives=objectives)
         context = job.context if tag is None else attrs.evolve(job.context, overrides_tag=tag)
-        return OptimizationJob(job.subject, context, attrs.evolve(job.config, **given))
+        return OptimizationJob(job.subject, context, config)
 
 
 def _is_given(_: object, value: object) -> bool:

@@ -134,7 +134,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         outcome.parts,
         tag=outcome.result.tag,
         seed=outcome.job.config.seed,
-        budget=outcome.job.config.rollout_budget,
+        budget=outcome.job.config.budget,
         examples=len(outcome.result.pareto_ids),
     )
     store, address = outcome.local_store, outcome.address
@@ -264,7 +264,7 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
         result,
         outcome.parts,
         noun="example",
-        budget=outcome.job.config.rollout_budget,
+        budget=outcome.job.config.budget,
         held_out=held_out,
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,

@@ -26,9 +26,8 @@ from promptgraft.project.format_models import (
     ModelsConfig,
     refuse_references,
 )
-from promptgraft.project.format_optimizer import OPTIMIZER, STOPPERS, OptimizerConfig
+from promptgraft.project.format_optimizer import OPTIMIZER, OptimizerConfig
 from promptgraft.project.python_source import REFERENCE
-from promptgraft.search.stoppers import Stopper
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, checked, either, listed, named, record, record_of
@@ -101,7 +100,6 @@ class ProjectConfig:
         metrics: What is asked of an answer: a list, or the path of a metric file.
         aggregation: How the scores of several metrics become one; by default their mean.
         params: A function that makes the parameters of a prompt of a case.
-        stoppers: What else ends a search, asked between its steps.
         store: Where winners are kept, and where a search begins.
         runs: The folder of run directories.
         workers: Rollouts side by side; the result does not depend on it.
@@ -116,7 +114,6 @@ class ProjectConfig:
     models: ModelsConfig
     params: str | None = None
     optimizer: OptimizerConfig = attrs.field(factory=lambda: OptimizerConfig(algorithm=DEFAULT))
-    stoppers: tuple[Stopper, ...] = ()
     store: StoreConfig = attrs.field(factory=StoreConfig)
     runs: str = DEFAULT_RUNS
     workers: int = DEFAULT_WORKERS
@@ -261,7 +258,6 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "models": MODELS,
         "params": REFERENCE,
         "optimizer": OPTIMIZER,
-        "stoppers": STOPPERS,
         "store": record_of(
             StoreConfig,
             special={"path": TEXT, "tag": checked(TEXT, check_tag, {"pattern": _TAG})},

@@ -179,7 +179,6 @@ class Project:
                 prompt,
                 judging,
                 optimizer=self.config.optimizer,
-                stoppers=self.config.stoppers,
                 around=self.surroundings,
             )
         return self._configs[prompt.name]

@@ -26,12 +26,14 @@ from promptgraft.project.format_optimizer import (
     TargetsConfig,
 )
 from promptgraft.project.parts import ProjectPrompt, Surroundings
-from promptgraft.search.config import RunConfig
-from promptgraft.search.config_fields import ToolExampleTarget
+from promptgraft.search.config import RunConfig, ToolExampleTarget
+from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
 from promptgraft.search.stoppers import StopFile, Stopper
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from
 from promptgraft.targets.types import GepaExample
+
+_BUDGET = "light"
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +69,6 @@ def run_config(
     judging: Judging,
     *,
     optimizer: OptimizerConfig,
-    stoppers: tuple[Stopper, ...],
     around: Surroundings,
 ) -> RunConfig:
     """Return the settings of a run; validation comes first, then train, and test is held out.
@@ -87,9 +88,10 @@ def run_config(
         raise around.refusal(("prompts", prompt.name), error) from error
     kind = algorithm(optimizer.algorithm)
     make: Callable[..., RunConfig] = kind
-    settings = {**kind.in_projects, **optimizer.settings}
-    if "rollout_budget" not in settings:
-        settings.setdefault("auto", "light")
+    settings = {"rollout_budget": _BUDGET, **optimizer.settings}
+    if isinstance(limits := settings.get("limits"), Limits):
+        stoppers = [_placed(stopper, around) for stopper in limits.stoppers]
+        settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
     for name in FORMATTERS:
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
@@ -99,15 +101,15 @@ def run_config(
             **targets,
             pareto_set_size=len(validation),
             training_examples=examples,
-            held_out_examples=held_out,
+            data=Data(held_out=held_out),
             feedback_fn=feedback_from(judging.metrics, aggregation=judging.aggregation),
-            stoppers=tuple(_placed(stopper, around) for stopper in stoppers),
             persist=False,
         )
     except ConfigError as error:
         name, _, rest = str(error).partition(": ")
-        if name in settings:
-            raise around.refusal(("optimizer", name), rest) from error
+        path = name.split(".")
+        if path[0] in settings:
+            raise around.refusal(("optimizer", *path), rest) from error
         raise around.refusal(("optimizer",), error) from error
 
 
@@ -160,20 +162,22 @@ def targets_of(
             )
         return {"target_section_paths": free}
     found = known_targets(descriptor)
-    chosen: dict[str, tuple[object, ...]] = {}
-    for kind, setting in _SETTINGS.items():
-        names: tuple[str, ...] = getattr(targets, kind)
-        chosen[setting] = tuple(found[kind][name] for name in names if name in found[kind])
-    return chosen
-
-
-_SETTINGS: Mapping[str, str] = {
-    "sections": "target_section_paths",
-    "tools": "target_tools",
-    "output_fields": "target_output_fields",
-    "tool_examples": "target_tool_examples",
-    "task_examples": "target_task_examples",
-}
+    named: Mapping[str, tuple[str, ...]] = attrs.asdict(targets)
+    chosen = {
+        kind: tuple(found[kind][name] for name in names if name in found[kind])
+        for kind, names in named.items()
+    }
+    return {
+        "target_section_paths": chosen["sections"],
+        "target_tool_examples": chosen["tool_examples"],
+        "target_task_examples": chosen["task_examples"],
+        "targets": Targets(
+            tools=[name for name in targets.tools if name in found["tools"]],
+            output_fields=[
+                name for name in targets.output_fields if name in found["output_fields"]
+            ],
+        ),
+    }
 
 
 def known_targets(descriptor: PromptDescriptor) -> dict[str, dict[str, object]]:
@@ -202,7 +206,7 @@ def target_faults(
     """Return one line for each target that no prompt of the project has."""
     known = [known_targets(descriptor) for descriptor in descriptors]
     faults = []
-    for kind in _SETTINGS:
+    for kind in attrs.fields_dict(TargetsConfig):
         names = sorted({name for found in known for name in found[kind]})
         for index, name in enumerate(getattr(targets, kind)):
             if name not in names:
@@ -222,32 +226,31 @@ def described(written: Json) -> dict[str, Json]:
     """
     given = copy.deepcopy(_object(written))
     optimizer = _object(given.get("optimizer"))
-    size: dict[str, Json] = {} if "rollout_budget" in optimizer else {"auto": "light"}
     return {
         **given,
         "splits": _splits(_object(given.get("splits"))),
         "optimizer": {
-            **_defaults(str(optimizer.get("algorithm", DEFAULT))),
-            **size,
-            **optimizer,
+            "algorithm": DEFAULT,
+            "rollout_budget": _BUDGET,
+            **_filled(algorithm(str(optimizer.get("algorithm", DEFAULT))), optimizer),
         },
-        "stoppers": given.get("stoppers") or [],
         "store": {"path": ".", "tag": DEFAULT_TAG, **_object(given.get("store"))},
         "runs": given.get("runs", DEFAULT_RUNS),
         "workers": given.get("workers", DEFAULT_WORKERS),
     }
 
 
-def _defaults(name: str) -> dict[str, Json]:
-    """Return the settings of an algorithm that have a plain default."""
-    config = algorithm(name)
-    found: dict[str, Json] = {"algorithm": name}
-    for field in attrs.fields(config):
-        default: object = config.in_projects.get(field.name, field.default)
-        if field.name in ELSEWHERE or field.name in ("auto", "rollout_budget"):
+def _filled(kind: type[Settings], given: dict[str, Json]) -> dict[str, Json]:
+    """Return settings with the defaults that are plain, in the groups too."""
+    groups = groups_of(kind)
+    found = dict(given)
+    for field in attrs.fields(kind):
+        if field.name in ELSEWHERE:
             continue
-        if isinstance(default, (bool, int, float, str)):
-            found[field.name] = str(default) if isinstance(default, str) else default
+        if field.name in groups and field.name != "targets":
+            found[field.name] = _filled(groups[field.name], _object(given.get(field.name)))
+        elif isinstance(field.default, (bool, int, float, str)):
+            found.setdefault(field.name, field.default)
     return found
 
 

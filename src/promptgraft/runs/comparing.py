@@ -14,8 +14,8 @@ from promptgraft.serde import Json, shown
 
 _JUDGED_BY = {
     "feedback_fn": "metrics",
-    "weights": "weights of the objectives",
-    "on_error": "scores of failed rollouts (`on_error`)",
+    "objectives.weights": "weights of the objectives",
+    "objectives.on_error": "scores of failed rollouts (`on_error`)",
 }
 Ancestry = tuple[tuple[int, str, float | None, bool], ...]
 """Number, what was changed, mean, and whether the mean is an estimate."""

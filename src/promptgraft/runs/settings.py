@@ -11,9 +11,10 @@ from promptgraft import __version__
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.search.job import OptimizationJob
+from promptgraft.search.settings import Settings
 from promptgraft.serde import Json, unstructure
 
-_EXAMPLES = ("training_examples", "held_out_examples")
+_EXAMPLES = ("training_examples", "held_out")
 
 
 def run_config(
@@ -49,10 +50,6 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
     """
     context = job.context
     store = context.overrides_store
-    config = {
-        name: len(value) if name in _EXAMPLES else _safe(value)
-        for name, value in attrs.asdict(job.config, recurse=False).items()
-    }
     return {
         "models": {
             "task": context.adapter.identity if context.adapter else job.name,
@@ -60,11 +57,20 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
         },
         "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
         "tag": context.overrides_tag,
-        "optimizer": config,
+        "optimizer": _settings(job.config),
+    }
+
+
+def _settings(settings: Settings) -> dict[str, Json]:
+    return {
+        name: len(value) if name in _EXAMPLES else _safe(value)
+        for name, value in attrs.asdict(settings, recurse=False).items()
     }
 
 
 def _safe(value: object) -> Json:
+    if isinstance(value, Settings):
+        return {**_settings(value)}
     if isinstance(value, tuple):
         return [_safe(item) for item in value]
     if callable(value) or attrs.has(type(value)):

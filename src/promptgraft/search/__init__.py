@@ -30,6 +30,7 @@ from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.reply import parse_reply
 from promptgraft.search.result import RunResult
+from promptgraft.search.settings import Data, Guards, Limits, Objectives, Settings, Targets
 from promptgraft.search.stoppers import (
     MaxCandidates,
     MaxProposals,
@@ -51,13 +52,17 @@ __all__ = [
     "BaseSearch",
     "Branch",
     "Checkpoint",
+    "Data",
     "GiveUp",
+    "Guards",
     "InvalidProposalError",
     "Join",
     "Kit",
+    "Limits",
     "MaxCandidates",
     "MaxProposals",
     "NoImprovement",
+    "Objectives",
     "OptimizationContext",
     "OptimizationJob",
     "Optimizer",
@@ -77,12 +82,14 @@ __all__ = [
     "RunState",
     "RunStoppedError",
     "Search",
+    "Settings",
     "Standing",
     "Start",
     "StopFile",
     "StopReason",
     "Stopper",
     "TargetScore",
+    "Targets",
     "Together",
     "parse_reply",
 ]

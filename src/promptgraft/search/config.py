@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from decimal import Decimal
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import attrs
@@ -15,34 +13,26 @@ from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.algorithm import Kit, Questions, Search
-from promptgraft.search.budgets import Affordable, Auto
-from promptgraft.search.config_checks import TARGETS, check_config, check_sizes
-from promptgraft.search.config_fields import (
-    ToolExampleTarget,
-    as_auto,
-    as_cost_limit,
-    as_examples,
-    as_frontier,
-    as_held_out,
-    as_names,
-    as_pick,
-    as_sections,
-    as_stoppers,
-    as_targets,
-    as_task_examples,
-    as_thresholds,
-    as_weights,
-)
+from promptgraft.search.budgets import PROPOSALS, Affordable, Size
 from promptgraft.search.context import PersistenceScope
-from promptgraft.search.frontier import FrontierType
 from promptgraft.search.pool import Pool
+from promptgraft.search.settings import (
+    EXAMPLES,
+    Data,
+    Guards,
+    Limits,
+    Objectives,
+    Settings,
+    Several,
+    Targets,
+)
 from promptgraft.search.splitting import split_examples
-from promptgraft.search.stoppers import RequiredObjectives, StopFile, Stopper
+from promptgraft.search.stoppers import RequiredObjectives
 from promptgraft.serde import Json
-from promptgraft.strict.checks import Check
+from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
-from promptgraft.targets.prompt_rollout import OnError, Scoring
+from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import (
     ExampleFormatter,
     FeedbackFn,
@@ -52,41 +42,72 @@ from promptgraft.targets.types import (
 
 
 @attrs.frozen(kw_only=True)
-class RunConfig(ABC):
-    """What every algorithm can be told; an algorithm is a subclass with settings of its own.
-
-    Subclasses are attrs classes (``@attrs.frozen(kw_only=True)``) that name themselves, list what
-    decides the path of a run, and return a search. Registered under the entry point group
-    ``promptgraft.algorithms``, they are found by name in project files.
+class ToolExampleTarget:
+    """An example of a tool that may change.
 
     Attributes:
-        auto: ``"light"``, ``"medium"`` or ``"heavy"``: sets a ``rollout_budget`` that pays for 6,
-            15 or 40 accepted proposals.
-        rollout_budget: rollouts that the run may use in all; never exceeded. Given, unless
-            ``auto`` is; 0 leaves it to that.
-        max_reflections: reflections that the run may use, repairs included; None for no limit.
-        max_cost: US dollars that the run may use, task, judge and reflection together; exceeded
-            at most by the calls in flight. Needs models whose prices are known.
-        max_tokens: tokens that the run may use, sent and received; the same.
-        timeout: seconds that the run may take.
-        stoppers: what else ends the run, asked between steps in this order: ``MaxProposals``,
-            ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
-            ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
-            words or None.
-        pareto_set_size: examples that candidates are compared on (D_pareto); taken from the
-            front of ``training_examples``. The others (D_feedback) are what mutations learn
-            from.
+        tool_name: the tool.
+        example_index: position among its examples, from 0.
+    """
+
+    tool_name: str
+    example_index: int
+
+
+def _budget(value: object) -> int | str | None:
+    return COUNT.fits(value) or (value if isinstance(value, str) and value in PROPOSALS else None)
+
+
+def _path(value: object) -> SectionPath | None:
+    if isinstance(value, tuple) and value and all(isinstance(key, str) for key in value):
+        return value
+    return None
+
+
+def _policy(value: object) -> object:
+    is_one = not isinstance(value, type) and callable(getattr(value, "decide", None))
+    return value if is_one else None
+
+
+def _function(value: object) -> object:
+    return value if callable(value) else None
+
+
+BUDGET: Check[int | str] = check(
+    f"an integer of at least 1 or one of {', '.join(f'`{size}`' for size in PROPOSALS)}",
+    _budget,
+    {"anyOf": [COUNT.schema, {"enum": list(PROPOSALS)}]},
+    names=PROPOSALS,
+)
+_PATHS = Several(
+    "a tuple of section paths",
+    check("a tuple of section keys such as ('policies', 'refunds')", _path),
+)
+_FUNCTION = check("a function", _function)
+_POLICY = check("a policy such as Strict(), MinGain(0.05) or Paired()", _policy)
+
+
+@attrs.frozen(kw_only=True)
+class RunConfig(Settings, ABC):
+    """The settings of every algorithm; an algorithm is a subclass with settings of its own.
+
+    Subclasses are attrs classes (``@attrs.frozen(kw_only=True)``) that name themselves and return
+    a search. Registered under the entry point group ``promptgraft.algorithms``, they are found by
+    name in project files.
+
+    Attributes:
+        rollout_budget: rollouts that the run may use in all; never exceeded. Or ``light``,
+            ``medium`` or ``heavy``, which pay for 6, 15 or 40 accepted proposals.
+        pareto_set_size: examples of the validation set (D_pareto), which candidates are compared
+            on; taken from the front of ``training_examples``. The others are the training set
+            (D_feedback), which mutations learn from.
         target_section_paths: sections whose text may change, in their turn; every section that
             may change where no part of any kind is named.
-        target_tools: tools of which descriptions may change.
-        target_output_fields: fields of the answer of which descriptions and aliases may
-            change: ``Review.severity``, or the type's name for a choice.
         target_tool_examples: examples of tools that may change.
         target_task_examples: task examples that may change, by path.
+        targets: further parts that may change.
         training_examples: the data.
-        held_out_examples: examples that no part of the search sees. When it goes to its end with
-            a winner, baseline and winner are tried on each of them once. That is part of
-            the budget.
+        data: what else is said of the data.
         feedback_fn: scores an answer and says why; None where a target does it itself.
         example_formatter: shows input and answer to the reflector.
         trace_formatter: shows what happened during a rollout to the reflector.
@@ -95,35 +116,18 @@ class RunConfig(ABC):
             ``target_task_examples``, or into all where none are named.
         max_task_examples_per_section: task examples that a section may hold, those of the
             source included.
-        acceptance: when a child is better than its parent: ``Strict()``, ``MinGain(gain)``, or
-            ``Paired()`` for scores with noise, which also confirms the winner.
-        frontier_type: in what candidates are compared when a parent is chosen: ``"instance"``
-            (the examples), ``"objective"``, ``"hybrid"`` or ``"cartesian"``.
-        weights: makes the score the weighted mean of objectives: ``{"score": 0.8, "tokens":
-            0.2}`` or ``"score=0.8,tokens=0.2"``. ``score`` is the feedback's own; ``tokens``,
-            ``cost`` and ``seconds`` are measured against the baseline, less is better; others
-            are the feedback's objectives.
-        pick: makes the winner the candidate with the highest weighted sum of objectives, written
-            as ``weights`` are; empty for the one with the highest score. Only decides which
-            candidate wins, not what is searched.
-        required_objectives: the least mean on D_pareto that a winner must have in an objective.
-        max_prompt_chars: longest rendered prompt that a candidate may lead to.
-        shuffle_examples: shuffle the data by ``seed`` before it is split.
-        perfect_score: a score that leaves nothing to learn.
         max_example_chars: longest input or answer that the reflector is shown.
         max_trace_chars: longest trace or evaluation log that the reflector is shown.
-        max_part_chars: longest text that a part may get.
-        on_error: what a rollout becomes whose provider failed: ``"unscored"`` (kept out of
-            every mean) or ``"zero"``. When a judge fails it is unscored.
-        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
-            stops when, in some stretch of it, more than this share and 4 more are unscored:
-            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops. A candidate with
-            more than this share of D_pareto unscored does not win.
+        limits: what ends the run before its budget is used up.
+        objectives: what makes one candidate better than another.
+        acceptance: when a child is better than its parent: ``Strict()``, ``MinGain(gain)``, or
+            ``Paired()`` for scores with noise, which also confirms the winner.
+        guards: what a candidate is refused for, whatever its score.
         persist: keep the winner when it is better than the baseline.
         persist_scope: where it is kept.
 
     Raises:
-        ConfigError: naming the field, what was expected and what was found.
+        ConfigError: naming the setting by its path, what was expected and what was found.
     """
 
     algorithm: ClassVar[str]
@@ -132,85 +136,64 @@ class RunConfig(ABC):
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {}
     """The questions that it asks the reflection model, by key; users may override their texts."""
 
-    checks: ClassVar[Mapping[str, Check[object]]] = {}
-    """What each setting of its own must be by itself."""
-
-    in_projects: ClassVar[Mapping[str, object]] = {}
-    """What project files take where they give nothing, if that is not the default."""
-
-    permissive: ClassVar[Mapping[str, object]] = {}
-    """Settings beside which every other one can be used: with them one is checked by itself."""
-
-    auto: Auto | None = attrs.field(default=None, converter=as_auto)
-    rollout_budget: int = 0
-    max_reflections: int | None = None
-    max_cost: Decimal | None = attrs.field(default=None, converter=as_cost_limit)
-    max_tokens: int | None = None
-    timeout: float | None = None
-    stoppers: tuple[Stopper, ...] = attrs.field(default=(), converter=as_stoppers)
-    frontier_type: FrontierType = attrs.field(default=FrontierType.INSTANCE, converter=as_frontier)
-    pick: Mapping[str, float] = attrs.field(factory=dict, converter=as_pick)
-    pareto_set_size: int
-    target_section_paths: tuple[SectionPath, ...] = attrs.field(default=(), converter=as_sections)
-    target_tools: tuple[str, ...] = attrs.field(default=(), converter=as_names)
-    target_output_fields: tuple[str, ...] = attrs.field(default=(), converter=as_names)
-    target_tool_examples: tuple[ToolExampleTarget, ...] = attrs.field(
-        default=(), converter=as_targets
+    rollout_budget: int | Size = attrs.field(validator=BUDGET)
+    pareto_set_size: int = attrs.field(validator=COUNT)
+    target_section_paths: Sequence[SectionPath] = attrs.field(default=(), validator=_PATHS)
+    target_tool_examples: Sequence[ToolExampleTarget] = attrs.field(
+        default=(),
+        validator=Several("a tuple of ToolExampleTarget", instance(ToolExampleTarget)),
     )
-    target_task_examples: tuple[SectionPath, ...] = attrs.field(
-        default=(), converter=as_task_examples
+    target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=_PATHS)
+    targets: Targets = attrs.field(factory=Targets, validator=instance(Targets))
+    training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
+    data: Data = attrs.field(factory=Data, validator=instance(Data))
+    feedback_fn: FeedbackFn | None = attrs.field(default=None, validator=_FUNCTION.or_none)
+    example_formatter: ExampleFormatter | None = attrs.field(
+        default=None, validator=_FUNCTION.or_none
     )
-    training_examples: tuple[GepaExample, ...] = attrs.field(converter=as_examples, repr=False)
-    held_out_examples: tuple[GepaExample, ...] = attrs.field(
-        default=(), converter=as_held_out, repr=False
+    trace_formatter: TraceFormatter | None = attrs.field(default=None, validator=_FUNCTION.or_none)
+    seed: int = attrs.field(default=0, validator=integer(0))
+    enable_example_generation: bool = attrs.field(default=False, validator=FLAG)
+    max_task_examples_per_section: int = attrs.field(default=5, validator=COUNT)
+    max_example_chars: int = attrs.field(default=6_000, validator=integer(100))
+    max_trace_chars: int = attrs.field(default=6_000, validator=integer(100))
+    limits: Limits = attrs.field(factory=Limits, validator=instance(Limits))
+    objectives: Objectives = attrs.field(factory=Objectives, validator=instance(Objectives))
+    acceptance: AcceptancePolicy = attrs.field(factory=Strict, validator=_POLICY)
+    guards: Guards = attrs.field(factory=Guards, validator=instance(Guards))
+    persist: bool = attrs.field(default=True, validator=FLAG)
+    persist_scope: PersistenceScope = attrs.field(
+        default=PersistenceScope.GLOBAL, validator=instance(PersistenceScope)
     )
-    feedback_fn: FeedbackFn | None = None
-    example_formatter: ExampleFormatter | None = None
-    trace_formatter: TraceFormatter | None = None
-    seed: int = 0
-    enable_example_generation: bool = False
-    max_task_examples_per_section: int = 5
-    acceptance: AcceptancePolicy = attrs.field(factory=Strict)
-    weights: Mapping[str, float] = attrs.field(factory=dict, converter=as_weights)
-    required_objectives: Mapping[str, float] = attrs.field(factory=dict, converter=as_thresholds)
-    max_prompt_chars: int | None = None
-    shuffle_examples: bool = False
-    perfect_score: float = 1.0
-    max_example_chars: int = 6_000
-    max_trace_chars: int = 6_000
-    max_part_chars: int = 6_000
-    on_error: OnError = "unscored"
-    max_unscored_share: float = 0.3
-    persist: bool = True
-    persist_scope: PersistenceScope = PersistenceScope.GLOBAL
 
     def __attrs_post_init__(self) -> None:
-        if self.auto is not None and self.rollout_budget == 0:
-            check_sizes(self)
-            object.__setattr__(self, "rollout_budget", self.budget_of(self.auto))
-        check_config(self)
+        super().__attrs_post_init__()
+        self._check_examples()
+        self.check()
+        self._check_budget()
 
     @abstractmethod
     def search(self, kit: Kit) -> Search:
         """Return the search that these settings ask for."""
 
     @property
-    @abstractmethod
     def decisive(self) -> Mapping[str, Json]:
         """The algorithm's own settings that decide the path of a run; part of the fingerprint."""
+        shared: type[Settings] = RunConfig
+        own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
+        return {name: getattr(self, name) for name in sorted(own)}
 
     def check(self) -> None:
         """Check the algorithm's own settings against each other.
 
         Raises:
-            ConfigError: naming the field, what was expected and what was found.
+            ConfigError: naming the setting, what was expected and what was found.
         """
         return
 
-    def budget_of(self, auto: Auto) -> int:
-        """Return the rollouts that pay for a number of proposals tried on the validation set."""
-        tried = 1 + auto.proposals
-        return tried * self.pareto_set_size + self.following_size
+    def budget_of(self, proposals: int) -> int:
+        """Return the rollouts of a run that can accept so many proposals."""
+        return (1 + proposals) * self.pareto_set_size + self.following_size
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return how many proposals so many rollouts pay for."""
@@ -237,11 +220,17 @@ class RunConfig(ABC):
         del questions, answer
         baseline = target.baseline()
         texts = sum(len(target.text(module, baseline)) for module in target.modules)
-        return texts + len(target.modules) * self.max_part_chars
+        return texts + len(target.modules) * self.guards.max_part_chars
 
     def pool(self) -> Pool:
         """Return where candidates are kept."""
-        return Pool(self.frontier_type)
+        return Pool(self.objectives.frontier_type)
+
+    @property
+    def budget(self) -> int:
+        """Rollouts that the run may use: ``rollout_budget``, or those of a size."""
+        given = self.rollout_budget
+        return given if isinstance(given, int) else self.budget_of(PROPOSALS[given])
 
     @property
     def baseline_size(self) -> int:
@@ -274,26 +263,24 @@ class RunConfig(ABC):
         return self.baseline_size + self.step_size + self.reserved_size
 
     @property
-    def feedback_size(self) -> int:
-        """Number of examples in the training set."""
-        return len(self.training_examples) - self.pareto_set_size
-
-    @property
     def names_targets(self) -> bool:
         """Whether any part is named that may change."""
-        return self.enable_example_generation or any(getattr(self, name) for name in TARGETS)
+        named = (
+            self.target_section_paths,
+            self.targets.tools,
+            self.targets.output_fields,
+            self.target_tool_examples,
+            self.target_task_examples,
+        )
+        return self.enable_example_generation or any(named)
 
     @property
     def objectives_asked_for(self) -> tuple[str, ...]:
         """Objectives that the baseline must show to exist."""
-        stopping = (one.thresholds for one in self.stoppers if isinstance(one, RequiredObjectives))
-        asked = (self.required_objectives, self.pick, *stopping)
+        stoppers = self.limits.stoppers
+        stopping = (one.thresholds for one in stoppers if isinstance(one, RequiredObjectives))
+        asked = (self.objectives.required, self.objectives.pick, *stopping)
         return tuple(name for names in asked for name in names)
-
-    @property
-    def critical_size(self) -> int:
-        """Number of critical examples in the validation set."""
-        return sum(example.critical for example in self.split[0])
 
     @property
     def split(self) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
@@ -301,7 +288,7 @@ class RunConfig(ABC):
         return split_examples(
             self.training_examples,
             self.pareto_set_size,
-            shuffle_seed=self.seed if self.shuffle_examples else None,
+            shuffle_seed=self.seed if self.data.shuffle else None,
         )
 
     @property
@@ -312,17 +299,12 @@ class RunConfig(ABC):
     @property
     def following_size(self) -> int:
         """Rollouts that are kept for confirming and for held-out examples."""
-        return self.confirmation_size + 2 * len(self.held_out_examples)
+        return self.confirmation_size + 2 * len(self.data.held_out)
 
     @property
     def reserved_size(self) -> int:
         """Rollouts that are kept for what ends a search: finals, confirming, held-out examples."""
         return self.finals_size + self.following_size
-
-    @property
-    def stop_files(self) -> tuple[Path, ...]:
-        """The files that end the run when they are there."""
-        return tuple(stopper.path for stopper in self.stoppers if isinstance(stopper, StopFile))
 
     @property
     def scoring(self) -> Scoring:
@@ -342,5 +324,33 @@ class RunConfig(ABC):
             trace_formatter=self.trace_formatter or default_trace_formatter,
             max_example_chars=self.max_example_chars,
             max_trace_chars=self.max_trace_chars,
-            on_error=self.on_error,
+            on_error=self.objectives.on_error,
         )
+
+    def _check_examples(self) -> None:
+        seen: set[str] = set()
+        given = {"training_examples": self.training_examples, "data.held_out": self.data.held_out}
+        for name, examples in given.items():
+            for example in examples:
+                if example.id in seen:
+                    raise ConfigError(f"{name}: the id `{example.id}` occurs twice")
+                seen.add(example.id)
+        if self.pareto_set_size >= len(self.training_examples):
+            raise ConfigError(
+                f"pareto_set_size: {self.pareto_set_size} of {len(self.training_examples)} "
+                "examples leave none to learn from; lower it or add examples"
+            )
+
+    def _check_budget(self) -> None:
+        if self.budget < self.least_budget:
+            kept = {
+                "the rest of the validation set": self.finals_size,
+                "confirming the winner": self.confirmation_size,
+                "the held-out examples": self.following_size - self.confirmation_size,
+            }
+            last = "".join(f", {what} {size}" for what, size in kept.items() if size)
+            raise ConfigError(
+                f"rollout_budget: expected at least {self.least_budget} (the baseline takes "
+                f"{self.baseline_size} rollouts, one step up to {self.step_size}{last}), found "
+                f"{self.budget}; raise it or lower pareto_set_size{self.smaller_steps}"
+            )

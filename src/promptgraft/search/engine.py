@@ -44,7 +44,7 @@ def assemble(
     books = Books(answers, ledger.part())
     driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
     validation, training = config.split
-    scorer = Scorer(config.weights, also=config.pick)
+    scorer = Scorer(config.objectives.weights, also=config.objectives.pick)
     kit = Kit(
         target=target,
         validation=validation,
@@ -55,8 +55,8 @@ def assemble(
             target=target,
             examples=validation,
             scorer=scorer,
-            required=config.required_objectives,
-            max_unscored_share=config.max_unscored_share,
+            required=config.objectives.required,
+            max_unscored_share=config.limits.max_unscored_share,
             ledger=books.ledger,
             emit=driver.emit,
         ),
@@ -69,7 +69,7 @@ def assemble(
         search,
         answers=answers,
         validation=validation,
-        held_out=config.held_out_examples,
+        held_out=config.data.held_out,
         acceptance=config.acceptance,
         scorer=scorer,
         budget=kit.budget,
@@ -87,12 +87,12 @@ def _driver(
     publish: Emit,
 ) -> Driver:
     stops = Stops(
-        config.stoppers,
+        config.limits.stoppers,
         ledger=books.ledger,
         deadline=sources.deadline,
         pause=context.pause,
         clock=context.clock,
-        perfect_score=config.perfect_score,
+        perfect_score=config.objectives.perfect_score,
     )
     return Driver(
         sources,
@@ -104,7 +104,7 @@ def _driver(
             questions_at_once=config.questions_at_once,
             deadline=sources.deadline,
         ),
-        max_unscored_share=config.max_unscored_share,
+        max_unscored_share=config.limits.max_unscored_share,
         look=stops.look,
         publish=publish,
     )

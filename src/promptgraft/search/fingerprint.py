@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import attrs
 
@@ -12,23 +13,18 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
+from promptgraft.search.settings import Settings
 from promptgraft.search.targets import plain_or_repr, template_digest, without_address
-from promptgraft.serde import HexDigest, Json, digest
+from promptgraft.serde import HexDigest, Json, digest, unstructure
 from promptgraft.targets.base import Identity
 from promptgraft.targets.types import GepaExample
 
 _PLAIN_SETTINGS = (
     "seed",
-    "shuffle_examples",
     "pareto_set_size",
-    "perfect_score",
     "max_task_examples_per_section",
-    "on_error",
-    "frontier_type",
-    "max_prompt_chars",
     "max_example_chars",
     "max_trace_chars",
-    "max_part_chars",
 )
 
 
@@ -52,16 +48,27 @@ def fingerprint_of(
             [[example.id, examples[example.id]] for example in config.training_examples]
         ),
         **{name: getattr(config, name) for name in _PLAIN_SETTINGS},
+        "data.shuffle": config.data.shuffle,
+        **_plain("objectives", config.objectives, leave_out="pick"),
+        **_plain("guards", config.guards),
         **config.decisive,
         "acceptance": without_address(repr(config.acceptance)),
-        "weights": dict(config.weights),
-        "required_objectives": dict(config.required_objectives),
         "reflection_model": context.proposing_adapter.identity,
         "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():
         found[f"target {name}" if name in found else name] = detail
     return found
+
+
+def _plain(group: str, settings: Settings, *, leave_out: str = "") -> dict[str, Json]:
+    """Return the settings of a group by their paths."""
+    values = attrs.asdict(settings, recurse=False).items()
+    return {
+        f"{group}.{name}": str(value) if isinstance(value, Decimal) else unstructure(value)
+        for name, value in values
+        if name != leave_out
+    }
 
 
 def example_digest(example: GepaExample) -> HexDigest:

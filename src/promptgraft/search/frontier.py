@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import reduce
 from itertools import accumulate, compress, islice
 from operator import eq, ge, gt, ne, or_
 from types import MappingProxyType
+from typing import Literal
 
 from promptgraft.search.scores import (
     BELOW_SCORES,
@@ -26,33 +26,22 @@ from promptgraft.search.scores import (
     packed,
 )
 
+FrontierType = Literal["instance", "objective", "hybrid", "cartesian"]
+"""What the cells are.
 
-class FrontierType(StrEnum):
-    """What the cells are.
+``instance``: the examples of the validation set. ``objective``: the objectives, by their means over
+the examples. ``hybrid``: both. ``cartesian``: each objective on each example.
+"""
 
-    ``INSTANCE``: the examples of D_pareto. ``OBJECTIVE``: the objectives, by their means over
-    the examples. ``HYBRID``: both. ``CARTESIAN``: each objective on each example.
-    """
+FrontierPruning = Literal["dominated", "redundant"]
+"""Which leaders are dropped before a parent is chosen.
 
-    INSTANCE = "instance"
-    OBJECTIVE = "objective"
-    HYBRID = "hybrid"
-    CARTESIAN = "cartesian"
+``dominated``: those that another candidate dominates on all examples. ``redundant``: in ascending
+order of their means, those that lead only where another candidate leads that is left, so that few
+are left where many lead together.
+"""
 
-
-class FrontierPruning(StrEnum):
-    """Which leaders are dropped before a parent is chosen.
-
-    ``DOMINATED``: those that another candidate dominates on all examples. ``REDUNDANT``: in
-    ascending order of their means, those that lead only where another remaining leader leads,
-    so that few are left where many lead together.
-    """
-
-    DOMINATED = "dominated"
-    REDUNDANT = "redundant"
-
-
-EXAMPLE_CELLS = frozenset({FrontierType.INSTANCE, FrontierType.CARTESIAN})
+EXAMPLE_CELLS: frozenset[FrontierType] = frozenset({"instance", "cartesian"})
 """Kinds whose cells are examples: none of them changes when a candidate is tried on more."""
 
 
@@ -71,11 +60,11 @@ def cells_of(
         names: the objectives.
     """
     match kind:
-        case FrontierType.INSTANCE:
+        case "instance":
             return scores
-        case FrontierType.OBJECTIVE:
+        case "objective":
             return means_of(objectives, names)
-        case FrontierType.HYBRID:
+        case "hybrid":
             return (*scores, *means_of(objectives, names))
     return tuple(
         None if found is None else found.get(name) for found in objectives for name in names

@@ -81,7 +81,8 @@ class OptimizationJob:
 
         offline, task = OfflineAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
-        stoppers = [one for one in self.config.stoppers if not isinstance(one, StopFile)]
+        limits = self.config.limits
+        stoppers = [one for one in limits.stoppers if not isinstance(one, StopFile)]
         return OptimizationJob(
             self.subject,
             attrs.evolve(
@@ -91,7 +92,9 @@ class OptimizationJob:
                 journal=None,
             ),
             attrs.evolve(
-                self.config, persist=False, max_cost=None, max_tokens=None, stoppers=stoppers
+                self.config,
+                persist=False,
+                limits=attrs.evolve(limits, max_cost=None, max_tokens=None, stoppers=stoppers),
             ),
         )
 

@@ -104,14 +104,15 @@ class _Run:
     ) -> None:
         self._context = context = context.around(subject)
         self._config = config = targeted(config, subject)
+        limits = config.limits
         self._session = session
         self._emit = teller(session, context.event_bus)
         self._digests = {
             example.id: example_digest(example)
-            for example in (*config.training_examples, *config.held_out_examples)
+            for example in (*config.training_examples, *config.data.held_out)
         }
-        self._deadline = context.run_deadline(config.timeout, stop_files=config.stop_files)
-        self._budget = Budget(max_cost=config.max_cost, max_tokens=config.max_tokens)
+        self._deadline = context.run_deadline(limits.timeout, stop_files=limits.stop_files)
+        self._budget = Budget(max_cost=limits.max_cost, max_tokens=limits.max_tokens)
         self._watch = Watch(
             budget=self._budget if self._budget.is_limited else None,
             notices=context.event_bus,
@@ -119,7 +120,7 @@ class _Run:
         # Whatever can be found wrong without the journal is found before it is touched.
         target = target_for(subject, config, context, self._watch)
         self._questions = self._present_questions(target)
-        target.check((*config.training_examples, *config.held_out_examples))
+        target.check((*config.training_examples, *config.data.held_out))
         self._check_prices()
         fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
@@ -130,13 +131,13 @@ class _Run:
         self._answers = Answers(context.journal)
         self._target = self._as_begun(target)
         self._ledger = Ledger(
-            config.rollout_budget, max_reflections=config.max_reflections, budget=self._budget
+            config.budget, max_reflections=limits.max_reflections, budget=self._budget
         )
         self._pareto, self._feedback = config.split
 
     def complete(self) -> RunResult:
         """Run the search and keep the winner."""
-        left_over = remove_left_over(self._config.stop_files)
+        left_over = remove_left_over(self._config.limits.stop_files)
         self._emit(
             RunStarted(
                 run_id=self._run_id,
@@ -188,7 +189,7 @@ class _Run:
     def _planned(self) -> RunPlanned:
         plan = self.plan
         return RunPlanned(
-            budget=self._config.rollout_budget,
+            budget=self._config.budget,
             line=plan.line,
             warnings=plan.warnings,
             max_cost=plan.max_cost,
@@ -224,14 +225,14 @@ class _Run:
 
     def _check_prices(self) -> None:
         """Find out before the first call that ``max_cost`` cannot be kept."""
-        if self._config.max_cost is None:
+        if self._config.limits.max_cost is None:
             return
         task = self._context.adapter
         for adapter in (*([task] if task else []), self._context.proposing_adapter):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
-                    f"max_cost: the price of `{adapter.identity}` is not known, so it cannot be "
-                    "kept; give the adapter its prices or leave max_cost out"
+                    f"limits.max_cost: the price of `{adapter.identity}` is not known, so it "
+                    "cannot be kept; give the adapter its prices or leave max_cost out"
                 )
 
     def _present_questions(self, target: Target) -> Questions:

@@ -151,29 +151,29 @@ def plan_run(
     questions: Questions,
 ) -> RunPlan:
     """Say what a run can use."""
-    proposals = config.pays_for(config.rollout_budget)
-    reflections = config.most_questions(config.rollout_budget)
-    limit = config.max_reflections
+    limits, budget = config.limits, config.budget
+    proposals, reflections = config.pays_for(budget), config.most_questions(budget)
+    limit = limits.max_reflections
     if limit is not None:
         reflections = min(reflections, limit)
         proposals = proposals.limited(limit)
-    for stopper in config.stoppers:
+    for stopper in limits.stoppers:
         if isinstance(stopper, MaxProposals):
             proposals = proposals.limited(stopper.proposals)
     answer = None if task is None else longest_answer(task)
     question = config.longest_question(target, questions, answer=answer)
     return RunPlan(
-        rollouts=config.rollout_budget,
+        rollouts=budget,
         reflections=reflections,
         proposals=proposals,
         roles=(
             _task(target, config, task),
             _role(Role.REFLECTION, reflection, calls=reflections, chars=question),
         ),
-        max_cost=config.max_cost,
-        max_tokens=config.max_tokens,
+        max_cost=limits.max_cost,
+        max_tokens=limits.max_tokens,
         warnings=(*_warnings(config), *_outdated(questions)),
-        max_seconds=config.timeout,
+        max_seconds=limits.timeout,
     )
 
 
@@ -183,7 +183,7 @@ def _task(target: Target, config: RunConfig, adapter: ProviderAdapter | None) ->
     if adapter is None or chars is None:
         return RolePlan(role=Role.TASK, model=target.identity.model)
     longest = chars + room_of(target, config)
-    return _role(Role.TASK, adapter, calls=config.rollout_budget, chars=longest)
+    return _role(Role.TASK, adapter, calls=config.budget, chars=longest)
 
 
 def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> RolePlan:
@@ -204,19 +204,20 @@ def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> Ro
 
 def _warnings(config: RunConfig) -> tuple[str, ...]:
     warnings = []
+    budget = config.budget
     needed = config.rollouts_for(_LEAST_ACCEPTED)
-    if config.rollout_budget < needed:
-        most = config.pays_for(config.rollout_budget).if_accepted
+    if budget < needed:
+        most = config.pays_for(budget).if_accepted
         warnings.append(
-            f"rollout_budget: {config.rollout_budget} rollouts pay for only {most} accepted "
+            f"rollout_budget: {budget} rollouts pay for only {most} accepted "
             f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
             "minibatch_size"
         )
-    limit = config.max_reflections
+    limit = config.limits.max_reflections
     if limit is not None and limit < _LEAST_ACCEPTED:
         warnings.append(
-            f"max_reflections: {limit} reflections give at most {limit} proposals; raise it to "
-            f"{_LEAST_ACCEPTED} or more"
+            f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
+            f"it to {_LEAST_ACCEPTED} or more"
         )
     return tuple(warnings)
 
@@ -262,7 +263,7 @@ def room_of(target: Target, config: RunConfig) -> int:
     room = 0
     for module in target.modules:
         if module.is_new:
-            room += config.max_task_examples_per_section * config.max_part_chars
+            room += config.max_task_examples_per_section * config.guards.max_part_chars
         else:
-            room += max(0, config.max_part_chars - len(target.text(module, baseline)))
+            room += max(0, config.guards.max_part_chars - len(target.text(module, baseline)))
     return room

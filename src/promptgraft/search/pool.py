@@ -42,9 +42,9 @@ class Pool:
 
     def __init__(
         self,
-        frontier: FrontierType = FrontierType.INSTANCE,
+        frontier: FrontierType = "instance",
         *,
-        pruning: FrontierPruning = FrontierPruning.DOMINATED,
+        pruning: FrontierPruning = "dominated",
         ranks: bool = True,
     ) -> None:
         self._kind = frontier
@@ -57,7 +57,7 @@ class Pool:
         self._objectives: list[Mapping[str, float]] = []
         self._best = 0
         self._frontier = Frontier()
-        self._cover = Cover() if pruning is FrontierPruning.REDUNDANT else None
+        self._cover = Cover() if pruning == "redundant" else None
 
     def __len__(self) -> int:
         return len(self._candidates)

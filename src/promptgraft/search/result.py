@@ -16,11 +16,10 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
-from promptgraft.search.config_fields import as_weights
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.outcomes import Confirmation, HeldOut
-from promptgraft.search.scores import Score, is_estimate, pick
+from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
 from promptgraft.targets.types import Candidate
@@ -186,7 +185,7 @@ class RunResult(Shown):
         Raises:
             ConfigError: the run knows no such objective.
         """
-        wanted = as_weights(weights)
+        wanted = weights_of(weights)
         known = self.objectives[0]
         for name in wanted:
             if name not in known:

@@ -8,10 +8,11 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, overload
 
-from promptgraft.errors import FeedbackError
+from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.serde import did_you_mean
+from promptgraft.strict.checks import number
 from promptgraft.targets.spending import Role
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.types import RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
 """What one rollout has in each objective, the more the better; None when it is unscored."""
@@ -143,6 +144,38 @@ def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]
         return sum(weight * found.get(name, 0.0) for name, weight in weights.items())
 
     return max(range(len(objectives)), key=worth)
+
+
+def weights_of(given: Mapping[str, float] | str, what: str = "weights") -> dict[str, float]:
+    """Return weights by objective; ``"score=0.8,tokens=0.2"`` is read too.
+
+    Raises:
+        ConfigError: a weight is no number above 0; ``what`` names them.
+    """
+    weights = _read_weights(given, what) if isinstance(given, str) else given
+    if fault := named_numbers_fault(weights):
+        raise ConfigError(f"{what}: {fault}")
+    for name, weight in weights.items():
+        number(above=0).hold(f"{what}: `{name}`", weight)
+    return dict(weights)
+
+
+def _read_weights(text: str, what: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in (piece.strip() for piece in text.split(",")):
+        name, sign, digits = part.partition("=")
+        try:
+            weight = float(digits)
+        except ValueError:
+            sign, weight = "", 0.0
+        if not sign:
+            raise ConfigError(
+                f"{what}: expected text such as 'score=0.8,tokens=0.2', found {part!r}"
+            )
+        if name.strip() in found:
+            raise ConfigError(f"{what}: `{name.strip()}` is named twice")
+        found[name.strip()] = weight
+    return found
 
 
 AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {

@@ -50,10 +50,10 @@ def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
         ConfigError: no section may change, or settings are for a single prompt.
     """
     if isinstance(subject, (Prompts, Target)):
-        if config.names_targets or config.max_prompt_chars is not None:
+        if config.names_targets or config.guards.max_prompt_chars is not None:
             raise ConfigError(
                 f"settings: `{name_of(subject)}` is no single prompt and says itself what may "
-                "change; leave out the parts that they name, and max_prompt_chars"
+                "change; leave out the parts that they name, and guards.max_prompt_chars"
             )
         return config
     if config.names_targets:
@@ -110,8 +110,8 @@ def target_for(
         ),
         modules=modules,
         max_task_examples=config.max_task_examples_per_section,
-        max_part_chars=config.max_part_chars,
-        max_prompt_chars=config.max_prompt_chars,
+        max_part_chars=config.guards.max_part_chars,
+        max_prompt_chars=config.guards.max_prompt_chars,
         store=context.overrides_store if keeps else None,
         identity=Identity(
             name=name_of(subject),
@@ -181,8 +181,8 @@ def modules_of(config: RunConfig, descriptor: PromptDescriptor) -> tuple[PromptM
     """
     modules: tuple[PromptModule, ...] = (
         *map(SectionModule, config.target_section_paths),
-        *map(ToolModule, config.target_tools),
-        *map(OutputFieldModule, config.target_output_fields),
+        *map(ToolModule, config.targets.tools),
+        *map(OutputFieldModule, config.targets.output_fields),
         *(ToolExampleModule(t.tool_name, t.example_index) for t in config.target_tool_examples),
         *map(TaskExampleModule, config.target_task_examples),
         *map(GenerationModule, _generation_paths(config, descriptor)),

@@ -73,10 +73,9 @@ class Check(Kind[T_co]):
         """Hold the value of a field, as validators do.
 
         Raises:
-            ConfigError: naming the class, unless there is no object yet, and the field.
+            ConfigError: naming the field as :func:`path_of`.
         """
-        before = "" if owner is None else f"{type(owner).__name__}: "
-        self.hold(f"{before}{field.name}", value)
+        self.hold(path_of(owner, field), value)
 
     def hold(self, name: str, value: object) -> None:
         """Hold a value of this name.
@@ -99,6 +98,18 @@ class Check(Kind[T_co]):
     def or_none(self) -> Check[T_co]:
         """The same check, which None passes too."""
         return attrs.evolve(self, nullable=True)
+
+
+def path_of(owner: object, field: attrs.Attribute[Any]) -> str:
+    """Return how messages name a field: ``limits.timeout`` of a group of settings.
+
+    Fields of other classes are named ``Class: field``, and alone where there is no object yet.
+    """
+    if owner is None:
+        return field.name
+    kind = type(owner)
+    before: str = getattr(kind, "settings_path", f"{kind.__name__}: ")
+    return f"{before}{field.name}"
 
 
 def check(

@@ -127,7 +127,7 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
 def without_name(message: str, name: str) -> str:
     """Return a message of a class without the names in front, which the place tells already."""
     before, sign, rest = message.partition(f"{name}: ")
-    return rest if sign and (not before or before.endswith(": ")) else message
+    return rest if sign and (not before or before.endswith((": ", "."))) else message
 
 
 @attrs.frozen

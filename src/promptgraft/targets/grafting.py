@@ -64,7 +64,7 @@ class Grafting:
         length = len(part.text(self.view(self.base)))
         if length > self.max_part_chars:
             raise ConfigError(
-                f"max_part_chars: {part.name} is {length} characters long now, more than "
+                f"guards.max_part_chars: {part.name} is {length} characters long now, more than "
                 f"the {self.max_part_chars} that a new text may have; raise the limit"
             )
 

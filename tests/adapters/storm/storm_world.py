@@ -20,6 +20,7 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    Limits,
     MarkdownSection,
     OptimizationContext,
     Prompt,
@@ -27,6 +28,7 @@ from promptgraft import (
     PromptTemplate,
     RolloutFeedback,
     ScriptedAdapter,
+    Strategy,
 )
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import ProviderAdapter
@@ -94,7 +96,6 @@ def judged(
 
 
 CONFIG = GepaConfig(
-    preset="paper",
     rollout_budget=300,
     minibatch_size=16,
     pareto_set_size=20,
@@ -105,8 +106,8 @@ CONFIG = GepaConfig(
         for word in (f"word{n % 14}" if n else "secret",)
     ),
     feedback_fn=judged,
-    max_failed_reflections=100,
-    max_idle_steps=100,
+    strategy=Strategy(preset="paper"),
+    limits=Limits(max_failed_reflections=100, max_idle_steps=100),
 )
 BASELINE = CONFIG.pareto_set_size
 """Task calls before the first step."""

@@ -35,6 +35,7 @@ from promptgraft.search import StopReason
 from promptgraft.search.ledger import LedgerEntry
 from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
+from settings_leaves import evolved
 
 PROGRAM = Path(__file__).with_name("stopped_run.py")
 HANGS = Behaviour(breaks=Break.HANGS)
@@ -225,7 +226,7 @@ def test_a_run_out_of_time_leaves_hanging_calls_and_can_be_resumed(
 ) -> None:
     first = resumed(server, tmp_path, ONE_STEP)
     weather.script = lambda _: HANGS
-    late = resumed(server, tmp_path, attrs.evolve(SHORT, timeout=1.0))
+    late = resumed(server, tmp_path, evolved(SHORT, timeout=1.0))
     assert late.stop_reason is StopReason.DEADLINE
     assert (late.best_index, late.candidates) == (1, first.candidates)
     assert late.total_rollouts == first.total_rollouts

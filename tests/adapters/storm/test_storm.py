@@ -32,6 +32,7 @@ from servers.behaviour import Answer, Asked, Behaviour, Break, storm
 from servers.desk import Counts
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
+from settings_leaves import evolved
 
 OVERLOADED = OpenAIChat().fault(503)
 FAULTS = (
@@ -74,7 +75,7 @@ def test_a_storm_changes_nothing_but_the_number_of_requests() -> None:
         )
     assert calm.improved
     assert found_by(result) == found_by(calm)
-    assert result.total_rollouts > CONFIG.rollout_budget - CONFIG.step_size
+    assert result.total_rollouts > CONFIG.budget - CONFIG.step_size
     solved, reflected = result.ledger
     assert (solved.role, solved.model) == (Role.TASK, TASK_MODEL)
     assert (reflected.role, reflected.model) == (Role.REFLECTION, REFLECTION_MODEL)
@@ -142,7 +143,7 @@ def limited(config: GepaConfig) -> tuple[GepaResult, Counts]:
 @pytest.mark.parametrize("answers", [6, 20])
 def test_max_tokens_is_exceeded_by_the_calls_in_flight_at_most(answers: int) -> None:
     most = answers * 1000
-    result, counts = limited(attrs.evolve(CROWD, max_tokens=most))
+    result, counts = limited(evolved(CROWD, max_tokens=most))
     assert result.stop_reason is StopReason.TOKENS
     (solved,) = result.ledger
     assert_counted(solved, counts)
@@ -154,7 +155,7 @@ def test_max_tokens_is_exceeded_by_the_calls_in_flight_at_most(answers: int) -> 
 @pytest.mark.parametrize("answers", [6, 20])
 def test_max_cost_is_exceeded_by_the_calls_in_flight_at_most(answers: int) -> None:
     most = answers * PRICE
-    result, counts = limited(attrs.evolve(CROWD, max_cost=most))
+    result, counts = limited(evolved(CROWD, max_cost=most))
     assert result.stop_reason is StopReason.COST
     (solved,) = result.ledger
     assert_counted(solved, counts)

@@ -1,10 +1,10 @@
 """GEPA: reflective mutation and Pareto coverage (``specs/gepa.md``)."""
 
 from promptgraft.algorithms.gepa.config import GepaConfig, GepaOptimizer
-from promptgraft.algorithms.gepa.policies import MinibatchChoice, ModuleChoice, Preset
+from promptgraft.algorithms.gepa.policies import Strategy
 from promptgraft.algorithms.gepa.prompts import meta_prompt
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.config_fields import ToolExampleTarget
+from promptgraft.search.config import ToolExampleTarget
 from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
 from promptgraft.search.events import CandidateScored as GepaCandidateScored
 from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
@@ -17,7 +17,6 @@ from promptgraft.search.events import MutationRejected as GepaMutationRejected
 from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
 from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
 from promptgraft.search.events import RunStarted as GepaOptimizationStarted
-from promptgraft.search.frontier import FrontierPruning, FrontierType
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
 from promptgraft.search.notices import Working as GepaWorking
@@ -25,6 +24,7 @@ from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.result import GeneratedTaskExample
 from promptgraft.search.result import RunResult as GepaResult
+from promptgraft.search.settings import Data, Guards, Limits, Objectives, Targets
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.types import (
     Candidate,
@@ -40,10 +40,9 @@ __all__ = [
     "AcceptancePolicy",
     "Candidate",
     "Confirmation",
+    "Data",
     "ExampleFormatter",
     "FeedbackFn",
-    "FrontierPruning",
-    "FrontierType",
     "Full",
     "GeneratedTaskExample",
     "GepaCandidateAdded",
@@ -64,19 +63,21 @@ __all__ = [
     "GepaRolloutCompleted",
     "GepaStopFileRemoved",
     "GepaWorking",
+    "Guards",
     "HeldOut",
+    "Limits",
     "MinGain",
-    "MinibatchChoice",
-    "ModuleChoice",
+    "Objectives",
     "OptimizationJob",
     "Paired",
-    "Preset",
     "Racing",
     "RolePlan",
     "RolloutFeedback",
     "RolloutRecord",
     "RunPlan",
+    "Strategy",
     "Strict",
+    "Targets",
     "ToolExampleTarget",
     "TraceFormatter",
     "meta_prompt",

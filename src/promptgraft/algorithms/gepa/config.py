@@ -40,7 +40,7 @@ class GepaConfig(GepaSettings):
         baseline = target.baseline()
         record = _longest_record(target, self, answer)
         # Longer than what is shown of a refused reply and of the reason, which are clipped.
-        refused = "x" * (self.max_part_chars + 10_000)
+        refused = "x" * (self.guards.max_part_chars + 10_000)
         longest = 0
         for module in target.modules:
             description = target.describe(module, baseline)

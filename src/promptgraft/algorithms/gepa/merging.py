@@ -67,11 +67,12 @@ class Merger:
         self._emit = emit
         self._seen_triples: set[Triple] = set()
         self._attempts = 0
+        self._most = config.strategy.max_merge_invocations
 
     @property
     def largest(self) -> int:
         """Rollouts of the candidate that the next merge can use."""
-        left = self._attempts < self._config.merges
+        left = self._config.enable_merge and self._attempts < self._most
         return len(self._pareto) if left else 0
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
@@ -80,7 +81,7 @@ class Merger:
         The merge is tried on a few examples on which its parents differ, then on the rest of
         D_pareto, and joins the pool if it is at least as good as the better parent each time.
         """
-        if self._attempts >= self._config.max_merge_invocations:
+        if self._attempts >= self._most:
             return
         found = self._next(pool)
         if found is None:

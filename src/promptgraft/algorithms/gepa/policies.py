@@ -1,86 +1,129 @@
-"""How a search spends its rollouts: what users choose."""
+"""How a GEPA search spends its rollouts: the settings that a preset has values for."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.search.frontier import FrontierPruning
+from promptgraft.search.settings import Settings
 from promptgraft.search.validation import Full, Racing, Validation
+from promptgraft.strict.checks import COUNT, FLAG, SHARE, check, integer, one_of
+
+Preset = Literal["lean", "paper"]
+MinibatchChoice = Literal["random", "epochs", "teaching"]
+ModuleChoice = Literal["turns", "blamed"]
+
+_PRESETS: Mapping[str, Mapping[str, object]] = {
+    "paper": {
+        "exploration": 1.0,
+        "minibatches": "epochs",
+        "reuse_rollouts": False,
+        "module_choice": "turns",
+        "reflections_per_module": 1,
+    },
+    "lean": {
+        "exploration": 0.1,
+        "minibatches": "teaching",
+        "reuse_rollouts": True,
+        "module_choice": "blamed",
+        "reflections_per_module": 2,
+    },
+}
+VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
+PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
+_MOST_AT_ONCE = 1_000
+"""Proposals under way: each has a thread, and all of them begin before the first one ends."""
+
+_VALIDATION = check(
+    "Full() or Racing()", lambda value: value if isinstance(value, Full | Racing) else None
+)
 
 
-class MinibatchChoice(StrEnum):
-    """How the examples of a minibatch are chosen.
+def _by_preset(name: str) -> Any:
+    """Return a default that is what the field ``preset`` says."""
 
-    ``RANDOM``: at random. ``EPOCHS``: all of D_feedback in random order, again and again in
-    another one, so that every example is chosen before any is chosen again. ``TEACHING``: seven
-    of ten places go to examples on which the parent has failed before, those first that were
-    chosen least often for that; the last place and the others take D_feedback in epochs.
-    """
+    def found(strategy: Strategy) -> object:
+        # A preset that does not exist is refused after this.
+        return _PRESETS.get(strategy.preset, _PRESETS["lean"])[name]
 
-    RANDOM = "random"
-    EPOCHS = "epochs"
-    TEACHING = "teaching"
-
-
-class ModuleChoice(StrEnum):
-    """How the module of a step is chosen.
-
-    ``TURNS``: in turn. ``BLAMED``: in half of the steps all those are changed together that
-    feedback and traces name, up to four; in a quarter only those have their turn that are named
-    most often. Examples are always changed one at a time.
-    """
-
-    TURNS = "turns"
-    BLAMED = "blamed"
-
-
-class Preset(StrEnum):
-    """A whole strategy by name.
-
-    ``LEAN``: what reached the highest scores with the fewest rollouts in ``benchmarks/search``; the
-    default is what wins, not what was published. ``PAPER``: the published algorithm (Agrawal et
-    al. 2025, arXiv:2507.19457).
-    """
-
-    PAPER = "paper"
-    LEAN = "lean"
+    return attrs.Factory(found, takes_self=True)
 
 
 @attrs.frozen(kw_only=True)
-class Strategy:
-    """How a search spends its rollouts; each part is a setting of ``GepaSettings`` too."""
+class Strategy(Settings):
+    """How a search spends its rollouts.
 
-    validation: Validation
-    frontier_pruning: FrontierPruning
-    exploration: float
-    minibatches: MinibatchChoice
-    reuse_rollouts: bool
-    module_choice: ModuleChoice
-    reflections_per_module: int
+    Attributes:
+        preset: what the next seven settings are where they are not given. ``lean`` reached the
+            highest scores with the fewest rollouts in ``benchmarks/search``; ``paper`` is the
+            published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
+        validation: on how much of the validation set candidates are evaluated: ``Full()``, or
+            ``Racing()``, which drops those that do not keep up with the best one. Where it is not
+            given, it is ``Full()`` if ``objectives`` need the means of all candidates.
+        frontier_pruning: ``dominated``: a candidate that leads somewhere is no parent when
+            another one dominates it; or ``redundant``: when others lead wherever it does, those
+            with the lowest means first. ``dominated`` with ``Racing()``.
+        exploration: share of the steps whose parent comes from the frontier, 0 to 1; in the
+            others it is the best candidate.
+        minibatches: ``random``; ``epochs``: all of the training set in random order, again and
+            again in another one, so that every example is chosen before any is chosen again; or
+            ``teaching``: seven of ten places go to examples on which the parent has failed
+            before, those first that were chosen least often for that, the others are epochs.
+        reuse_rollouts: a parent's rollouts on the training set are not made again, except for
+            one example of each minibatch.
+        module_choice: ``turns``: in turn; or ``blamed``: in half of the steps all those are
+            changed together that feedback and traces name, up to four; in a quarter only those
+            have their turn that are named most often. Examples are changed one at a time.
+        reflections_per_module: in every other proposal the failures of a minibatch are shared among
+            so many reflections on a module, each shown two or more, if its text is short; what
+            they change is put together line by line and evaluated as one.
+        proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
+            own; what is accepted of them is put together and evaluated as one. With more, an
+            executor's workers are busy and a run takes less time; but proposals of a step do not
+            know of each other.
+        steps_at_once: steps that are under way at the same time; the same trade. At most 1,000
+            proposals may be under way. The result depends on these two, and on neither time nor
+            workers.
+        max_merge_invocations: how often a merge may be attempted, with ``enable_merge``.
+        history_top_k: how many better answers of earlier candidates to the same example the
+            reflector is shown, of those that the run has seen on the training set.
+    """
 
+    settings_path: ClassVar[str] = "strategy."
 
-STRATEGIES = {
-    Preset.PAPER: Strategy(
-        validation=Full(),
-        frontier_pruning=FrontierPruning.REDUNDANT,
-        exploration=1.0,
-        minibatches=MinibatchChoice.EPOCHS,
-        reuse_rollouts=False,
-        module_choice=ModuleChoice.TURNS,
-        reflections_per_module=1,
-    ),
-    Preset.LEAN: Strategy(
-        validation=Racing(),
-        frontier_pruning=FrontierPruning.DOMINATED,
-        exploration=0.1,
-        minibatches=MinibatchChoice.TEACHING,
-        reuse_rollouts=True,
-        module_choice=ModuleChoice.BLAMED,
-        reflections_per_module=2,
-    ),
-}
+    preset: Preset = attrs.field(default="lean", validator=one_of(*get_args(Preset)))
+    validation: Validation | None = attrs.field(default=None, validator=_VALIDATION.or_none)
+    frontier_pruning: FrontierPruning | None = attrs.field(
+        default=None, validator=one_of(*get_args(FrontierPruning)).or_none
+    )
+    exploration: float = attrs.field(default=_by_preset("exploration"), validator=SHARE)
+    minibatches: MinibatchChoice = attrs.field(
+        default=_by_preset("minibatches"), validator=one_of(*get_args(MinibatchChoice))
+    )
+    reuse_rollouts: bool = attrs.field(default=_by_preset("reuse_rollouts"), validator=FLAG)
+    module_choice: ModuleChoice = attrs.field(
+        default=_by_preset("module_choice"), validator=one_of(*get_args(ModuleChoice))
+    )
+    reflections_per_module: int = attrs.field(
+        default=_by_preset("reflections_per_module"), validator=COUNT
+    )
+    proposals_per_step: int = attrs.field(default=1, validator=COUNT)
+    steps_at_once: int = attrs.field(default=1, validator=COUNT)
+    max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
+    history_top_k: int = attrs.field(default=0, validator=integer(0))
+
+    def __attrs_post_init__(self) -> None:
+        at_once = self.proposals_per_step * self.steps_at_once
+        if at_once > _MOST_AT_ONCE:
+            raise ConfigError(
+                f"strategy.steps_at_once: {self.steps_at_once} steps of {self.proposals_per_step} "
+                f"proposals are {at_once} proposals at once, expected at most {_MOST_AT_ONCE}; "
+                "lower one of them"
+            )
 
 
 ATTEMPTS = 2

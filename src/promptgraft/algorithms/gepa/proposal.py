@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
 from promptgraft.algorithms.gepa.history import Remembered
-from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, ModuleChoice, parts_of
+from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.prompts import MetaPrompts, question_on, reply_tag
 from promptgraft.algorithms.gepa.sampling import Lesson, blamed
 from promptgraft.algorithms.gepa.selection import Turn
@@ -150,11 +150,13 @@ class Proposal:
     def _choose_modules(self) -> tuple[Module, ...]:
         """Choose what to change; nothing when there is nothing to learn or nothing to change."""
         rules = self.rules
-        imperfect, perfect = rules.scorer.parted(self.records, at=rules.config.perfect_score)
+        imperfect, perfect = rules.scorer.parted(
+            self.records, at=rules.config.objectives.perfect_score
+        )
         self.taught = bool(imperfect)
         if not imperfect:
             return ()
-        if rules.config.module_choice is ModuleChoice.BLAMED:
+        if rules.config.strategy.module_choice == "blamed":
             self.blame = blamed(rules.target.modules, imperfect, perfect)
         return self.known.turn.modules(self._is_worth, self.blame)
 
@@ -188,11 +190,11 @@ class Proposal:
         description = self.rules.target.describe(module, self.known.lesson.candidate)
         is_blamed = module.name in self.blame
         shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
-        questions = self.rules.config.reflections_per_module if shares else 1
+        questions = self.rules.config.strategy.reflections_per_module if shares else 1
         if is_example(module) or (questions == 1 and not is_blamed):
             return [Draft(module, description, self.records, turn)]
         rules = self.rules
-        failures, _ = rules.scorer.parted(self.records, at=rules.config.perfect_score)
+        failures, _ = rules.scorer.parted(self.records, at=rules.config.objectives.perfect_score)
         if is_blamed:
             failures = [record for record in failures if blamed([module], [record])]
         parts = parts_of(len(failures), questions)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.algorithms.gepa.policies import MinibatchChoice
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
@@ -111,7 +110,7 @@ class Lessons:
         self._config = config
         self._feedback = feedback
         self._choices = choices
-        self._known = Known(scorer, config.perfect_score)
+        self._known = Known(scorer, config.objectives.perfect_score)
 
     def begin(self, parent: int, candidate: Candidate) -> Lesson:
         """Return what the next proposal learns from.
@@ -121,7 +120,7 @@ class Lessons:
             candidate: the parent.
         """
         minibatch = self._minibatch(candidate)
-        known = self._known.of(candidate) if self._config.reuse_rollouts else {}
+        known = self._known.of(candidate) if self._config.strategy.reuse_rollouts else {}
         names = [example.id for example in minibatch[:-1] if example.id in known]
         return Lesson(
             parent=parent,
@@ -132,17 +131,17 @@ class Lessons:
 
     def parent(self, pool: Pool) -> int:
         """Return the parent of the next step's proposals."""
-        if self._choices.explores(self._config.exploration):
+        if self._choices.explores(self._config.strategy.exploration):
             return self._choices.parent(pool.frontier())
         return pool.best
 
     def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
         """Return the examples that a child of ``parent`` is tried on."""
         size = self._config.batch_size
-        match self._config.minibatches:
-            case MinibatchChoice.RANDOM:
+        match self._config.strategy.minibatches:
+            case "random":
                 return self._choices.minibatch(self._feedback, size)
-            case MinibatchChoice.EPOCHS:
+            case "epochs":
                 return self._choices.epochs(self._feedback, size)
         failed = self._known.failed(parent)
         chosen = self._choices.teaching(self._feedback, size, failed=failed)
@@ -156,8 +155,8 @@ class Lessons:
 
     def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
         """Take account of rollouts on D_feedback."""
-        config = self._config
-        if config.reuse_rollouts or config.minibatches is MinibatchChoice.TEACHING:
+        strategy = self._config.strategy
+        if strategy.reuse_rollouts or strategy.minibatches == "teaching":
             self._known.add(candidate, records)
 
 

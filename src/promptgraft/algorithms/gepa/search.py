@@ -68,7 +68,7 @@ class GepaSearch:
     @property
     def best(self) -> int:
         """Position of the candidate that wins, if it is confirmed."""
-        pick = self._config.pick
+        pick = self._config.objectives.pick
         return self.population.pick(pick) if pick else self.population.pool.best
 
     def run(self) -> Asking[None]:
@@ -84,7 +84,7 @@ class GepaSearch:
             ended = yield from self._unless_stopped(self._commit(proposal))
             stop = stop or ended
             if proposal.is_last:
-                if stop is None and self._config.steps_at_once > 1:
+                if stop is None and self._config.strategy.steps_at_once > 1:
                     yield from self._under_way.fill_beside_race()
                 ended = yield from self._unless_stopped(self._race())
                 stop = stop or ended or (yield from self._reason_to_stop())

@@ -53,24 +53,24 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
     choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
     seen = Seen()
     comparer = Comparer(
-        policy=config.acceptance, scorer=scorer, max_rollout_cost=config.max_rollout_cost
+        policy=config.acceptance, scorer=scorer, max_rollout_cost=config.guards.max_rollout_cost
     )
     validator = _validator(config, kit, choices)
     return Strategies(
         choices=choices,
         seen=seen,
         patience=Patience(
-            max_idle_steps=config.max_idle_steps,
-            max_failed_reflections=config.max_failed_reflections,
+            max_idle_steps=config.limits.max_idle_steps,
+            max_failed_reflections=config.limits.max_failed_reflections,
         ),
-        history=History(config.history_top_k, scorer),
+        history=History(config.strategy.history_top_k, scorer),
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         rules=Rules(
             config=config,
             target=target,
             scorer=scorer,
             comparer=comparer,
-            guard=AnswerGuard(kit.training, config.max_copied_words),
+            guard=AnswerGuard(kit.training, config.guards.max_copied_words),
             meta_prompts=kit.questions,
             emit=kit.emit,
         ),
@@ -92,10 +92,11 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
 
 def _validator(config: GepaSettings, kit: Kit, choices: Choices) -> Validator:
     order = choices.order(len(kit.validation))
-    if isinstance(config.validation, Full):
+    validation = config.validation
+    if isinstance(validation, Full):
         return FullValidator(kit.validation, population=kit.population)
     return RacingValidator(
-        config.validation,
+        validation,
         kit.validation,
         order=order,
         budget=kit.budget,

@@ -112,7 +112,7 @@ class UnderWay:
         """Return that the next step can use more than the budget has left."""
         _, entries = self._entries()
         needed = self._steps[0].step.largest + entries[0]
-        whole, kept = self._config.rollout_budget, self._config.reserved_size
+        whole, kept = self._config.budget, self._config.reserved_size
         for_later = f", {kept} of them kept for what follows the search" if kept else ""
         return RunStoppedError(
             StopReason.BUDGET,
@@ -122,20 +122,20 @@ class UnderWay:
 
     def fill(self) -> Asking[None]:
         """Begin as many steps as may be under way; one of them may race."""
-        config = self._config
-        while len(self._steps) < max(1, config.steps_at_once - 1):
+        strategy = self._config.strategy
+        while len(self._steps) < max(1, strategy.steps_at_once - 1):
             self._begun += 1
             step = self._search.open_step(self._begun, alone=not self._steps)
             pace = _Pace(step, deque())
             self._steps.append(pace)
-            for index in range(config.proposals_per_step):
+            for index in range(strategy.proposals_per_step):
                 self._proposals += 1
-                several = config.proposals_per_step > 1
+                several = strategy.proposals_per_step > 1
                 position = f"step/{step.number}/{index + 1}" if several else f"step/{step.number}"
                 ahead = sum(len(one.waiting) for one in self._steps)
                 proposal = self._search.propose(step, self._proposals, position, ahead=ahead)
                 step.proposals.append(proposal)
-                most = config.reflections_per_proposal
+                most = self._config.reflections_per_proposal
                 branch = yield from Start(proposal.run(), most_questions=most, held=True)
                 pace.waiting.append(Started(step, proposal, branch))
 

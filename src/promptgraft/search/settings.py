@@ -1,0 +1,302 @@
+"""The groups of settings that every run has: an object each in Python, a key each in a project.
+
+Messages name a setting by its path, such as ``limits.max_cost``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_args
+
+import attrs
+
+from promptgraft.errors import ConfigError
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.parts.validation import MAX_BODY_CHARS
+from promptgraft.search.frontier import FrontierType
+from promptgraft.search.scores import weights_of
+from promptgraft.search.stoppers import StopFile, Stopper
+from promptgraft.serde import shown
+from promptgraft.strict.checks import (
+    COUNT,
+    DOLLARS,
+    FINITE,
+    FLAG,
+    SECONDS,
+    SHARE,
+    TEXT,
+    Check,
+    check,
+    instance,
+    integer,
+    money,
+    one_of,
+    path_of,
+)
+from promptgraft.targets.prompt_rollout import OnError
+from promptgraft.targets.types import GepaExample, named_numbers_fault
+
+_MONEY = money(texts=True).or_none
+
+
+@attrs.frozen
+class Settings:
+    """Base of settings and of their groups, which are attrs classes.
+
+    Lists and mappings that are given are copied, so that settings never change.
+
+    Raises:
+        ConfigError: there is no setting of a name that is given; names the nearest one.
+    """
+
+    settings_path: ClassVar[str] = ""
+    """What stands before the name of a setting in messages, such as ``limits.``."""
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        for name in given:
+            if name not in attrs.fields_dict(cls):
+                raise ConfigError(f"{cls.__name__}: there is no setting `{name}`{_near(name, cls)}")
+        return object.__new__(cls)
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if isinstance(value, Sequence) and not isinstance(value, (str, tuple)):
+                object.__setattr__(self, field.name, tuple(value))
+            elif isinstance(value, Mapping) and not isinstance(value, FrozenMap):
+                object.__setattr__(self, field.name, FrozenMap(value))
+
+
+def groups_of(kind: type[Settings]) -> dict[str, type[Settings]]:
+    """Return the groups of settings, by their names."""
+    fields = attrs.fields_dict(attrs.resolve_types(kind))
+    types = {name: field.type for name, field in fields.items()}
+    return {
+        name: found
+        for name, found in types.items()
+        if isinstance(found, type) and issubclass(found, Settings)
+    }
+
+
+def _near(name: str, kind: type[Settings]) -> str:
+    """Return the setting that may be meant by ``name``, with its group, or else all of them."""
+    own = list(attrs.fields_dict(kind))
+    paths = {
+        field: f"{group}.{field}"
+        for group, inner in groups_of(kind).items()
+        for field in attrs.fields_dict(inner)
+    }
+    near = difflib.get_close_matches(name, [*own, *paths], n=1)
+    if near:
+        return f"; did you mean `{paths.get(near[0], near[0])}`?"
+    return f"; there are {', '.join(f'`{one}`' for one in own)}"
+
+
+@attrs.frozen
+class Several:
+    """A validator of sequences.
+
+    Attributes:
+        what: what is expected, for messages.
+        item: what each item must be.
+        distinct: whether no item may occur twice.
+    """
+
+    what: str
+    item: Check[object]
+    distinct: bool = True
+
+    def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
+        """Hold the value of a field.
+
+        Raises:
+            ConfigError: naming the field, and the position of an item.
+        """
+        path = path_of(owner, field)
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise ConfigError(f"{path}: expected {self.what}, found {shown(value)}")
+        for position, item in enumerate(value):
+            self.item.hold(f"{path}[{position}]", item)
+            if self.distinct and item in value[:position]:
+                named = "/".join(item) if isinstance(item, tuple) else item
+                raise ConfigError(f"{path}: `{named}` is named twice")
+
+
+EXAMPLES = Several("a sequence of GepaExample", instance(GepaExample), distinct=False)
+_NAMES = Several("a tuple of names", TEXT)
+_STOPPERS = Several(
+    "a sequence of stoppers such as (MaxProposals(30),)",
+    check(
+        "a stopper such as MaxProposals(30), or a function of the run's state",
+        lambda value: value if callable(value) and not isinstance(value, type) else None,
+    ),
+    distinct=False,
+)
+
+
+def _thresholds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    """Hold finite numbers by name.
+
+    Raises:
+        ConfigError: naming the field, and the name of a number.
+    """
+    if fault := named_numbers_fault(value):
+        raise ConfigError(f"{path_of(owner, field)}: {fault}")
+
+
+def _weights(owner: object, field: attrs.Attribute[Any], value: Mapping[str, float]) -> None:
+    """Hold weights by name, each above 0.
+
+    Raises:
+        ConfigError: naming the field, and the name of a weight.
+    """
+    weights_of(value, path_of(owner, field))
+
+
+def _as_max_cost(amount: Decimal | float | str | None) -> Decimal | None:
+    return _as_dollars("limits.max_cost", amount)
+
+
+def _as_max_rollout_cost(amount: Decimal | float | str | None) -> Decimal | None:
+    return _as_dollars("guards.max_rollout_cost", amount)
+
+
+def _as_dollars(path: str, amount: object) -> Decimal | None:
+    _MONEY.hold(path, amount)
+    return _MONEY.fits(amount)
+
+
+@attrs.frozen(kw_only=True)
+class Limits(Settings):
+    """What ends a run before its budget is used up; a run may be resumed with other limits.
+
+    Attributes:
+        max_cost: US dollars that the run may use, task, judge and reflection together; exceeded
+            at most by the calls in flight. Needs models whose prices are known.
+        max_tokens: tokens that the run may use, sent and received; the same.
+        max_reflections: reflections that the run may use, repairs included.
+        timeout: seconds that the run may take.
+        max_idle_steps: steps with nothing to learn or nothing new to evaluate, without an
+            evaluated child between them, before the run stops.
+        max_failed_reflections: steps whose replies could not be used, without an evaluated child
+            between them, before the run stops.
+        max_unscored_share: share of the rollouts that may stay unscored, 0 to 1. The run
+            stops when, in some stretch of it, more than this share and 4 more are unscored:
+            with 0.3, 6 in a row stop it. 0 stops at the first, 1 never stops. A candidate with
+            more than this share of the validation set unscored does not win.
+        stoppers: what else ends the run, asked between steps in this order: ``MaxProposals``,
+            ``NoImprovement``, ``TargetScore``, ``RequiredObjectives``, ``MaxCandidates``,
+            ``StopFile``, or any function that takes a ``RunState`` and returns a reason in
+            words or None.
+    """
+
+    settings_path: ClassVar[str] = "limits."
+
+    max_cost: Decimal | None = attrs.field(
+        default=None, converter=_as_max_cost, validator=DOLLARS.or_none
+    )
+    max_tokens: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    max_reflections: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
+    max_idle_steps: int = attrs.field(default=20, validator=COUNT)
+    max_failed_reflections: int = attrs.field(default=5, validator=COUNT)
+    max_unscored_share: float = attrs.field(default=0.3, validator=SHARE)
+    stoppers: Sequence[Stopper] = attrs.field(default=(), validator=_STOPPERS)
+
+    @property
+    def stop_files(self) -> tuple[Path, ...]:
+        """The files that end the run when they are there."""
+        return tuple(stopper.path for stopper in self.stoppers if isinstance(stopper, StopFile))
+
+
+@attrs.frozen(kw_only=True)
+class Objectives(Settings):
+    """What makes one candidate better than another.
+
+    Attributes:
+        weights: makes the score the weighted mean of objectives: ``{"score": 0.8, "tokens":
+            0.2}``. ``score`` is the feedback's own; ``tokens``, ``cost`` and ``seconds`` are
+            measured against the baseline, less is better; others are the feedback's objectives.
+        pick: makes the winner the candidate with the highest weighted sum of objectives; empty
+            for the one with the highest score. Only decides which candidate wins, not what is
+            searched.
+        required: the least mean on the validation set that a winner must have in an objective.
+        frontier_type: in what candidates are compared when a parent is chosen: ``instance``
+            (the examples), ``objective`` (the objectives, by their means), ``hybrid`` (both) or
+            ``cartesian`` (each objective on each example).
+        perfect_score: a score that leaves nothing to learn.
+        on_error: what a rollout becomes whose provider failed: ``unscored`` (kept out of every
+            mean) or ``zero``. When a judge fails it is unscored.
+    """
+
+    settings_path: ClassVar[str] = "objectives."
+
+    weights: Mapping[str, float] = attrs.field(factory=FrozenMap, validator=_weights)
+    pick: Mapping[str, float] = attrs.field(factory=FrozenMap, validator=_weights)
+    required: Mapping[str, float] = attrs.field(factory=FrozenMap, validator=_thresholds)
+    frontier_type: FrontierType = attrs.field(
+        default="instance", validator=one_of(*get_args(FrontierType))
+    )
+    perfect_score: float = attrs.field(default=1.0, validator=FINITE)
+    on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
+
+
+@attrs.frozen(kw_only=True)
+class Guards(Settings):
+    """What a candidate is refused for, whatever its score.
+
+    Attributes:
+        max_part_chars: longest text that a part may get.
+        max_prompt_chars: longest rendered prompt that a candidate may lead to.
+        max_copied_words: an instruction that carries this many words in a row of a training
+            answer is refused; None for no guard.
+        max_rollout_cost: US dollars that one rollout of a candidate may cost.
+    """
+
+    settings_path: ClassVar[str] = "guards."
+
+    max_part_chars: int = attrs.field(
+        default=6_000,
+        validator=integer(1, MAX_BODY_CHARS),  # which is what stores keep
+    )
+    max_prompt_chars: int | None = attrs.field(default=None, validator=COUNT.or_none)
+    max_copied_words: int | None = attrs.field(default=8, validator=COUNT.or_none)
+    max_rollout_cost: Decimal | None = attrs.field(
+        default=None, converter=_as_max_rollout_cost, validator=DOLLARS.or_none
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Targets(Settings):
+    """Further parts that may change, beside ``target_section_paths`` and the like.
+
+    Attributes:
+        tools: tools whose descriptions may change, by name.
+        output_fields: fields of the answer whose descriptions and aliases may change:
+            ``Review.severity``, or the type's name for a choice.
+    """
+
+    settings_path: ClassVar[str] = "targets."
+
+    tools: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+    output_fields: Sequence[str] = attrs.field(default=(), validator=_NAMES)
+
+
+@attrs.frozen(kw_only=True)
+class Data(Settings):
+    """What else is said of the data.
+
+    Attributes:
+        held_out: examples that no part of the search sees. When it goes to its end with a
+            winner, baseline and winner are evaluated on each of them once. That is part of the
+            budget.
+        shuffle: whether ``training_examples`` are shuffled by ``seed`` before they are split.
+    """
+
+    settings_path: ClassVar[str] = "data."
+
+    held_out: Sequence[GepaExample] = attrs.field(default=(), validator=EXAMPLES, repr=False)
+    shuffle: bool = attrs.field(default=False, validator=FLAG)
