@@ -17,6 +17,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples/code_search/*.py
+	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 format: $(STAMP)

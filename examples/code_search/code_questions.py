@@ -312,7 +312,7 @@ def load_questions(path: Path) -> tuple[GepaExample, ...]:
     Raises:
         DataFormatError: naming file and line.
     """
-    examples = []
+    examples: list[GepaExample] = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
         where = f"{path}:{number}"
         row = structure(parse_json(line, where=where), _Row, where=where)

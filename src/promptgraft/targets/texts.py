@@ -74,6 +74,11 @@ def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[
     return found
 
 
+def _key_of_function(texts: Texts) -> str:
+    name = name_of_function(texts.run).rpartition(".")[2]
+    return check_key(name.lower().strip("_"), "key, the name of the function unless given")
+
+
 @attrs.frozen
 class Texts:
     """Named texts that a function of one's own works with, so that they can be improved.
@@ -107,7 +112,7 @@ class Texts:
     texts: Mapping[str, str] = attrs.field(converter=_as_texts)
     run: Callable[..., Any] = attrs.field(kw_only=True)
     ns: str = attrs.field(default="texts", kw_only=True)
-    key: str = attrs.field(kw_only=True)
+    key: str = attrs.field(default=attrs.Factory(_key_of_function, takes_self=True), kw_only=True)
     placeholders: Placeholders = attrs.field(default=(), kw_only=True)
     frozen: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
     candidate_errors: tuple[type[Exception], ...] = attrs.field(
@@ -115,11 +120,6 @@ class Texts:
     )
     prompt: Prompt[object] = attrs.field(init=False, repr=False)
     adapter: ProviderAdapter = attrs.field(init=False, repr=False)
-
-    @key.default
-    def _key_of_function(self) -> str:
-        name = name_of_function(self.run).rpartition(".")[2]
-        return check_key(name.lower().strip("_"), "key, the name of the function unless given")
 
     def __attrs_post_init__(self) -> None:
         if not callable(self.run):

@@ -2,14 +2,18 @@
 
 import pytest
 
+from promptgraft.integrations.pytest_plugin_reports import CaseVerdict, ReportOfTests
+
 
 @pytest.mark.promptgraft(split="test")
-def test_the_prompt_is_good_enough(promptgraft_report):
+def test_the_prompt_is_good_enough(promptgraft_report: ReportOfTests) -> None:
     """Fails for the prompt as it comes; `promptgraft optimize` and `apply` make it pass."""
     promptgraft_report.check(fail_under=0.75)
 
 
 @pytest.mark.promptgraft(split="test", check=False)
-def test_the_dock_is_looked_up(promptgraft_verdict):
+def test_the_dock_is_looked_up(promptgraft_verdict: CaseVerdict) -> None:
     """Runs once for each case; without `check=False` it would ask for the right answer, too."""
-    assert [tool.name for tool in promptgraft_verdict.answer.tools] == ["find_bike"]
+    answer = promptgraft_verdict.answer
+    assert answer is not None, promptgraft_verdict.reason
+    assert [tool.name for tool in answer.tools] == ["find_bike"]
