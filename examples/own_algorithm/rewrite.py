@@ -55,11 +55,6 @@ class Rewrite(RunConfig):
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = GepaConfig.questions  # as they are
     rewrites: int = 3
 
-    @property
-    def decisive(self) -> Mapping[str, int]:
-        """Another value of these is another run."""
-        return {"rewrites": self.rewrites}
-
     def search(self, kit: Kit) -> Rewriting:
         """Return a search."""
         return Rewriting(kit, self.rewrites)

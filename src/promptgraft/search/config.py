@@ -28,7 +28,7 @@ from promptgraft.search.settings import (
 )
 from promptgraft.search.splitting import split_examples
 from promptgraft.search.stoppers import RequiredObjectives
-from promptgraft.serde import Json
+from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
@@ -181,7 +181,7 @@ class RunConfig(Settings, ABC):
         """The algorithm's own settings that decide the path of a run; part of the fingerprint."""
         shared: type[Settings] = RunConfig
         own = set(attrs.fields_dict(type(self))) - set(attrs.fields_dict(shared))
-        return {name: getattr(self, name) for name in sorted(own)}
+        return {name: unstructure(getattr(self, name)) for name in sorted(own)}
 
     def check(self) -> None:
         """Check the algorithm's own settings against each other.
