@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -21,13 +23,13 @@ from optimizers.worlds import (
     examples,
     twins,
 )
-from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter
-from promptgraft.algorithms.gepa import GepaExample
+from promptgraft.algorithms.gepa import GepaConfig, GepaExample, Guards, Limits
 from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPartError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.search.settings import Settings, groups_of
 
 INTEGERS = {
     "minibatch_size": 1,
@@ -110,10 +112,12 @@ def test_a_function_that_cannot_be_called_is_refused(name: str) -> None:
     refused(f"{name}: expected a function, found 'exact_match'", **{name: "exact_match"})
 
 
-def test_a_missing_feedback_function_is_refused_for_a_prompt() -> None:
-    found = OptimizationContext(ScriptedAdapter([]))
-    with pytest.raises(ConfigError, match="feedback_fn: expected a function"):
-        GepaOptimizer(found, config(feedback_fn=None)).plan(PROMPT)
+def test_a_missing_feedback_function_is_refused() -> None:
+    refuses_to_start(
+        Run(config(feedback_fn=None)),
+        ConfigError,
+        "feedback_fn: expected a function that scores an answer, found None",
+    )
 
 
 @pytest.mark.parametrize("name", ["persist", "shuffle"])
@@ -305,3 +309,60 @@ def test_what_is_wrong_is_found_before_the_journal_is_bound() -> None:
         wrong.start()
     right = Run(config(target_section_paths=(QUESTION, RULES, NOTES)), journal=journal)
     assert right.start().total_rollouts > 0
+
+
+# Groups
+
+
+def test_a_settings_class_has_few_enough_fields_to_be_read() -> None:
+    assert len(attrs.fields(GepaConfig)) <= 26
+    for group in groups_of(GepaConfig).values():
+        assert len(attrs.fields(group)) <= 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (GepaConfig, "max_costs", "`max_costs`; did you mean `limits.max_cost`?"),
+        (GepaConfig, "weight", "`weight`; did you mean `objectives.weights`?"),
+        (GepaConfig, "sed", "GepaConfig: there is no setting `sed`; did you mean `seed`?"),
+        (Limits, "tokens", "Limits: there is no setting `tokens`; did you mean `max_tokens`?"),
+        (
+            Guards,
+            "xyz",
+            "`xyz`; there are `max_part_chars`, `max_prompt_chars`, ",
+        ),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_exists(
+    kind: type[Settings], name: str, message: str
+) -> None:
+    make: Callable[..., Settings] = kind
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        make(**{name: 1})
+
+
+@pytest.mark.parametrize("name", sorted(groups_of(GepaConfig)))
+def test_a_group_that_is_something_else_is_refused(name: str) -> None:
+    kind = groups_of(GepaConfig)[name].__name__
+    change: Callable[..., GepaConfig] = attrs.evolve
+    with pytest.raises(ConfigError, match=f"^{name}: expected (a|an) {kind}, found 'paper'"):
+        change(config(), **{name: "paper"})
+
+
+def test_what_is_given_is_copied_so_that_settings_never_change() -> None:
+    data, tools, weights = list(twins(6)), ["search"], {"score": 1.0}
+    settings = config(training_examples=data, tools=tools, weights=weights)
+    data.clear()
+    tools.append("other")
+    weights["tokens"] = 2.0
+    assert settings.training_examples == twins(6)
+    assert settings.targets.tools == ("search",)
+    assert settings.objectives.weights == {"score": 1.0}
+
+
+def test_groups_of_settings_can_be_compared_and_travel() -> None:
+    settings = config(weights={"score": 1.0}, max_cost="0.10", preset="lean")
+    again = pickle.loads(pickle.dumps(attrs.evolve(settings, seed=1)))
+    assert again == settings
+    assert attrs.evolve(settings, limits=Limits()) != settings

@@ -242,7 +242,8 @@ def one_of(*names: str) -> Check[str]:
 
 def instance(kind: type[T], what: str = "") -> Check[T]:
     """Return a check of objects of a class."""
-    return check(what or f"a {kind.__name__}", lambda v: v if isinstance(v, kind) else None)
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    return check(what or f"{article} {kind.__name__}", lambda v: v if isinstance(v, kind) else None)
 
 
 def _moment(value: object) -> datetime | None:
