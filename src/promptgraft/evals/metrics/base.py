@@ -149,6 +149,10 @@ def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
         raise ConfigError("; ".join(faults))
 
 
+def _kind_of(metric: BaseMetric) -> str:
+    return metric.kind
+
+
 @attrs.frozen(kw_only=True)
 class BaseMetric(ABC):
     """A metric with the options that all of ours have.
@@ -162,13 +166,9 @@ class BaseMetric(ABC):
     kind: ClassVar[str]
     ends_case: ClassVar[bool] = False
 
-    name: str = attrs.field(validator=TEXT)
+    name: str = attrs.field(default=attrs.Factory(_kind_of, takes_self=True), validator=TEXT)
     threshold: float = attrs.field(default=1.0, validator=SHARE)
     required: bool = True
-
-    @name.default
-    def _kind_as_name(self) -> str:
-        return self.kind
 
     def check(self, case: Case) -> None:  # noqa: B027 - most kinds need nothing of a case
         """Refuse a case that cannot be judged with a ``ConfigError``, before the first call."""

@@ -245,6 +245,10 @@ def _named(found: Callable[..., Outcome]) -> Judge:
     return found
 
 
+def _name_of_function(metric: Python) -> str:
+    return str(getattr(metric.function, "__name__", metric.kind))
+
+
 @attrs.frozen(kw_only=True)
 class Python(BaseMetric):
     """What a Python function of a case and an answer returns.
@@ -257,11 +261,7 @@ class Python(BaseMetric):
     kind: ClassVar[str] = "python"
 
     function: Judge = attrs.field(converter=_function, metadata={"plain": True})
-    name: str = attrs.field()
-
-    @name.default
-    def _name_of_function(self) -> str:
-        return str(getattr(self.function, "__name__", self.kind))
+    name: str = attrs.field(default=attrs.Factory(_name_of_function, takes_self=True))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)
