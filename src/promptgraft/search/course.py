@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from promptgraft.errors import LimitReachedError, PermanentProviderError
+from promptgraft.errors import LimitReachedError, PermanentProviderError, PromptgraftError
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
@@ -137,8 +137,10 @@ class Course:
             ended = StopReason.PROVIDER_FAILED, str(error)
         except LimitReachedError as error:
             ended = reason_of(error), str(error)
-        finally:
+        except PromptgraftError:
             self._answers.sync()
+            raise
+        self._answers.sync()
         self._budget.keep((yield from GiveUp()))
         return ended
 
