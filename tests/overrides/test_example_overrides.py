@@ -763,7 +763,7 @@ REFUSED: list[tuple[str, Write, type[Exception], tuple[str, ...]]] = [
         "steps that are no list",
         _task_example(steps_json="{}"),
         InvalidOverrideError,
-        (f"{TASK_EXAMPLE}: steps: expected a list, found {{}}",),
+        (f"{TASK_EXAMPLE}: steps_json: expected a list, found {{}}",),
     ),
     (
         "steps with an unknown tool",

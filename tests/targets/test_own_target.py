@@ -19,12 +19,14 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    Limits,
     OptimizationContext,
     OptimizationJob,
     RolloutFeedback,
     RolloutRecord,
     ScriptedAdapter,
     StopReason,
+    Targets,
 )
 from promptgraft.algorithms.gepa import meta_prompt
 from promptgraft.errors import ConfigError, JournalMismatchError
@@ -186,7 +188,7 @@ def test_the_result_does_not_depend_on_workers() -> None:
     ("limits", "reason"),
     [
         ({"rollout_budget": 40}, StopReason.BUDGET),
-        ({"max_reflections": 3}, StopReason.REFLECTIONS),
+        ({"limits": Limits(max_reflections=3)}, StopReason.REFLECTIONS),
     ],
 )
 def test_limits_hold(limits: dict[str, Any], reason: StopReason) -> None:
@@ -200,7 +202,8 @@ def test_limits_hold(limits: dict[str, Any], reason: StopReason) -> None:
     )
     assert found.stop_reason is reason
     assert found.total_rollouts <= limits.get("rollout_budget", 80)
-    assert found.total_reflections <= limits.get("max_reflections", 80)
+    if "limits" in limits:
+        assert found.total_reflections <= limits["limits"].max_reflections
 
 
 def test_a_plan_says_what_is_known() -> None:
@@ -216,7 +219,9 @@ def test_what_no_target_brings_is_asked_for() -> None:
     with pytest.raises(ConfigError, match="reflection_adapter: expected a model"):
         GepaOptimizer(OptimizationContext(), settings()).optimize(Forecast(TEXTS, {}))
     with pytest.raises(ConfigError, match="no single prompt"):
-        GepaOptimizer(context(), settings(target_tools=("search",))).plan(Forecast(TEXTS, {}))
+        GepaOptimizer(context(), settings(targets=Targets(tools=("search",)))).plan(
+            Forecast(TEXTS, {})
+        )
 
 
 def test_a_kind_of_part_brings_its_own_question() -> None:

@@ -106,9 +106,9 @@ def stored_steps(steps_json: str) -> tuple[ToolCall, ...]:
 
 def read_stored_steps(steps_json: str, *, where: str) -> tuple[ToolCall, ...]:
     """Read steps, ``[{"tool_name", "description", "input", "output"}]``, whatever their types."""
-    data = parse_json(steps_json, where=f"{where}: steps")
+    data = parse_json(steps_json, where=f"{where}: steps_json")
     if not isinstance(data, list):
-        raise DataFormatError(f"{where}: steps: expected a list, found {shown(data)}")
+        raise DataFormatError(f"{where}: steps_json: expected a list, found {shown(data)}")
     return tuple(_stored_step(entry, f"{where}: step {index}") for index, entry in enumerate(data))
 
 
