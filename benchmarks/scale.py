@@ -23,7 +23,7 @@ from figures import Figure, unit_seconds
 from promptgraft.algorithms.gepa.merging import triples
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.serde import HexDigest
 from promptgraft.targets.types import Candidate
 

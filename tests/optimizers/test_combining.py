@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.search.pool import Seen
+from promptgraft.search.population import Seen
 from promptgraft.targets.parts.instructions import SectionModule
 from promptgraft.targets.types import Candidate
 

@@ -14,7 +14,7 @@ from promptgraft.algorithms.gepa import Full, Racing
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride
 from promptgraft.search.frontier import FrontierPruning
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score
 from promptgraft.serde import digest_text
 from promptgraft.targets.types import Candidate

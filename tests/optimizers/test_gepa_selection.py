@@ -16,7 +16,7 @@ from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
 from promptgraft.search.frontier import dominates, drawn
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.search.splitting import split_examples
 from promptgraft.serde import digest_text

@@ -6,7 +6,7 @@ import re
 
 from optimizers.worlds import RULES, Run, bound, config, examples, instruction, optimize
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.history import History
+from promptgraft.algorithms.gepa.history import History, better_answers
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.search.scores import Scorer
@@ -28,8 +28,10 @@ def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
         history.add([record(score, output)])
     remembered = history.of(examples(3))
     history.add([record(1.0, "later")])
-    shown = remembered.better_than([record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")])
-    better = remembered.better_than([record(0.5, "x")])["e1"]
+    shown = better_answers(
+        remembered, [record(0.5, "x"), record(0.0, "y", "e2"), record(None, "z")], Scorer({})
+    )
+    better = better_answers(remembered, [record(0.5, "x")], Scorer({}))["e1"]
     assert [one.output_repr for one in better] == ["b", "e"]
     assert shown["e2"] == ()
 
@@ -37,7 +39,8 @@ def test_only_better_answers_are_shown_the_best_first_and_each_once() -> None:
 def test_an_unscored_answer_has_no_better_ones() -> None:
     history = History(2, Scorer({}))
     history.add([record(1.0, "a")])
-    assert history.of(examples(3)).better_than([record(None, "z")])["e1"] == ()
+    held = history.of(examples(3))
+    assert better_answers(held, [record(None, "z")], Scorer({}))["e1"] == ()
 
 
 def one_word_only(rendered: RenderedPrompt[object]) -> str:

@@ -12,7 +12,14 @@ import attrs
 
 from promptgraft.evals.statistics import paired_test
 from promptgraft.search.asks import Asking, Records, Rollouts
-from promptgraft.search.scores import AMOUNTS, Score, Scorer, mean_score, paired_means
+from promptgraft.search.scores import (
+    AMOUNTS,
+    Score,
+    Scorer,
+    critical_loss,
+    mean_score,
+    paired_means,
+)
 from promptgraft.strict.checks import COUNT, integer, number
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import Candidate, GepaExample
@@ -211,13 +218,3 @@ def _more_expensive(records: Records, limit: Decimal) -> str:
                 f"than max_rollout_cost {limit}"
             )
     return ""
-
-
-def critical_loss(
-    before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
-) -> str | None:
-    """Return the id of a critical example on which ``after`` is worse; None when there is none."""
-    for example, one, other in zip(examples, before, after, strict=True):
-        if example.critical and one is not None and other is not None and other < one:
-            return example.id
-    return None

@@ -18,11 +18,6 @@ Working = Callable[[str, int, int], None]
 _READER = msgspec.json.Decoder()
 
 
-def silent(position: str, done: int, total: int) -> None:
-    """Ignore that answers are waited for."""
-    del position, done, total
-
-
 @attrs.define(eq=False)
 class Answers:
     """The journal as a part of a run sees it.

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import attrs
 
 from promptgraft.prompt.template import Prompt
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.stopping import RunStoppedError
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
@@ -176,11 +176,11 @@ class Join(Ask[T]):
 
     Attributes:
         branch: the branch.
-        amend: changes each event of the branch before it is published.
+        amend: changes each event of the branch before it is published; None leaves them.
     """
 
     branch: Branch[T]
-    amend: Callable[[object], object] = lambda event: event
+    amend: Callable[[object], object] | None = None
 
 
 class AnyEnded(Ask[None]):

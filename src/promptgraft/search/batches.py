@@ -21,7 +21,7 @@ from promptgraft.errors import (
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.search.answers import Answers, Working, silent
+from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text
@@ -49,7 +49,8 @@ class Sources:
         reflection: answers questions.
         watch: budget and notices of the run.
         deadline: handed to every call.
-        working: is called when answers are waited for, and as they arrive.
+        working: is called when answers are waited for, and as they arrive; None where nothing
+            shows it.
     """
 
     rollout: RolloutFn
@@ -57,7 +58,7 @@ class Sources:
     reflection: ProviderAdapter
     watch: Watch = attrs.field(factory=Watch)
     deadline: Deadline | None = None
-    working: Working = silent
+    working: Working | None = None
 
 
 @attrs.frozen
@@ -138,7 +139,8 @@ class RolloutBatch(Batch):
         ]
         self.missing = len(self._missing)
         for one in dict.fromkeys(one for one, _ in self._missing):
-            sources.working(one.ask.position, one.done, len(one.records))
+            if sources.working is not None:
+                sources.working(one.ask.position, one.done, len(one.records))
 
     def _recall(self, ask: Rollouts) -> _Asked:
         """Return what is asked for, with what is recorded of it."""
@@ -194,7 +196,8 @@ class RolloutBatch(Batch):
         books.ledger.count_rollouts(1, unscored=record.feedback is None)
         one.records[place] = record
         one.done += 1
-        self._sources.working(one.ask.position, one.done, len(one.records))
+        if self._sources.working is not None:
+            self._sources.working(one.ask.position, one.done, len(one.records))
         return entry
 
     def answers(self) -> list[Records]:
@@ -229,7 +232,8 @@ class QuestionBatch(Batch):
         if answer is None:
             self._missing.append(len(self._questions))
             self._sessions.append(self.sources.watch.session(tags={"scope": "reflection"}))
-            self.sources.working(key, 0, 1)
+            if self.sources.working is not None:
+                self.sources.working(key, 0, 1)
         else:
             reply, spent = _read(answer, key)
             books.ledger.replay(spent)

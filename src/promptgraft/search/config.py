@@ -15,7 +15,7 @@ from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.algorithm import Kit, Questions, Search
 from promptgraft.search.budgets import PROPOSALS, Affordable, Size
 from promptgraft.search.context import PersistenceScope
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
     Data,

@@ -12,7 +12,7 @@ from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.outcomes import Confirmation, HeldOut
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, Scorer, mean_score
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
 from promptgraft.targets.types import GepaExample, RolloutRecord

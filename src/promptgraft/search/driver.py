@@ -214,7 +214,10 @@ class Driver:
         yield lambda: line.has_ended
         self._branches.remove(line)
         for event in line.emitted:
-            self._tell(parent, event if isinstance(event, Made) else ask.amend(event))
+            if ask.amend is None or isinstance(event, Made):
+                self._tell(parent, event)
+            else:
+                self._tell(parent, ask.amend(event))
         parent.books.ledger.take(line.books.ledger)
         parent.books.answers.held |= line.books.answers.held
         if parent is self._main:

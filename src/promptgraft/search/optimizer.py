@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import attrs
 
@@ -21,7 +22,7 @@ from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
 from promptgraft.runtime.cancellation import remove_left_over
-from promptgraft.runtime.session import SessionProtocol, Watch, teller
+from promptgraft.runtime.session import EventBus, SessionProtocol, Watch, teller
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.answers import Answers
 from promptgraft.search.batches import Sources
@@ -152,6 +153,7 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
+        bus = self._context.event_bus
         search, course, driver = assemble(
             self._context,
             self._config,
@@ -165,7 +167,7 @@ class _Run:
                 reflection=self._context.proposing_adapter,
                 watch=self._watch,
                 deadline=self._deadline,
-                working=self._working,
+                working=None if bus is None else partial(self._working, bus),
             ),
             publish=self._emit,
         )
@@ -197,20 +199,19 @@ class _Run:
             max_seconds=plan.max_seconds,
         )
 
-    def _working(self, position: str, done: int, total: int) -> None:
+    def _working(self, bus: EventBus, position: str, done: int, total: int) -> None:
         """Tell the bus what the run does now."""
-        if self._context.event_bus is not None:
-            self._context.event_bus.publish(
-                Working(
-                    position=position,
-                    done=done,
-                    total=total,
-                    rollouts=self._ledger.rollouts,
-                    reflections=self._ledger.reflections,
-                    tokens=self._ledger.charge.tokens,
-                    cost=self._ledger.known_cost,
-                )
+        bus.publish(
+            Working(
+                position=position,
+                done=done,
+                total=total,
+                rollouts=self._ledger.rollouts,
+                reflections=self._ledger.reflections,
+                tokens=self._ledger.charge.tokens,
+                cost=self._ledger.known_cost,
             )
+        )
 
     @property
     def plan(self) -> RunPlan:

@@ -1,15 +1,35 @@
-"""Candidates join the pool: scored, checked for what a winner must not do, and told of."""
+"""The candidates of a run: how they join, what they are worth, and which one is the best."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+
+import attrs
 
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.search.acceptance import critical_loss
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
+from promptgraft.search.frontier import (
+    Cover,
+    Frontier,
+    FrontierPruning,
+    FrontierType,
+    cells_of,
+    means_of,
+)
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.pool import Pool
-from promptgraft.search.scores import Objectives, Score, Scorer, beats, pick
+from promptgraft.search.scores import (
+    Objectives,
+    Score,
+    Scorer,
+    Scores,
+    beats,
+    critical_loss,
+    higher,
+    mean_score,
+    paired_means,
+    pick,
+)
+from promptgraft.serde import HexDigest
 from promptgraft.targets.base import Target
 from promptgraft.targets.modules import names_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, plain_changes
@@ -71,25 +91,17 @@ class Population:
             step: number of the step.
             crowned: whether it is the best one from now on, in a pool that does not rank.
         """
-        position = self._join(candidate, records)
-        if crowned:
-            self.pool.crown(position)
-        self._tell_added(step, position)
-        return position
-
-    def _join(self, candidate: Candidate, records: Sequence[RolloutRecord | None]) -> int:
-        if not records:
-            nothing = [None] * len(self._examples)
-            return self.pool.add(candidate, nothing, nothing)
-        scores = self.scores(records)
-        objectives = [self._objectives(record) for record in records]
+        pool = self.pool
+        scores, objectives = self._scored(records or [None] * len(self._examples))
         tried = sum(record is not None for record in records)
-        eligible = not len(self.pool) or self._is_eligible(
-            tried, scores, self.pool.means_of(objectives)
-        )
-        position = self.pool.add(candidate, scores, objectives, eligible=eligible)
+        means = pool.means_of(objectives)
+        eligible = not len(pool) or self._is_eligible(tried, scores, means)
+        position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
+        if crowned:
+            pool.crown(position)
+        self._tell_added(step, position)
         return position
 
     def pick(self, weights: Mapping[str, float]) -> int:
@@ -103,7 +115,7 @@ class Population:
             self.pool.fill(
                 position,
                 {
-                    place: (self._scorer.score(record), self._objectives(record))
+                    place: (self._scorer.score(record), self._scorer.objectives(record))
                     for place, record in records.items()
                 },
             )
@@ -125,11 +137,17 @@ class Population:
     def may_join_as_best(self, records: Sequence[RolloutRecord | None]) -> bool:
         """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
         tried = sum(record is not None for record in records)
-        objectives = [self._objectives(record) for record in records]
-        return self._is_eligible(tried, self.scores(records), self.pool.means_of(objectives))
+        scores, objectives = self._scored(records)
+        return self._is_eligible(tried, scores, self.pool.means_of(objectives))
 
-    def _objectives(self, record: RolloutRecord | None) -> Objectives:
-        return None if record is None else self._scorer.objectives(record)
+    def _scored(
+        self, records: Sequence[RolloutRecord | None]
+    ) -> tuple[list[Score], list[Objectives]]:
+        """Return scores and objectives by example; None also where there is no rollout."""
+        scorer = self._scorer
+        return [None if record is None else scorer.score(record) for record in records], [
+            None if record is None else scorer.objectives(record) for record in records
+        ]
 
     def _is_eligible(self, tried: int, scores: Sequence[Score], means: Mapping[str, float]) -> bool:
         """Tell whether a candidate may win.
@@ -186,3 +204,189 @@ def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
         for module in target.modules
         if not module.is_new
     )
+
+
+class Pool:
+    """Candidates with a score on each example of D_pareto.
+
+    Args:
+        frontier: in what candidates are compared when a parent is chosen.
+        pruning: which leaders are dropped before.
+        ranks: whether the best one is the one with the highest mean; otherwise one is crowned.
+
+    Attributes:
+        ranks: as above.
+    """
+
+    def __init__(
+        self,
+        frontier: FrontierType = "instance",
+        *,
+        pruning: FrontierPruning = "dominated",
+        ranks: bool = True,
+    ) -> None:
+        self._kind = frontier
+        self.ranks = ranks
+        self._gaps: dict[int, list[Objectives]] = {}
+        self._names: tuple[str, ...] = ()
+        self._candidates: list[Candidate] = []
+        self._scores: list[Scores] = []
+        self._means: list[Score] = []
+        self._objectives: list[Mapping[str, float]] = []
+        self._best = 0
+        self._frontier = Frontier()
+        self._cover = Cover() if pruning == "redundant" else None
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every candidate, in order of arrival; the first is the baseline."""
+        return tuple(self._candidates)
+
+    @property
+    def scores(self) -> tuple[Scores, ...]:
+        """Candidates times examples."""
+        return tuple(self._scores)
+
+    @property
+    def objectives(self) -> tuple[Mapping[str, float], ...]:
+        """For each candidate the mean of each objective over the scored examples."""
+        return tuple(self._objectives)
+
+    @property
+    def best(self) -> int:
+        """Position of the eligible candidate with the highest mean; the elder wins a tie.
+
+        A candidate with unscored examples must also beat the baseline on those that both were
+        scored on: leaving out what is hard makes nobody better. Where the pool does not rank, it
+        is the position of the candidate that was crowned last.
+        """
+        return self._best
+
+    def candidate(self, index: int) -> Candidate:
+        """Return the candidate at a position."""
+        return self._candidates[index]
+
+    def mean(self, index: int) -> Score:
+        """Return the mean over the scored examples; None when there are none."""
+        return self._means[index]
+
+    def objectives_of(self, index: int) -> Mapping[str, float]:
+        """Return the mean of each objective of the candidate at a position."""
+        return self._objectives[index]
+
+    def estimate(self, index: int) -> Score:
+        """Return what the mean over all examples seems to be.
+
+        Of a candidate that was not scored on some: the baseline's mean, and how far the
+        candidate is above it on the examples that both have a score for.
+        """
+        if self.ranks or index not in self._gaps:
+            return self._means[index]
+        own, baseline = paired_means(self.scores_of(index), self.scores_of(0))
+        whole = self._means[0]
+        if own is None or baseline is None or whole is None:
+            return self._means[index]
+        return whole + own - baseline
+
+    def scores_of(self, index: int) -> Scores:
+        """Return the scores of the candidate at a position."""
+        return self._scores[index]
+
+    def add(
+        self,
+        candidate: Candidate,
+        scores: Sequence[Score],
+        objectives: Sequence[Objectives] = (),
+        *,
+        eligible: bool = True,
+    ) -> int:
+        """Take in a candidate and return its position.
+
+        Args:
+            candidate: the candidate.
+            scores: its scores, by example.
+            objectives: what it has in each objective, by example. The baseline's decide which
+                objectives there are.
+            eligible: whether it may be the best one.
+        """
+        index = len(self._candidates)
+        if not index:
+            self._names = tuple(sorted({name for found in objectives for name in found or ()}))
+        self._candidates.append(candidate)
+        self._scores.append(Scores(scores))
+        self._means.append(mean_score(scores))
+        self._objectives.append(self.means_of(objectives))
+        if None in scores:
+            self._gaps[index] = list(objectives)
+        cells = self._cells(index, objectives)
+        if self._cover is None:
+            self._frontier.add(cells)
+        else:
+            self._cover.add(cells, self._means[index])
+        above = higher(self._means[index], self._means[self._best])
+        if self.ranks and eligible and above and beats(scores, self.scores_of(0)):
+            self._best = index
+        return index
+
+    def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
+        """Take in what a candidate has on examples that it had no score for.
+
+        Only where the cells of the frontier are examples, or objectives on examples, and nobody
+        is dropped by its mean: a mean that changes would have to be taken back.
+        """
+        scores, objectives = list(self.scores_of(index)), self._gaps[index]
+        for place, (score, has) in found.items():
+            scores[place], objectives[place] = score, has
+        self._scores[index] = Scores(scores)
+        self._means[index] = mean_score(scores)
+        self._objectives[index] = self.means_of(objectives)
+        if None not in scores:
+            del self._gaps[index]
+        self._frontier.fill(index, self._cells(index, objectives))
+
+    def crown(self, index: int) -> None:
+        """Make a candidate the best one."""
+        self._best = index
+
+    def means_of(self, objectives: Sequence[Objectives]) -> Mapping[str, float]:
+        """Return the mean of each objective that the baseline has, over the scored examples."""
+        means = zip(self._names, means_of(objectives, self._names), strict=True)
+        return FrozenMap((name, mean) for name, mean in means if mean is not None)
+
+    def frontier(self) -> Mapping[int, int]:
+        """Return the candidates that a parent is chosen from, in order, with their weights."""
+        frontier = self._frontier if self._cover is None else self._cover
+        return frontier.members()
+
+    def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:
+        return cells_of(self._kind, self._scores[index], objectives, self._names)
+
+
+class Seen(Container[object]):
+    """Digests of candidates, in the order in which they were tried."""
+
+    def __init__(self) -> None:
+        self._places: dict[object, int] = {}
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._places
+
+    def add(self, digest: HexDigest) -> None:
+        """Take in a candidate."""
+        self._places.setdefault(digest, len(self._places))
+
+    def so_far(self) -> Container[object]:
+        """Return those that were tried by now; what comes later is not seen."""
+        return _SoFar(self._places, len(self._places))
+
+
+@attrs.frozen
+class _SoFar(Container[object]):
+    places: Mapping[object, int]
+    count: int
+
+    def __contains__(self, digest: object) -> bool:
+        return self.places.get(digest, self.count) < self.count

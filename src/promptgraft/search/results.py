@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from promptgraft.search.algorithm import Search
 from promptgraft.search.course import Course
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.modules import is_example

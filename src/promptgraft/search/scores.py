@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.serde import did_you_mean
 from promptgraft.strict.checks import number
 from promptgraft.targets.spending import Role
-from promptgraft.targets.types import RolloutRecord, named_numbers_fault
+from promptgraft.targets.types import GepaExample, RolloutRecord, named_numbers_fault
 
 Objectives = Mapping[str, float] | None
 """What one rollout has in each objective, the more the better; None when it is unscored."""
@@ -117,6 +117,16 @@ def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
     """Tell whether ``scores`` have the higher mean on the examples that both have a score for."""
     return higher(*paired_means(scores, others))
+
+
+def critical_loss(
+    before: Sequence[Score], after: Sequence[Score], examples: Sequence[GepaExample]
+) -> str | None:
+    """Return the id of a critical example on which ``after`` is worse; None when there is none."""
+    for example, one, other in zip(examples, before, after, strict=True):
+        if example.critical and one is not None and other is not None and other < one:
+            return example.id
+    return None
 
 
 SCORE = "score"

@@ -10,7 +10,7 @@ from promptgraft.algorithms.gepa.proposal import Proposal
 from promptgraft.algorithms.gepa.three_way import woven_in
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.events import ExampleGenerated, MutationAccepted
-from promptgraft.search.pool import Pool, Seen
+from promptgraft.search.population import Pool, Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target

@@ -42,6 +42,7 @@ class Draft:
         number: tells the questions of a proposal apart.
         found: the usable text.
         refusals: why replies were refused, with the replies.
+        failed: whether there is no reply that could be repaired.
     """
 
     module: Module
@@ -50,12 +51,7 @@ class Draft:
     number: int
     found: Change | None = None
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is no text yet, and a reply to be repaired or none at all."""
-        failed = RejectionReason.REFLECTION_FAILED
-        return self.found is None and not any(error.reason is failed for error, _ in self.refusals)
+    failed: bool = False
 
 
 @attrs.define
@@ -124,6 +120,5 @@ class Rejections:
 
     def name_parent(self, position: int) -> None:
         """Name the parent by the position that it has got after the step had begun."""
-        if position != self.parent:
-            self.parent = position
-            self.all[:] = [replace(one, parent=position) for one in self.all]
+        self.parent = position
+        self.all[:] = [replace(one, parent=position) for one in self.all]

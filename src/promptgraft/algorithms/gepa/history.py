@@ -1,18 +1,22 @@
-"""The best answers that a run has seen to each example that mutations learn from."""
+"""The best answers that a run has seen to each training example."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
+Remembered: TypeAlias = Mapping[str, Sequence[tuple[float, RolloutRecord]]]
+"""Answers with their scores, by example, the best first."""
+
 
 class History:
-    """Remembers a few answers to each example of D_feedback, of whatever candidate.
+    """Remembers a few answers to each training example, of whatever candidate.
 
     Args:
-        top_k: how many answers to an example; 0 remembers nothing.
+        top_k: how many answers to an example, at least 1.
         scorer: says which are better.
     """
 
@@ -23,7 +27,7 @@ class History:
 
     def add(self, records: Sequence[RolloutRecord]) -> None:
         """Take account of rollouts; of equally good answers the earlier one stays."""
-        for record in records if self._top_k else ():
+        for record in records:
             score = self._scorer.score(record)
             held = self._best.setdefault(record.example_id, [])
             if score is None or any(record.output_repr == one.output_repr for _, one in held):
@@ -34,28 +38,18 @@ class History:
 
     def of(self, examples: Iterable[GepaExample]) -> Remembered:
         """Return what is remembered now of some examples."""
-        held = {example.id: tuple(self._best.get(example.id, ())) for example in examples}
-        return Remembered(held, self._scorer)
+        return {example.id: tuple(self._best.get(example.id, ())) for example in examples}
 
 
-class Remembered:
-    """The best answers that a run had seen to some examples when a step began."""
-
-    def __init__(
-        self, held: Mapping[str, Sequence[tuple[float, RolloutRecord]]], scorer: Scorer
-    ) -> None:
-        self._held = held
-        self._scorer = scorer
-
-    def better_than(
-        self, records: Sequence[RolloutRecord]
-    ) -> Mapping[str, tuple[RolloutRecord, ...]]:
-        """Return for each example the earlier answers that are better than its record's."""
-        found = {}
-        for record in records:
-            score = self._scorer.score(record)
-            held = self._held.get(record.example_id, ())
-            found[record.example_id] = tuple(
-                one for height, one in held if score is not None and height > score
-            )
-        return found
+def better_answers(
+    remembered: Remembered, records: Sequence[RolloutRecord], scorer: Scorer
+) -> Mapping[str, tuple[RolloutRecord, ...]]:
+    """Return for each example the remembered answers that are better than its record's."""
+    found = {}
+    for record in records:
+        score = scorer.score(record)
+        held = remembered.get(record.example_id, ())
+        found[record.example_id] = tuple(
+            one for height, one in held if score is not None and height > score
+        )
+    return found

@@ -18,8 +18,7 @@ from promptgraft.search.events import (
     MergeRejected,
 )
 from promptgraft.search.ledger import RolloutBudget
-from promptgraft.search.pool import Pool, Seen
-from promptgraft.search.population import Population
+from promptgraft.search.population import Pool, Population, Seen
 from promptgraft.search.scores import Score, beats
 from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
@@ -40,7 +39,10 @@ class Merger:
         seen: digests of every candidate tried; merges are added to it.
         population: the candidates.
         validator: takes in merges that are kept.
-        emit: is told of every event.
+        emit: is called with every event.
+
+    Attributes:
+        largest: rollouts of the candidate that the next merge can use.
     """
 
     def __init__(
@@ -68,12 +70,7 @@ class Merger:
         self._seen_triples: set[Triple] = set()
         self._attempts = 0
         self._most = config.strategy.max_merge_invocations
-
-    @property
-    def largest(self) -> int:
-        """Rollouts of the candidate that the next merge can use."""
-        left = self._config.enable_merge and self._attempts < self._most
-        return len(self._pareto) if left else 0
+        self.largest = len(pareto) if config.enable_merge and self._most else 0
 
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
         """Merge one pair that has not been tried, if there is one.
@@ -91,6 +88,8 @@ class Merger:
         )
         triple, merged = found
         self._attempts += 1
+        if self._attempts == self._most:
+            self.largest = 0
         self._seen_candidates.add(merged.digest)
         better, other = merged.parents
         self._emit(MergeAttempted(step=step, ancestor=triple.ancestor, better=better, other=other))

@@ -12,7 +12,7 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
-from promptgraft.algorithms.gepa.history import Remembered
+from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
 from promptgraft.algorithms.gepa.prompts import MetaPrompts, question_on, reply_tag
 from promptgraft.algorithms.gepa.sampling import Lesson, blamed
@@ -38,19 +38,21 @@ class Rules:
 
     Attributes:
         config: the settings.
+        trial_size: rollouts of parent and child on a minibatch, all repeats included.
         target: what is improved.
         scorer: gives rollouts their scores.
         comparer: says whether a child is better than its parent.
-        guard: refuses answers of training examples.
+        guard: refuses answers of training examples; None refuses nothing.
         meta_prompts: the questions.
         emit: takes events.
     """
 
     config: GepaSettings
+    trial_size: int
     target: Target
     scorer: Scorer
     comparer: Comparer
-    guard: AnswerGuard
+    guard: AnswerGuard | None
     meta_prompts: MetaPrompts
     emit: Emit
 
@@ -62,7 +64,7 @@ class Known:
     Attributes:
         lesson: parent and minibatch.
         turn: whose turn it is.
-        remembered: earlier answers to the minibatch.
+        remembered: earlier answers to the minibatch, where a history is kept.
         seen: digests of every candidate tried.
     """
 
@@ -126,7 +128,7 @@ class Proposal:
     @property
     def largest(self) -> int:
         """Rollouts that it can use."""
-        return self.rules.config.trial_size - len(self.known.lesson.known)
+        return self.rules.trial_size - len(self.known.lesson.known)
 
     @property
     def accepted(self) -> bool:
@@ -208,14 +210,14 @@ class Proposal:
         ended = False
         try:
             for attempt in range(ATTEMPTS):
-                waiting = [draft for draft in drafts if draft.is_open]
+                waiting = [draft for draft in drafts if draft.found is None and not draft.failed]
                 asked = (
                     question_on(
                         f"{self.position}/reflect/{ATTEMPTS * draft.number + attempt}",
                         draft.description,
                         draft.records,
                         meta_prompts=self.rules.meta_prompts,
-                        earlier=self.known.remembered.better_than(draft.records),
+                        earlier=self._earlier_answers(draft) if self.known.remembered else {},
                         refused=draft.refusals[-1] if draft.refusals else None,
                     )
                     for draft in waiting
@@ -230,6 +232,9 @@ class Proposal:
                 final = ended and not left
                 self.rejections.add(draft.module, draft.description, error, text=text, final=final)
 
+    def _earlier_answers(self, draft: Draft) -> Mapping[str, Sequence[RolloutRecord]]:
+        return better_answers(self.known.remembered, draft.records, self.rules.scorer)
+
     def _read(self, draft: Draft, reply: Reply) -> None:
         """Make a child of a reply, or keep why that is not possible."""
         try:
@@ -240,6 +245,7 @@ class Proposal:
             draft.found = self._graft(parent, draft.module, draft.description, text)
         except InvalidProposalError as error:
             draft.refusals.append((error, reply.text))
+            draft.failed = bool(reply.fault)
 
     def _together(self, found: Sequence[Change]) -> Change:
         """Return the change with all that was proposed for a module, as far as it is compatible."""
@@ -285,7 +291,8 @@ class Proposal:
             onto, module, text, parents=(lesson.parent,), examples=lesson.minibatch
         )
         # After the target has looked at it: by then the text has a bounded length.
-        rules.guard.check(module, description, text)
+        if rules.guard is not None:
+            rules.guard.check(module, description, text)
         if child.digest in self.known.seen:
             raise InvalidProposalError(
                 RejectionReason.DUPLICATE, "this text has been tried before; propose another"

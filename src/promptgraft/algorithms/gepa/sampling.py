@@ -11,7 +11,7 @@ import attrs
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
@@ -108,6 +108,7 @@ class Lessons:
         scorer: Scorer,
     ) -> None:
         self._config = config
+        self._size = config.batch_size
         self._feedback = feedback
         self._choices = choices
         self._known = Known(scorer, config.objectives.perfect_score)
@@ -137,7 +138,7 @@ class Lessons:
 
     def _minibatch(self, parent: Candidate) -> tuple[GepaExample, ...]:
         """Return the examples that a child of ``parent`` is tried on."""
-        size = self._config.batch_size
+        size = self._size
         match self._config.strategy.minibatches:
             case "random":
                 return self._choices.minibatch(self._feedback, size)

@@ -23,7 +23,6 @@ from promptgraft.search.asks import Asking, Checkpoint, Join, Rollouts, Standing
 from promptgraft.search.events import MutationRejected
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.search.validation import placed
-from promptgraft.serde import HexDigest
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import RolloutRecord
@@ -63,7 +62,7 @@ class GepaSearch:
         self.rejections: list[MutationRejected] = []
         self._proposals = 0
         self._is_broken = False
-        self._positions: dict[HexDigest, int] = {}
+        self._positions: dict[str, int] = {}
 
     @property
     def best(self) -> int:
@@ -128,7 +127,7 @@ class GepaSearch:
 
     def propose(self, step: Step, number: int, position: str, *, ahead: int) -> Proposal:
         """Return a proposal of a step, with all that it may know."""
-        lesson = self._by.lessons.begin(step.parent, step.candidate)
+        lesson, history = self._by.lessons.begin(step.parent, step.candidate), self._by.history
         return Proposal(
             step=step.number,
             number=number,
@@ -139,7 +138,7 @@ class GepaSearch:
             known=Known(
                 lesson=lesson,
                 turn=self._by.choices.turn(ahead),
-                remembered=self._by.history.of(lesson.minibatch),
+                remembered=history.of(lesson.minibatch) if history is not None else {},
                 seen=self._by.seen.so_far(),
             ),
         )
@@ -150,10 +149,12 @@ class GepaSearch:
         self.steps = step.number
         # A parent that raced when the step began has a position by now.
         step.parent = self._positions.get(step.candidate.digest, step.parent)
-        proposal.rejections.name_parent(step.parent)
+        if moved := proposal.rejections.parent != step.parent:
+            proposal.rejections.name_parent(step.parent)
         self.rejections += proposal.rejections.all
         # What comes of a step is not known when a part of it is not.
-        yield from self._or_broken(Join(started.branch, partial(named_with, step.parent)))
+        amend = partial(named_with, step.parent) if moved else None
+        yield from self._or_broken(Join(started.branch, amend))
         self._by.lessons.learn(proposal.known.lesson, proposal.records)
         if proposal.taught:
             self._by.choices.took(proposal.known.turn, proposal.modules, proposal.blame)
@@ -165,8 +166,8 @@ class GepaSearch:
     def _note(self, step: Step, proposal: Proposal, compared: Compared) -> None:
         """Take account of a child that was evaluated (line 15)."""
         self._proposals += 1
-        for records in compared.batches:
-            self._by.history.add(records)
+        if self._by.history is not None:
+            self._by.history.add([one for records in compared.batches for one in records])
         if proposal.child.digest in self._by.seen:
             self.rejections += proposal.refuse(RejectionReason.DUPLICATE, TWIN)
             return

@@ -21,7 +21,7 @@ from promptgraft.search.acceptance import Paired
 from promptgraft.search.budgets import Affordable
 from promptgraft.search.config import RunConfig
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
-from promptgraft.search.pool import Pool
+from promptgraft.search.population import Pool
 from promptgraft.search.validation import Full, Validation
 from promptgraft.serde import Json
 from promptgraft.strict.checks import COUNT, FLAG, SHARE, instance

@@ -14,7 +14,7 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.pool import Seen
+from promptgraft.search.population import Seen
 from promptgraft.search.racing import RacingValidator
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Full, FullValidator, Validator
@@ -28,7 +28,7 @@ class Strategies:
         choices: every random choice.
         seen: candidates that were tried.
         patience: how long the search continues without anything to try.
-        history: better answers that reflections are shown.
+        history: better answers that reflections are shown; None where they are shown none.
         lessons: parents and minibatches.
         rules: what every proposal follows.
         validator: evaluates candidates on the validation set.
@@ -39,7 +39,7 @@ class Strategies:
     choices: Choices
     seen: Seen
     patience: Patience
-    history: History
+    history: History | None
     lessons: Lessons
     rules: Rules
     validator: Validator
@@ -49,7 +49,7 @@ class Strategies:
 
 def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
     """Return the strategies that settings ask for."""
-    target, scorer = kit.target, kit.scorer
+    target, scorer, copied = kit.target, kit.scorer, config.guards.max_copied_words
     choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
     seen = Seen()
     comparer = Comparer(
@@ -63,14 +63,15 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             max_idle_steps=config.limits.max_idle_steps,
             max_failed_reflections=config.limits.max_failed_reflections,
         ),
-        history=History(config.strategy.history_top_k, scorer),
+        history=History(top_k, scorer) if (top_k := config.strategy.history_top_k) else None,
         lessons=Lessons(config, kit.training, choices=choices, scorer=scorer),
         rules=Rules(
             config=config,
+            trial_size=config.trial_size,
             target=target,
             scorer=scorer,
             comparer=comparer,
-            guard=AnswerGuard(kit.training, config.guards.max_copied_words),
+            guard=None if copied is None else AnswerGuard(kit.training, copied),
             meta_prompts=kit.questions,
             emit=kit.emit,
         ),

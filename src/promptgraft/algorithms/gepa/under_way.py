@@ -107,6 +107,7 @@ class UnderWay:
         self._steps: deque[_Pace] = deque()
         self._begun = 0
         self._proposals = 0
+        self._most_questions = config.reflections_per_proposal
 
     def out_of_budget(self) -> RunStoppedError:
         """Return that the next step can use more than the budget has left."""
@@ -135,8 +136,9 @@ class UnderWay:
                 ahead = sum(len(one.waiting) for one in self._steps)
                 proposal = self._search.propose(step, self._proposals, position, ahead=ahead)
                 step.proposals.append(proposal)
-                most = self._config.reflections_per_proposal
-                branch = yield from Start(proposal.run(), most_questions=most, held=True)
+                branch = yield from Start(
+                    proposal.run(), most_questions=self._most_questions, held=True
+                )
                 pace.waiting.append(Started(step, proposal, branch))
 
     def fill_beside_race(self) -> Asking[None]:
