@@ -97,7 +97,7 @@ def _step(pool: Pool, choices: Choices, number: int, scores: Sequence[float | No
         scores,
         [{}] * len(scores),
     )
-    if pool.mean(pool.best) is None:
+    if pool.means[pool.best] is None:
         raise SystemExit("the best candidate has no scores")
     if number % MERGE_EVERY == 0:
         choices.merge_order(list(triples(pool.candidates, pool.frontier())))

@@ -25,7 +25,7 @@ class Rewriting(BaseSearch):
         [module] = kit.target.modules
         yield from self.validate(kit.target.baseline())
         for step in range(1, self.rewrites + 1):
-            best, parent = pool.best, pool.candidate(pool.best)
+            best, parent = pool.best, pool.candidates[pool.best]
             records = yield from Rollouts(
                 position=f"step/{step}/parent", candidate=parent, examples=kit.training
             )

@@ -103,7 +103,7 @@ def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list
         pool.add(candidate(count), row)
         assert tuple(pool.frontier().items()) == expected_frontier(rows[:count])
         assert pool.best == expected_best(rows[:count])
-    assert pool.scores == tuple(rows)
+    assert tuple(pool.scores) == tuple(rows)
     assert len(pool) == len(pool.candidates) == len(rows)
 
 
@@ -113,7 +113,7 @@ def test_with_every_score_known_the_best_has_the_highest_mean_and_elders_win_tie
     rows: list[Row],
 ) -> None:
     pool = pool_of(rows)
-    means = [pool.mean(k) for k in range(len(rows))]
+    means = [pool.means[k] for k in range(len(rows))]
     assert means == [mean_score(row) for row in rows]
     known = [mean for mean in means if mean is not None]
     assert pool.best == known.index(max(known))
@@ -151,7 +151,7 @@ def test_a_specialist_with_a_low_mean_stays_a_parent() -> None:
 def test_the_baseline_is_the_only_parent_while_nothing_is_scored() -> None:
     assert pool_of([(None, None)]).frontier() == {0: 1}
     assert pool_of([(None, None), (None, None)]).frontier() == {0: 1}
-    assert pool_of([(None, None)]).mean(0) is None
+    assert pool_of([(None, None)]).means[0] is None
 
 
 def test_dominance_needs_to_be_better_somewhere_and_counts_unscored_as_worst() -> None:

@@ -154,7 +154,7 @@ def confirm(
         *(
             Rollouts(
                 position=f"confirm/{best}/{name}/{number}",
-                candidate=pool.candidate(position),
+                candidate=pool.candidates[position],
                 examples=examples,
             )
             for name, position in (("baseline", 0), ("winner", best))
@@ -189,7 +189,7 @@ def measure(
         *(
             Rollouts(
                 position=f"held-out/{position}",
-                candidate=pool.candidate(position),
+                candidate=pool.candidates[position],
                 examples=examples,
                 by_example=True,
             )

@@ -100,7 +100,7 @@ class Population:
         if position and eligible:
             self._eligible.append(position)
         if crowned:
-            pool.crown(position)
+            pool.best = position
         self._tell_added(step, position)
         return position
 
@@ -127,12 +127,12 @@ class Population:
         A pool that ranks has compared them. A race that was stopped has not.
         """
         pool = self.pool
-        return pool.ranks or beats(pool.scores_of(position), pool.scores_of(0))
+        return pool.ranks or beats(pool.scores[position], pool.scores[0])
 
     def may_win(self, position: int, *, tried: int) -> bool:
         """Tell whether nothing keeps a member from winning that was tried on so many examples."""
         pool = self.pool
-        return self._is_eligible(tried, pool.scores_of(position), pool.objectives_of(position))
+        return self._is_eligible(tried, pool.scores[position], pool.objectives[position])
 
     def may_join_as_best(self, records: Sequence[RolloutRecord | None]) -> bool:
         """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""
@@ -157,7 +157,7 @@ class Population:
         """
         if tried - sum(score is not None for score in scores) > self._share * tried:
             return False
-        if critical_loss(self.pool.scores_of(0), scores, self._examples) is not None:
+        if critical_loss(self.pool.scores[0], scores, self._examples) is not None:
             return False
         return all(name in means and means[name] >= least for name, least in self._required.items())
 
@@ -167,8 +167,8 @@ class Population:
             CandidateScored(
                 step=step,
                 candidate=position,
-                scores=pool.scores_of(position),
-                objectives=pool.objectives_of(position),
+                scores=pool.scores[position],
+                objectives=pool.objectives[position],
                 mean=pool.estimate(position),
                 best=pool.best,
             )
@@ -176,7 +176,7 @@ class Population:
 
     def _tell_added(self, step: int, position: int) -> None:
         pool, ledger = self.pool, self._ledger
-        candidate = pool.candidate(position)
+        candidate = pool.candidates[position]
         self._emit(
             CandidateAdded(
                 step=step,
@@ -185,8 +185,8 @@ class Population:
                 module=names_of(candidate.modules) or None,
                 entries=plain_changes(candidate.changes),
                 texts=texts_of(self._target, candidate),
-                scores=pool.scores_of(position),
-                objectives=pool.objectives_of(position),
+                scores=pool.scores[position],
+                objectives=pool.objectives[position],
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=ledger.rollouts,
@@ -207,7 +207,7 @@ def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
 
 
 class Pool:
-    """Candidates with a score on each example of D_pareto.
+    """Candidates with a score on each validation example. What it holds is for reading.
 
     Args:
         frontier: in what candidates are compared when a parent is chosen.
@@ -216,6 +216,14 @@ class Pool:
 
     Attributes:
         ranks: as above.
+        candidates: every candidate, in order of arrival; the first is the baseline.
+        scores: for each candidate its scores, by example.
+        means: for each candidate its mean over the scored examples; None when there are none.
+        objectives: for each candidate the mean of each objective over the scored examples.
+        best: position of the eligible candidate with the highest mean; the elder wins a tie. A
+            candidate with unscored examples must also beat the baseline on those that both were
+            scored on: leaving out what is hard makes none better. Where the pool does not rank,
+            the position of the candidate that was crowned last.
     """
 
     def __init__(
@@ -225,57 +233,20 @@ class Pool:
         pruning: FrontierPruning = "dominated",
         ranks: bool = True,
     ) -> None:
-        self._kind = frontier
         self.ranks = ranks
+        self.candidates: list[Candidate] = []
+        self.scores: list[Scores] = []
+        self.means: list[Score] = []
+        self.objectives: list[Mapping[str, float]] = []
+        self.best = 0
+        self._kind = frontier
         self._gaps: dict[int, list[Objectives]] = {}
         self._names: tuple[str, ...] = ()
-        self._candidates: list[Candidate] = []
-        self._scores: list[Scores] = []
-        self._means: list[Score] = []
-        self._objectives: list[Mapping[str, float]] = []
-        self._best = 0
         self._frontier = Frontier()
         self._cover = Cover() if pruning == "redundant" else None
 
     def __len__(self) -> int:
-        return len(self._candidates)
-
-    @property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Every candidate, in order of arrival; the first is the baseline."""
-        return tuple(self._candidates)
-
-    @property
-    def scores(self) -> tuple[Scores, ...]:
-        """Candidates times examples."""
-        return tuple(self._scores)
-
-    @property
-    def objectives(self) -> tuple[Mapping[str, float], ...]:
-        """For each candidate the mean of each objective over the scored examples."""
-        return tuple(self._objectives)
-
-    @property
-    def best(self) -> int:
-        """Position of the eligible candidate with the highest mean; the elder wins a tie.
-
-        A candidate with unscored examples must also beat the baseline on those that both were
-        scored on: leaving out what is hard makes nobody better. Where the pool does not rank, it
-        is the position of the candidate that was crowned last.
-        """
-        return self._best
-
-    def candidate(self, index: int) -> Candidate:
-        """Return the candidate at a position."""
-        return self._candidates[index]
-
-    def mean(self, index: int) -> Score:
-        """Return the mean over the scored examples; None when there are none."""
-        return self._means[index]
-
-    def objectives_of(self, index: int) -> Mapping[str, float]:
-        """Return the mean of each objective of the candidate at a position."""
-        return self._objectives[index]
+        return len(self.candidates)
 
     def estimate(self, index: int) -> Score:
         """Return what the mean over all examples seems to be.
@@ -284,16 +255,12 @@ class Pool:
         candidate is above it on the examples that both have a score for.
         """
         if self.ranks or index not in self._gaps:
-            return self._means[index]
-        own, baseline = paired_means(self.scores_of(index), self.scores_of(0))
-        whole = self._means[0]
+            return self.means[index]
+        own, baseline = paired_means(self.scores[index], self.scores[0])
+        whole = self.means[0]
         if own is None or baseline is None or whole is None:
-            return self._means[index]
+            return self.means[index]
         return whole + own - baseline
-
-    def scores_of(self, index: int) -> Scores:
-        """Return the scores of the candidate at a position."""
-        return self._scores[index]
 
     def add(
         self,
@@ -312,44 +279,41 @@ class Pool:
                 objectives there are.
             eligible: whether it may be the best one.
         """
-        index = len(self._candidates)
+        index = len(self.candidates)
         if not index:
             self._names = tuple(sorted({name for found in objectives for name in found or ()}))
-        self._candidates.append(candidate)
-        self._scores.append(Scores(scores))
-        self._means.append(mean_score(scores))
-        self._objectives.append(self.means_of(objectives))
+        self.candidates.append(candidate)
+        self.scores.append(Scores(scores))
+        self.means.append(mean_score(scores))
+        self.objectives.append(self.means_of(objectives))
         if None in scores:
             self._gaps[index] = list(objectives)
-        cells = self._cells(index, objectives)
+        cells = cells_of(self._kind, self.scores[index], objectives, self._names)
         if self._cover is None:
             self._frontier.add(cells)
         else:
-            self._cover.add(cells, self._means[index])
-        above = higher(self._means[index], self._means[self._best])
-        if self.ranks and eligible and above and beats(scores, self.scores_of(0)):
-            self._best = index
+            self._cover.add(cells, self.means[index])
+        above = higher(self.means[index], self.means[self.best])
+        if self.ranks and eligible and above and beats(scores, self.scores[0]):
+            self.best = index
         return index
 
     def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
         """Take in what a candidate has on examples that it had no score for.
 
-        Only where the cells of the frontier are examples, or objectives on examples, and nobody
-        is dropped by its mean: a mean that changes would have to be taken back.
+        Only where the cells of the frontier are examples, or objectives on examples, and no
+        candidate is dropped by its mean: a mean that changes would have to be taken back.
         """
-        scores, objectives = list(self.scores_of(index)), self._gaps[index]
+        scores, objectives = list(self.scores[index]), self._gaps[index]
         for place, (score, has) in found.items():
             scores[place], objectives[place] = score, has
-        self._scores[index] = Scores(scores)
-        self._means[index] = mean_score(scores)
-        self._objectives[index] = self.means_of(objectives)
+        self.scores[index] = Scores(scores)
+        self.means[index] = mean_score(scores)
+        self.objectives[index] = self.means_of(objectives)
         if None not in scores:
             del self._gaps[index]
-        self._frontier.fill(index, self._cells(index, objectives))
-
-    def crown(self, index: int) -> None:
-        """Make a candidate the best one."""
-        self._best = index
+        cells = cells_of(self._kind, self.scores[index], objectives, self._names)
+        self._frontier.fill(index, cells)
 
     def means_of(self, objectives: Sequence[Objectives]) -> Mapping[str, float]:
         """Return the mean of each objective that the baseline has, over the scored examples."""
@@ -360,9 +324,6 @@ class Pool:
         """Return the candidates that a parent is chosen from, in order, with their weights."""
         frontier = self._frontier if self._cover is None else self._cover
         return frontier.members()
-
-    def _cells(self, index: int, objectives: Sequence[Objectives]) -> Sequence[Score]:
-        return cells_of(self._kind, self._scores[index], objectives, self._names)
 
 
 class Seen(Container[object]):

@@ -183,8 +183,8 @@ class RacingValidator:
             order=entry.order,
             population=self._population,
             position=pool.best,
-            best=pool.candidate(pool.best),
-            scores=list(pool.scores_of(pool.best)),
+            best=pool.candidates[pool.best],
+            scores=list(pool.scores[pool.best]),
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
             records=list(known),
@@ -231,9 +231,9 @@ class RacingValidator:
             waiting = waiting[count:]
         best = 0
         for position in complete:
-            if beats(pool.scores_of(position), pool.scores_of(best)):
+            if beats(pool.scores[position], pool.scores[best]):
                 best = position
-        pool.crown(best)
+        pool.best = best
 
     def _may_win(self, position: int) -> bool:
         return self._population.may_win(position, tried=len(self._order))
@@ -258,7 +258,7 @@ class RacingValidator:
             *(
                 Rollouts(
                     position=position,
-                    candidate=pool.candidate(one),
+                    candidate=pool.candidates[one],
                     examples=[self._pareto[number] for number in places],
                 )
                 for position, (one, places) in wanted.items()
@@ -275,10 +275,10 @@ class RacingValidator:
         was none: a candidate that was tried on little has shown little.
         """
         pool = self._population.pool
-        best = pool.scores_of(pool.best)
+        best = pool.scores[pool.best]
 
         def gain(position: int) -> float:
-            gains = paired_gains(best, pool.scores_of(position))
+            gains = paired_gains(best, pool.scores[position])
             return sum(gains) / (len(gains) + 4)
 
         others = sorted(self._untried, key=lambda one: (-gain(one), one))

@@ -29,7 +29,7 @@ def build_result(
 ) -> RunResult:
     """Return the result of a run that has ended; nothing is persisted yet."""
     pool = search.population.pool
-    candidates = pool.candidates
+    candidates = tuple(pool.candidates)
     confirmation = course.confirmation
     best = course.winner
     return RunResult(
@@ -38,12 +38,12 @@ def build_result(
         tag=tag,
         best_index=best,
         best_pareto_mean=pool.estimate(best),
-        baseline_pareto_mean=pool.mean(0),
+        baseline_pareto_mean=pool.means[0],
         improved=best != 0,
         persisted=False,
         candidates=candidates,
-        scores_matrix=pool.scores,
-        objectives=pool.objectives,
+        scores_matrix=tuple(pool.scores),
+        objectives=tuple(pool.objectives),
         frontier=tuple(pool.frontier()),
         confirmation=confirmation,
         held_out=course.held_out,
@@ -70,10 +70,10 @@ def _gains(pool: Pool, best: int) -> dict[str, float]:
     """Add up along the winner's line what each kind of change did to the mean on D_pareto."""
     gains: dict[str, float] = {}
     position = best
-    while candidate_parents := pool.candidate(position).parents:
+    while candidate_parents := pool.candidates[position].parents:
         parent = candidate_parents[0]
         after, before = pool.estimate(position), pool.estimate(parent)
-        kinds = {module.kind: None for module in pool.candidate(position).modules}
+        kinds = {module.kind: None for module in pool.candidates[position].modules}
         kind = " + ".join(kinds) or _MERGE
         if after is not None and before is not None:
             gains[kind] = gains.get(kind, 0.0) + after - before

@@ -65,7 +65,7 @@ class Stops:
         pool = standing.pool
         if pool.best != self._best:
             self._best, self._improved_at = pool.best, standing.steps
-        scores = pool.scores_of(pool.best)
+        scores = pool.scores[pool.best]
         if all(score is not None and score >= self._perfect_score for score in scores):
             detail = "the best candidate is perfect on every validation example"
             return Outlook(RunStoppedError(StopReason.PERFECT, detail))
@@ -96,9 +96,9 @@ class Stops:
             candidates=len(pool),
             steps_since_improvement=steps - self._improved_at,
             best=pool.best,
-            baseline_mean=pool.mean(0),
+            baseline_mean=pool.means[0],
             best_mean=pool.estimate(pool.best),
-            best_objectives=pool.objectives_of(pool.best),
+            best_objectives=pool.objectives[pool.best],
             best_is_estimated=standing.estimated,
             cost=self._ledger.known_cost,
             tokens=self._ledger.charge.tokens,

@@ -57,8 +57,8 @@ class Combiner:
         accepted = sorted(step.accepted, key=lambda proposal: -proposal.gain)
         children = [proposal.child for proposal in accepted]
         parent = pool.best if step.leads else step.parent
-        own = pool.candidate(parent).digest == step.candidate.digest
-        onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidate(parent)
+        own = pool.candidates[parent].digest == step.candidate.digest
+        onto = attrs.evolve(children[0], parents=(parent,)) if own else pool.candidates[parent]
         others = children[1:] if own else children
         found, brought = self.put_together(
             onto, others, base=step.candidate, parent=parent, is_child=own
@@ -157,9 +157,10 @@ class Step:
         candidate: the parent.
         leads: whether that was the best candidate when the step began, or raced it.
         entry: the way into the population of what comes of it.
-        proposals: its proposals, in order.
+        largest: rollouts that its proposals can use.
         accepted: those whose children are better than the parent, of the proposals that were
             committed.
+        taught: the latest committed proposal that could learn something; None without any.
         tried: whether a child was tried that no proposal had tried before.
     """
 
@@ -168,41 +169,36 @@ class Step:
     candidate: Candidate
     leads: bool
     entry: Entry
-    proposals: list[Proposal] = attrs.field(factory=list)
+    largest: int = 0
     accepted: list[Proposal] = attrs.field(factory=list)
+    taught: Proposal | None = None
     tried: bool = False
 
-    @property
-    def largest(self) -> int:
-        """Rollouts that its proposals can use."""
-        return sum(proposal.largest for proposal in self.proposals)
 
-    @property
-    def taught(self) -> list[Proposal]:
-        """The proposals that could learn something."""
-        return [proposal for proposal in self.proposals if proposal.taught]
+def count_idle(taught: Proposal, patience: Patience) -> None:
+    """Count a step that could learn something and evaluated no new child.
 
-    def count_idle(self, patience: Patience) -> None:
-        """Count a step that could learn something and evaluated no new child.
+    Args:
+        taught: its last proposal that could learn something.
+        patience: how long the search continues so.
 
-        Raises:
-            RunStoppedError: it was one too many.
-        """
-        last = self.taught[-1]
-        if not last.modules:
-            patience.idle("no part that may change was shown to the model")
-        elif last.compared is None:
-            refusal = last.rejections.all[-1]
-            patience.refused(refusal.reason, refusal.detail)
-        else:
-            patience.refused(RejectionReason.DUPLICATE, TWIN)
+    Raises:
+        RunStoppedError: it was one too many.
+    """
+    if not taught.modules:
+        patience.idle("no part that may change was shown to the model")
+    elif taught.compared is None:
+        refusal = taught.rejections.all[-1]
+        patience.refused(refusal.reason, refusal.detail)
+    else:
+        patience.refused(RejectionReason.DUPLICATE, TWIN)
 
 
 def tell_accepted(kit: Kit, combined: Combined, position: int) -> None:
     """Emit that proposals were accepted, and the new examples of the candidate that they make."""
     pool, step, target = kit.population.pool, combined.step, kit.target
     # Examples that neither the parent has nor what the changes were put onto.
-    parents = (step.candidate, *map(pool.candidate, combined.candidate.parents))
+    parents = (step.candidate, *(pool.candidates[one] for one in combined.candidate.parents))
     known = {path for one in parents for path in target.additions(one)}
     for path, objective in target.additions(combined.candidate).items():
         if path not in known:

@@ -104,7 +104,7 @@ class Merger:
         for triple in self._choices.merge_order(fresh):
             self._seen_triples.add(triple)
             better, other = self._ranked(pool, triple)
-            base, first, second = map(pool.candidate, (triple.ancestor, better, other))
+            base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
             try:
                 merged = self._target.merge(
                     base, first, second, parents=(better, other), examples=self._pareto
@@ -117,14 +117,14 @@ class Merger:
 
     def _ranked(self, pool: Pool, triple: Triple) -> tuple[int, int]:
         """Return the pair with the better one first; the elder wins a tie."""
-        first, second = pool.mean(triple.first), pool.mean(triple.second)
+        first, second = pool.means[triple.first], pool.means[triple.second]
         if first is None or (second is not None and second > first):
             return triple.second, triple.first
         return triple.first, triple.second
 
     def _try(self, pool: Pool, merged: Candidate, step: int) -> Asking[None]:
         better, other = merged.parents
-        known = (pool.scores_of(better), pool.scores_of(other))
+        known = (pool.scores[better], pool.scores[other])
         common = self._validator.common(*known)
         first = self._subsample(common, *known)
         records: list[RolloutRecord | None] = [None] * len(self._pareto)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, tell_accepted
+from promptgraft.algorithms.gepa.combining import TWIN, Combined, Step, count_idle, tell_accepted
 from promptgraft.algorithms.gepa.drafts import Rejections
 from promptgraft.algorithms.gepa.proposal import Known, Proposal, named_with
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -36,11 +36,7 @@ _CONFLICT = "it conflicts with another change accepted in this step, or that has
 
 
 class GepaSearch:
-    """One search.
-
-    Args:
-        config: the settings.
-        kit: what it works with.
+    """One search, with its settings and its kit.
 
     Attributes:
         population: the candidates; the first is the baseline.
@@ -113,7 +109,7 @@ class GepaSearch:
         """Line 7, algorithm 2: select the parent of a step, ``alone`` or while others run."""
         pool, racer = self.population.pool, self.racer
         parent = self._by.lessons.parent(pool)
-        leads, candidate = parent == pool.best, pool.candidate(parent)
+        leads, candidate = parent == pool.best, pool.candidates[parent]
         if leads and racer is not None and racer.step.leads:
             # Most of what is accepted wins its race.
             candidate = racer.candidate
@@ -157,6 +153,7 @@ class GepaSearch:
         yield from self._or_broken(Join(started.branch, amend))
         self._by.lessons.learn(proposal.known.lesson, proposal.records)
         if proposal.taught:
+            step.taught = proposal
             self._by.choices.took(proposal.known.turn, proposal.modules, proposal.blame)
         if proposal.compared is not None:
             self._note(step, proposal, proposal.compared)
@@ -173,18 +170,18 @@ class GepaSearch:
             return
         step.tried = True
         self._by.seen.add(proposal.child.digest)
-        if proposal.accepted:
+        if compared.refusal is None:
             self._by.lessons.remember(proposal.child, compared.batches[-1])
             step.accepted.append(proposal)
 
     def _close(self, step: Step) -> Asking[None]:
         """Take account of a step as a whole: what was accepted is put together, and may race."""
-        if not step.taught:
+        if step.taught is None:
             # The best candidate may be perfect on everything.
             yield from self._deepen()
             self._by.patience.idle("in the last minibatches every answer with a score was perfect")
         elif not step.tried:
-            step.count_idle(self._by.patience)
+            count_idle(step.taught, self._by.patience)
         else:
             self._by.patience.renew()
         if step.accepted:

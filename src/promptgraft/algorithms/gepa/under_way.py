@@ -29,16 +29,13 @@ class Started:
         step: its step.
         proposal: the proposal.
         branch: where it runs, once the budget pays for it.
+        is_last: whether no proposal of its step comes after it.
     """
 
     step: Step
     proposal: Proposal
     branch: Branch[None]
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no proposal of its step comes after it."""
-        return self.proposal is self.step.proposals[-1]
+    is_last: bool
 
     @property
     def rollouts(self) -> int:
@@ -131,15 +128,16 @@ class UnderWay:
             self._steps.append(pace)
             for index in range(strategy.proposals_per_step):
                 self._proposals += 1
-                several = strategy.proposals_per_step > 1
-                position = f"step/{step.number}/{index + 1}" if several else f"step/{step.number}"
+                is_last = index == strategy.proposals_per_step - 1
+                is_alone = strategy.proposals_per_step == 1
+                position = f"step/{step.number}" if is_alone else f"step/{step.number}/{index + 1}"
                 ahead = sum(len(one.waiting) for one in self._steps)
                 proposal = self._search.propose(step, self._proposals, position, ahead=ahead)
-                step.proposals.append(proposal)
+                step.largest += proposal.largest
                 branch = yield from Start(
                     proposal.run(), most_questions=self._most_questions, held=True
                 )
-                pace.waiting.append(Started(step, proposal, branch))
+                pace.waiting.append(Started(step, proposal, branch, is_last))
 
     def fill_beside_race(self) -> Asking[None]:
         """Begin what may begin beside a race, of a step that is no longer under way."""
