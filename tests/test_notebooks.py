@@ -230,9 +230,12 @@ def test_a_result_says_first_whether_it_improved() -> None:
     assert RESULT.improved
     assert str(RESULT).splitlines()[:2] == [
         "toy/words: improved",
-        "  D_pareto  0.000 -> 0.333 (+0.333) on 6 examples",
+        "  validation  0.000 -> 0.333 (+0.333) on 6 examples",
     ]
-    assert "<RunResult toy/words: improved, 0.000 -> 0.333 (+0.333) on D_pareto, " in repr(RESULT)
+    assert (
+        "<RunResult toy/words: improved, 0.000 -> 0.333 (+0.333) on the validation set, "
+        in repr(RESULT)
+    )
     cells = [cell.text for cell in parsed(RESULT._repr_html_()).iter("td")]
     assert cells[cells.index("best, frontier") - 2] == "0.333"
     assert any(

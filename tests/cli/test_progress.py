@@ -32,6 +32,7 @@ from promptgraft.search import RejectionReason
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
+    HeldOut,
     MergeAccepted,
     MergeRejected,
     MutationAccepted,
@@ -40,7 +41,6 @@ from promptgraft.search.events import (
     RunStarted,
 )
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
-from promptgraft.search.outcomes import HeldOut
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
 NOW = FakeClock().now()

@@ -15,10 +15,10 @@ from promptgraft.algorithms.gepa import GepaMutationProposed, GepaRolloutComplet
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session
+from promptgraft.search.config import split_examples
 from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, mean_score
-from promptgraft.search.splitting import split_examples
 from promptgraft.serde import digest_text
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.instructions import SectionModule

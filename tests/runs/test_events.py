@@ -27,7 +27,9 @@ from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
+    Confirmation,
     ExampleGenerated,
+    HeldOut,
     MergeAccepted,
     MergeAttempted,
     MergeRejected,
@@ -49,7 +51,6 @@ from promptgraft.search.notices import (
     Unknown,
     Working,
 )
-from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role, Spending
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord

@@ -31,8 +31,7 @@ from promptgraft.runs.report.drawings import (
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map, measured
 from promptgraft.runs.report.texts import candidate_views
-from promptgraft.search.events import CandidateAdded
-from promptgraft.search.outcomes import Confirmation, HeldOut
+from promptgraft.search.events import CandidateAdded, Confirmation, HeldOut
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run

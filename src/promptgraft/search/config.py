@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -26,7 +27,6 @@ from promptgraft.search.settings import (
     Several,
     Targets,
 )
-from promptgraft.search.splitting import split_examples
 from promptgraft.search.stoppers import RequiredObjectives
 from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
@@ -354,3 +354,13 @@ class RunConfig(Settings, ABC):
                 f"{self.baseline_size} rollouts, one step up to {self.step_size}{last}), found "
                 f"{self.budget}; raise it or lower pareto_set_size{self.smaller_steps}"
             )
+
+
+def split_examples(
+    examples: Sequence[GepaExample], pareto_size: int, *, shuffle_seed: int | None
+) -> tuple[tuple[GepaExample, ...], tuple[GepaExample, ...]]:
+    """Return validation set (the first ``pareto_size``) and training set (the others)."""
+    ordered = list(examples)
+    if shuffle_seed is not None:
+        random.Random(f"{shuffle_seed}/split").shuffle(ordered)
+    return tuple(ordered[:pareto_size]), tuple(ordered[pareto_size:])

@@ -32,6 +32,7 @@ from promptgraft.search.context import (
     OptimizationContext,
     PersistenceScope,
 )
+from promptgraft.search.course import build_result
 from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
 from promptgraft.search.fingerprint import example_digest, fingerprint_of
@@ -40,7 +41,6 @@ from promptgraft.search.notices import RunPlanned, StopFileRemoved, Working
 from promptgraft.search.plan import RunPlan, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
-from promptgraft.search.results import build_result
 from promptgraft.search.targets import target_for, targeted
 from promptgraft.serde import digest
 from promptgraft.targets.base import Target

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
-from promptgraft.notebook import Card, Shown
+from promptgraft.notebook import Card, Shown, Table
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.budgets import Affordable
@@ -19,6 +18,7 @@ from promptgraft.search.stoppers import MaxProposals
 from promptgraft.serde import Json
 from promptgraft.targets.base import Target
 from promptgraft.targets.spending import Role
+from promptgraft.text import dollars
 
 _LEAST_ACCEPTED = 3
 
@@ -137,9 +137,26 @@ class RunPlan(Shown):
         }
 
     def _card(self) -> Card:
-        from promptgraft.search.cards import plan_card
-
-        return plan_card(self)
+        return Card(
+            title="plan",
+            lead=self.line.removeprefix("plan: "),
+            fields=tuple(("warning", warning) for warning in self.warnings),
+            blocks=(
+                Table(
+                    head=("", "calls", "tokens", "money", "model"),
+                    rows=(
+                        (
+                            role.role,
+                            "unknown" if role.calls is None else f"{role.calls:,}",
+                            "unknown" if role.tokens is None else f"{role.tokens:,}",
+                            dollars(role.cost),
+                            role.model,
+                        )
+                        for role in self.roles
+                    ),
+                ),
+            ),
+        )
 
 
 def plan_run(
@@ -236,9 +253,6 @@ def _outdated(questions: Questions) -> Iterator[str]:
                 f"`promptgraft meta reset {descriptor.key}`"
             )
 
-
-if TYPE_CHECKING:
-    from promptgraft.search.config import RunConfig
 
 CHARS_PER_TOKEN = 4
 """Characters of English text that make a token, about."""

@@ -7,6 +7,7 @@ from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Str
 from promptgraft.search.config import ToolExampleTarget
 from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
 from promptgraft.search.events import CandidateScored as GepaCandidateScored
+from promptgraft.search.events import Confirmation, HeldOut
 from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
 from promptgraft.search.events import MergeAccepted as GepaMergeAccepted
 from promptgraft.search.events import MergeAttempted as GepaMergeAttempted
@@ -20,7 +21,6 @@ from promptgraft.search.events import RunStarted as GepaOptimizationStarted
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
 from promptgraft.search.notices import Working as GepaWorking
-from promptgraft.search.outcomes import Confirmation, HeldOut
 from promptgraft.search.plan import RolePlan, RunPlan
 from promptgraft.search.result import GeneratedTaskExample
 from promptgraft.search.result import RunResult as GepaResult

@@ -12,8 +12,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import differences, interval, least_changed
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.report.data import ReportData
-from promptgraft.search.events import CandidateAdded
-from promptgraft.search.outcomes import HeldOut
+from promptgraft.search.events import CandidateAdded, HeldOut
 from promptgraft.search.scores import Score, packed
 
 LEVELS = 10
