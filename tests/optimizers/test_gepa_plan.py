@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import (
@@ -122,6 +122,22 @@ strategies = st.sampled_from(
 )
 
 
+STEEP = Racing(first=1, every=1)
+
+ACCEPTED_TOGETHER = {
+    "proposals_per_step": 3,
+    "rollout_budget": 71,
+    "minibatch_size": 5,
+    "pareto_set_size": 4,
+    "training_examples": twins(6)[:10],
+    **PATIENT,
+}
+"""Races become deeper with every accepted proposal, three of which join as one candidate."""
+
+
+@example(
+    ACCEPTED_TOGETHER, 32, 0, Strict(), {"preset": "lean", "validation": Racing(first=1, every=1)}
+)
 @given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies, strategies)
 @settings(max_examples=60, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(

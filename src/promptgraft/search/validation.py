@@ -28,9 +28,11 @@ class Full:
         del critical
         return pareto
 
-    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
-        """Return the rollouts on D_pareto that so many candidates and merges can use."""
-        del critical
+    def entries(
+        self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
+    ) -> int:
+        """Return the rollouts on the validation set that so many candidates and merges can use."""
+        del critical, each
         return (candidates + merges) * pareto
 
     def finals(self, pareto: int, critical: int) -> int:
@@ -77,17 +79,21 @@ class Racing:
         more = self.first * (races // self.every)
         return min(pareto, self.baseline(pareto, critical) + more)
 
-    def entries(self, pareto: int, critical: int, candidates: int, *, merges: int) -> int:
-        """Return the rollouts on D_pareto that so many candidates and merges can use.
+    def entries(
+        self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
+    ) -> int:
+        """Return the rollouts on the validation set that so many candidates and merges can use.
 
-        Those are included that the best one is tried on because races take more.
+        Those are included that the best one is evaluated on because races take more. Each
+        candidate may bring ``each`` accepted proposals, which races count.
         """
-        races = candidates + merges
-        growing = min(races, self.every * pareto)
-        depths = [self.depth(pareto, critical, race) for race in range(merges, growing)]
+        # From some race on all take the whole validation set.
+        growing = max(0, -(-(self.every * pareto - merges) // each))
+        raced = range(merges, merges + each * min(candidates, growing), each)
+        depths = [self.depth(pareto, critical, race) for race in raced]
         rest = (candidates - len(depths)) * pareto
-        deepest = self.depth(pareto, critical, max(0, races - 1))
-        late = deepest - self.baseline(pareto, critical)
+        last = merges + each * (candidates - 1) if candidates else merges - 1
+        late = self.depth(pareto, critical, max(0, last)) - self.baseline(pareto, critical)
         return sum(depths) + rest + late + merges * pareto
 
     def finals(self, pareto: int, critical: int) -> int:

@@ -202,7 +202,11 @@ class GepaSettings(RunConfig):
     def entry_size(self, candidates: int, *, merges: int = 0) -> int:
         """Return the rollouts on the validation set that candidates and merges can use."""
         return self.validation.entries(
-            self.pareto_set_size, self._critical_size, candidates, merges=merges
+            self.pareto_set_size,
+            self._critical_size,
+            candidates,
+            merges=merges,
+            each=self.strategy.proposals_per_step,
         )
 
     @property
