@@ -129,7 +129,7 @@ def test_leaving_out_what_is_hard_makes_no_candidate_better() -> None:
         return "ok"
 
     # w0 is asked once by the baseline, by the parent, by the child (which is good) ...
-    # ... and by the child on D_pareto, where the provider fails.
+    # ... and by the child on the validation set, where the provider fails.
     asked_for_comparison = [True, False]
     settings = config(
         minibatch_size=6, target_section_paths=(RULES,), rollout_budget=24, persist=False

@@ -244,7 +244,7 @@ def test_an_example_that_does_not_fit_the_types_is_refused_before_it_is_tried(ca
     result = started.start()
     assert {refused.reason for refused in result.rejections} == {RejectionReason.DOES_NOT_FIT}
     assert all(said in refused.detail for refused in result.rejections)
-    assert started.task.calls == 6 + 3  # D_pareto and one minibatch, for the baseline
+    assert started.task.calls == 6 + 3  # the validation set and one minibatch, for the baseline
     assert not result.improved
 
 

@@ -93,7 +93,7 @@ def test_each_rollout_of_a_candidate_receives_the_text_of_that_candidate() -> No
     settings = config(training_examples=twins(4), pareto_set_size=4, minibatch_size=4)
     run = Run(settings, overrides_tag="other", overrides_store=InMemoryPromptOverridesStore())
     result = run.start()
-    # Every batch has 4 rollouts: baseline, then parent, child, and D_pareto when accepted.
+    # Every batch has 4 rollouts: baseline, then parent, child, and validation when accepted.
     assert not result.rejections
     shown = [(section(r, RULES).text, section(r, NOTES).text) for r in run.task.requests]
     source = {RULES: "Known words:", NOTES: "More words:"}

@@ -1,4 +1,4 @@
-"""Racing on D_pareto, and the other parts of the lean strategy."""
+"""Racing on the validation set, and the other parts of the lean strategy."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def examples(count: int, *, first: int = 0) -> tuple[GepaExample, ...]:
 
 
 def config(**changes: Any) -> GepaConfig:
-    """Return a small configuration that finds something; 6 examples in D_pareto, 6 to learn from.
+    """Return a small configuration that finds something; 6 and 6 examples.
 
     The examples to learn from ask for the same words as those to compare on. The strategy is the
     published one, of which every step can be foretold. Settings of groups are written flat.

@@ -102,7 +102,7 @@ class Paired:
     Attributes:
         level: the test's, above 0 and below 1.
         max_repeats: how often both are tried again, at least 0.
-        confirmations: fresh answers of baseline and winner to each example of D_pareto, at
+        confirmations: fresh answers of baseline and winner to each validation example, at
             least 1.
     """
 

@@ -260,7 +260,7 @@ def build_result(
 
 
 def _gains(pool: Pool, best: int) -> dict[str, float]:
-    """Add up along the winner's line what each kind of change did to the mean on D_pareto."""
+    """Add up along the winner's line what each kind of change did to its mean."""
     gains: dict[str, float] = {}
     position = best
     while candidate_parents := pool.candidates[position].parents:

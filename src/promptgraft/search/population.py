@@ -83,7 +83,7 @@ class Population:
         step: int,
         crowned: bool = False,
     ) -> int:
-        """Take in a candidate with its rollouts on D_pareto, and return its position.
+        """Take in a candidate with its rollouts on the validation set, and return its position.
 
         Args:
             candidate: the candidate.

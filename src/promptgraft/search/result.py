@@ -55,8 +55,8 @@ class RunResult(Shown):
         name: what was improved: ``namespace/key`` of a prompt.
         tag: the tag of the overrides.
         best_index: position of the best candidate; 0 is the baseline.
-        best_pareto_mean: its mean on D_pareto; None when nothing was scored.
-        baseline_pareto_mean: the mean of the baseline on D_pareto.
+        best_pareto_mean: its mean on the validation set; None when nothing was scored.
+        baseline_pareto_mean: the mean of the baseline on the validation set.
         improved: whether the best candidate beats the baseline on the examples that both
             were scored on. A tie goes to the baseline.
         persisted: whether the winner was written to the override store.
@@ -67,13 +67,13 @@ class RunResult(Shown):
         confirmation: what baseline and best candidate did on fresh answers, where the policy
             asks for that; without it ``improved`` is false then. None when nothing was confirmed.
         held_out: what both did on the held-out examples; None when there are none.
-        scores_matrix: candidates times examples of D_pareto; None for unscored.
+        scores_matrix: candidates times validation examples; None for unscored.
         pareto_ids: ids of the examples, the columns of ``scores_matrix``.
-        means: for each candidate its mean on D_pareto, or what it seems to be: see
+        means: for each candidate its mean on the validation set, or what it seems to be: see
             ``is_estimated``; None when nothing was scored.
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
         parents: for each candidate the positions of its parents; two for a merge.
-        gains: what each kind of change along the winner's line did to the mean on D_pareto.
+        gains: what each kind of change along the winner's line did to its mean.
         accepted_mutations: how many proposals joined the pool; several of a step in one candidate.
         accepted_example_mutations: those of them that changed or wrote an example.
         accepted_merges: how many merges joined the pool.

@@ -34,11 +34,11 @@ class RunState:
         steps_since_improvement: steps since the one that brought the best candidate, or since
             the beginning.
         best: position of the best candidate in the pool; 0 is the baseline.
-        baseline_mean: mean of the baseline on D_pareto; None when nothing was scored.
+        baseline_mean: mean of the baseline on the validation set; None when nothing was scored.
         best_mean: mean of the best candidate.
         best_objectives: its mean in each objective.
-        best_is_estimated: whether it was not tried on all of D_pareto yet, so that its means may
-            change: in a race the best candidate may have been tried on a few examples.
+        best_is_estimated: whether it was not evaluated on the whole validation set yet, so that
+            its means may change: in a race it may have been evaluated on a few examples.
         cost: US dollars used so far; None when the price of a call is not known.
         tokens: tokens used so far, sent and received.
         seconds: time since this process began the run. Not replayed: a resumed run begins at 0.
@@ -105,7 +105,7 @@ class NoImprovement:
 
 @attrs.frozen
 class TargetScore:
-    """Stops when a candidate that beats the baseline has this mean on D_pareto, on all of it.
+    """Stops when a candidate that beats the baseline has this mean on the whole validation set.
 
     Attributes:
         score: a finite number.
@@ -135,13 +135,14 @@ def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
 
 @attrs.frozen
 class RequiredObjectives:
-    """Stops when the best candidate has enough in every named objective, on all of D_pareto.
+    """Stops when the best candidate has enough in every named objective.
 
+    Its means on the whole validation set count.
     The baseline counts too: where it has enough there is nothing to do. An objective that no
     feedback has is found when the baseline is evaluated.
 
     Attributes:
-        thresholds: the least mean on D_pareto, by objective; at least one.
+        thresholds: the least mean on the validation set, by objective; at least one.
     """
 
     thresholds: Mapping[str, float] = attrs.field(converter=_as_thresholds)

@@ -19,12 +19,12 @@ Partial = list[RolloutRecord | None]
 
 @attrs.frozen
 class Full:
-    """Every candidate is tried on all of D_pareto; as published."""
+    """Every candidate is tried on the whole validation set; as published."""
 
     ranks = True
 
     def baseline(self, pareto: int, critical: int) -> int:
-        """Return the examples of D_pareto that the baseline is tried on first."""
+        """Return the validation examples that the baseline is tried on first."""
         del critical
         return pareto
 
@@ -43,25 +43,25 @@ class Full:
 
 @attrs.frozen(kw_only=True)
 class Racing:
-    """A candidate races the best one, and is tried on more of D_pareto only while it keeps up.
+    """A candidate races the best one: it is evaluated on more examples only while it keeps up.
 
-    It is tried on ``first`` examples, and dropped if its mean is below that of the best one on
+    It is evaluated on ``first`` examples, and dropped if its mean is below that of the best one on
     the same examples by more than half a standard error; else on as many as races take: ``first``
     at the beginning, and as many more after every ``every`` accepted proposals that have raced,
     together or alone. It is the best one from then on if its mean is higher on them, or the same
     and it is a child of the best one.
 
     Each race takes the examples in another order, so that luck of the best one on a few of them
-    does not keep everybody out. At the end of the search the baseline and the most promising
-    candidates are tried on all of D_pareto, and the one with the highest mean wins. After the
-    intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter et al.
-    2009).
+    does not keep all others out. At the end of the search the baseline and the most promising
+    candidates are evaluated on the whole validation set, and the one with the highest mean wins.
+    After the intensification of SMAC (Hutter, Hoos and Leyton-Brown 2011) and FocusedILS (Hutter
+    et al. 2009).
 
     Attributes:
         first: examples that a race begins with, at least 1.
         every: proposals after which races take ``first`` examples more, at least 1.
-        finalists: candidates that are tried on all of D_pareto at the end, at least 1: the best
-            one for certain, the others as far as rollouts are left.
+        finalists: candidates that are evaluated on the whole validation set at the end, at least
+            1: the best one for certain, the others as far as rollouts are left.
     """
 
     first: int = attrs.field(default=4, validator=COUNT)
@@ -71,11 +71,11 @@ class Racing:
     ranks = False
 
     def baseline(self, pareto: int, critical: int) -> int:
-        """Return the examples of D_pareto that the baseline is tried on first."""
+        """Return the validation examples that the baseline is tried on first."""
         return min(pareto, max(self.first, critical))
 
     def depth(self, pareto: int, critical: int, races: int) -> int:
-        """Return the examples of D_pareto that a race takes after so many others, at most."""
+        """Return the validation examples that a race takes after so many others, at most."""
         more = self.first * (races // self.every)
         return min(pareto, self.baseline(pareto, critical) + more)
 
@@ -102,7 +102,7 @@ class Racing:
 
 
 Validation = Full | Racing
-"""How much of D_pareto candidates are tried on."""
+"""How much of the validation set candidates are tried on."""
 
 
 @attrs.frozen(kw_only=True)

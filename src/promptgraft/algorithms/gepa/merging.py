@@ -33,7 +33,7 @@ class Merger:
     Args:
         config: the settings.
         target: what is improved.
-        pareto: D_pareto.
+        pareto: the validation set.
         budget: what may be spent.
         choices: makes the random choices.
         seen: digests of every candidate tried; merges are added to it.
@@ -75,8 +75,9 @@ class Merger:
     def attempt(self, pool: Pool, step: int) -> Asking[None]:
         """Merge one pair that has not been tried, if there is one.
 
-        The merge is tried on a few examples on which its parents differ, then on the rest of
-        D_pareto, and joins the pool if it is at least as good as the better parent each time.
+        The merge is evaluated on a few examples on which its parents differ, then on the rest of
+        the validation set, and joins the pool if it is at least as good as the better parent each
+        time.
         """
         if self._attempts >= self._most:
             return

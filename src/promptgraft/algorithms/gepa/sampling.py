@@ -20,7 +20,7 @@ _CANDIDATES = 200
 
 
 class Known:
-    """Rollouts of the latest candidates on D_feedback, by candidate and example.
+    """Rollouts of the latest candidates on the training set, by candidate and example.
 
     Args:
         scorer: gives them their scores.
@@ -94,7 +94,7 @@ class Lessons:
 
     Args:
         config: the settings.
-        feedback: D_feedback.
+        feedback: the training set.
         choices: makes the random choices.
         scorer: gives rollouts their scores.
     """
@@ -155,7 +155,7 @@ class Lessons:
         self.remember(lesson.candidate, made)
 
     def remember(self, candidate: Candidate, records: Sequence[RolloutRecord]) -> None:
-        """Take account of rollouts on D_feedback."""
+        """Take account of rollouts on the training set."""
         strategy = self._config.strategy
         if strategy.reuse_rollouts or strategy.minibatches == "teaching":
             self._known.add(candidate, records)
