@@ -266,7 +266,7 @@ def proposal(meta: MetaPrompt, prompt: Prompt[object]) -> str:
 
 def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> None:
     read = read_tool_example(
-        proposal(MetaPrompt.TOOL_EXAMPLE, asked(MetaPrompt.TOOL_EXAMPLE, failures()))
+        proposal(MetaPrompt.TOOL_EXAMPLE, asked(MetaPrompt.TOOL_EXAMPLE, failures())), "look"
     )
     assert read.description == "What does the herb `sample_name` taste of?"
     assert json.loads(read.input_json) == {"label": "herb:sample_name"}
@@ -275,12 +275,12 @@ def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> Non
 
 @pytest.mark.parametrize("meta", [MetaPrompt.TASK_EXAMPLE, MetaPrompt.GENERATION])
 def test_a_worked_example_is_written_that_the_agent_can_follow(meta: MetaPrompt) -> None:
-    read = read_task_example(proposal(meta, asked(meta, failures())), outcome_is_text=False)
+    key, read = read_task_example(proposal(meta, asked(meta, failures())), outcome_is_text=False)
     assert "wood_sorrel" not in read.objective
     assert [s.tool_name for s in read.steps] == ["look", "visit"]
     outcome = json.loads(read.outcome_json)
     assert outcome["taste"] == "sour"
-    assert (read.key is None) == (meta is MetaPrompt.TASK_EXAMPLE)
+    assert (key is None) == (meta is MetaPrompt.TASK_EXAMPLE)
 
     look, visit = (json.loads(s.input_json) for s in read.steps)
     plant = Plant(**json.loads(read.steps[0].output_json))

@@ -168,7 +168,7 @@ def test_every_field_of_the_question_is_shown() -> None:
             MetaPrompt.OUTPUT_FIELD,
             lambda text: read_said(text, ["description", "aliases", "value x"]),
         ),
-        (MetaPrompt.TOOL_EXAMPLE, read_tool_example),
+        (MetaPrompt.TOOL_EXAMPLE, lambda text: read_tool_example(text, "x")),
         (MetaPrompt.TASK_EXAMPLE, lambda text: read_task_example(text, outcome_is_text=False)),
         (MetaPrompt.GENERATION, lambda text: read_task_example(text, outcome_is_text=False)),
     ],

@@ -26,9 +26,6 @@ from promptgraft.targets.parts.examples import (
 )
 from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.replies import (
-    StepText,
-    TaskExampleText,
-    ToolExampleText,
     fresh_key,
     read_names,
     read_said,
@@ -54,11 +51,18 @@ SAID = (
 LISTED = ", ".join(f"`{name}`" for name in SAID)
 
 
-def read_text_task(text: str) -> TaskExampleText:
+TaskRead = tuple[str | None, WorkedExample]
+
+
+def read_call(text: str) -> ToolCall:
+    return read_tool_example(text, "search")
+
+
+def read_text_task(text: str) -> TaskRead:
     return read_task_example(text, outcome_is_text=True)
 
 
-def read_json_task(text: str) -> TaskExampleText:
+def read_json_task(text: str) -> TaskRead:
     return read_task_example(text, outcome_is_text=False)
 
 
@@ -67,7 +71,7 @@ def read_all_said(text: str) -> dict[str, str]:
 
 
 READERS: tuple[Callable[[str], object], ...] = (
-    read_tool_example,
+    read_call,
     read_text_task,
     read_json_task,
     read_all_said,
@@ -80,8 +84,8 @@ def refusal(read: Callable[[str], object], text: str) -> tuple[RejectionReason, 
     return refused.value.reason, refused.value.detail
 
 
-def step(name: str = "search", *, why: str = "why", given: str = "{}", out: str = "1") -> StepText:
-    return StepText(tool_name=name, description=why, input_json=given, output_json=out)
+def step(name: str = "search", *, why: str = "why", given: str = "{}", out: str = "1") -> ToolCall:
+    return ToolCall(tool_name=name, description=why, input_json=given, output_json=out)
 
 
 TOOL_EXAMPLE = '{"description": "why", "input": {"q": 1}, "output": [2]}'
@@ -101,9 +105,7 @@ TOOL_EXAMPLE = '{"description": "why", "input": {"q": 1}, "output": [2]}'
     ],
 )
 def test_a_tool_example_is_one_object(text: str) -> None:
-    assert read_tool_example(text) == ToolExampleText(
-        description="why", input_json='{"q": 1}', output_json="[2]"
-    )
+    assert read_call(text) == step(given='{"q": 1}', out="[2]")
 
 
 def tool_example(**fields: object) -> str:
@@ -114,7 +116,7 @@ def tool_example(**fields: object) -> str:
 def test_inputs_and_outputs_may_be_any_json_and_are_never_read_as_something_else(
     value: object,
 ) -> None:
-    found = read_tool_example(tool_example(input=value, output={"a": value}))
+    found = read_call(tool_example(input=value, output={"a": value}))
     assert found.input_json == json.dumps(value)
     assert found.output_json == json.dumps({"a": value})
 
@@ -196,11 +198,10 @@ FIELDS = "expected `description`, `input`, `output`"
 def test_tool_examples_that_cannot_be_read_are_refused_with_what_to_mend(
     text: str, reason: RejectionReason, detail: str
 ) -> None:
-    assert refusal(read_tool_example, text) == (reason, detail)
+    assert refusal(read_call, text) == (reason, detail)
 
 
-TASK = TaskExampleText(
-    key="a-key",
+TASK = WorkedExample(
     objective="do it",
     steps=(step(), step("open_file", why="then", given='{"p": 1}', out='"text"')),
     outcome_json='"done"',
@@ -230,7 +231,7 @@ AS_ASKED_FOR = """\
     ],
 )
 def test_a_task_example_is_one_object(read: Callable[[str], object], text: str) -> None:
-    assert read(text) == TASK
+    assert read(text) == ("a-key", TASK)
 
 
 def task_example(**fields: object) -> str:
@@ -240,13 +241,15 @@ def task_example(**fields: object) -> str:
 @pytest.mark.parametrize("outcome", ["done", "42", '{"a": 1}', "one\n- two", ""])
 def test_an_outcome_is_the_text_that_it_is(outcome: str) -> None:
     for read in (read_text_task, read_json_task):
-        assert read(task_example(outcome=outcome)).outcome_json == json.dumps(outcome)
+        _, found = read(task_example(outcome=outcome))
+        assert found.outcome_json == json.dumps(outcome)
 
 
 @pytest.mark.parametrize("outcome", [42, {"a": 1}, None, False, ["done"]])
 def test_an_outcome_is_json_only_where_the_prompt_asks_for_it(outcome: object) -> None:
     text, expected = task_example(outcome=outcome), json.dumps(outcome)
-    assert read_json_task(text).outcome_json == expected
+    _, found = read_json_task(text)
+    assert found.outcome_json == expected
     reason, detail = refusal(read_text_task, text)
     assert (reason, detail) == (UNPARSABLE, f"outcome: expected a text, found {expected}")
 
@@ -453,32 +456,13 @@ def a_key(rng: random.Random) -> str | None:
     return rng.choice([None, rng.choice("az09") + a_name(rng).lower()])
 
 
-def as_read(call: ToolCall) -> ToolExampleText:
-    return ToolExampleText(
-        description=call.description, input_json=call.input_json, output_json=call.output_json
-    )
-
-
-def task_as_read(example: WorkedExample, key: str | None) -> TaskExampleText:
-    steps = (
-        step(call.tool_name, why=call.description, given=call.input_json, out=call.output_json)
-        for call in example.steps
-    )
-    return TaskExampleText(
-        key=key,
-        objective=example.objective,
-        steps=tuple(steps),
-        outcome_json=example.outcome_json,
-    )
-
-
 @batches(400)
 @given(SEEDS)
 def test_a_tool_example_comes_back_as_it_was_written(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(BATCH):
         call = a_call(rng)
-        assert read_tool_example(write_tool_example(call)) == as_read(call)
+        assert read_tool_example(write_tool_example(call), call.tool_name) == call
 
 
 @batches(400)
@@ -488,9 +472,9 @@ def test_a_task_example_comes_back_as_it_was_written(seed: int) -> None:
     for _ in range(BATCH):
         example, key = a_worked_example(rng), a_key(rng)
         text = write_task_example(example, key=key)
-        assert read_task_example(text, outcome_is_text=False) == task_as_read(example, key)
+        assert read_task_example(text, outcome_is_text=False) == (key, example)
         if example.outcome_json.startswith('"'):
-            assert read_task_example(text, outcome_is_text=True) == task_as_read(example, key)
+            assert read_task_example(text, outcome_is_text=True) == (key, example)
 
 
 @batches(500)
@@ -512,9 +496,10 @@ def test_sloppy_replies_mean_the_same(seed: int) -> None:
     for _ in range(BATCH):
         example = a_worked_example(rng, least=1)
         text = sloppy.reply(write_tool_example(example.steps[0]))
-        assert read_tool_example(text) == as_read(example.steps[0]), text
+        call = example.steps[0]
+        assert read_tool_example(text, call.tool_name) == call, text
         text = sloppy.reply(write_task_example(example))
-        assert read_json_task(text) == task_as_read(example, None), text
+        assert read_json_task(text) == (None, example), text
 
 
 UNREADABLE = frozenset({UNPARSABLE, EMPTY, UNUSABLE})
@@ -539,11 +524,13 @@ def check_read(read: Callable[[str], object], text: str) -> None:
     except BaseException as error:
         raise AssertionError(text) from error
     match found:
-        case ToolExampleText():
+        case ToolCall():
             texts = [found.input_json, found.output_json]
-        case TaskExampleText():
-            texts = [found.outcome_json]
-            texts += [text for each in found.steps for text in (each.input_json, each.output_json)]
+        case (_, WorkedExample() as example):
+            texts = [example.outcome_json]
+            texts += [
+                text for each in example.steps for text in (each.input_json, each.output_json)
+            ]
         case _:
             texts = [json.dumps(found)]
     for json_text in texts:
@@ -777,6 +764,6 @@ def test_a_long_reply_of_steps_and_values_is_read() -> None:
     )
     example = WorkedExample(objective="do it", steps=steps, outcome_json=one_line(values))
     text = write_task_example(example)
-    assert read_json_task(text) == task_as_read(example, None)
+    assert read_json_task(text) == (None, example)
     spoiled = text.replace('{"a": 1}', "{'a': 1,}")
-    assert read_json_task(spoiled) == task_as_read(example, None)
+    assert read_json_task(spoiled) == (None, example)

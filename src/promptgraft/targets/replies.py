@@ -8,8 +8,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import attrs
-
 from promptgraft.errors import DataFormatError
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
@@ -30,45 +28,6 @@ _KEY_CHARS = 64
 _KEY_GAP = re.compile(r"[^a-z0-9_]+")
 
 
-@attrs.frozen(kw_only=True)
-class ToolExampleText:
-    """An example of a tool, as a model wrote it.
-
-    Attributes:
-        description: when or why one would make the call.
-        input_json: the parameters as one line of JSON.
-        output_json: the result as one line of JSON.
-    """
-
-    description: str
-    input_json: str
-    output_json: str
-
-
-@attrs.frozen(kw_only=True)
-class StepText(ToolExampleText):
-    """A step of a task example, as a model wrote it: a call of the tool ``tool_name``."""
-
-    tool_name: str
-
-
-@attrs.frozen(kw_only=True)
-class TaskExampleText:
-    """A task example, as a model wrote it.
-
-    Attributes:
-        key: how the model named it, in whatever form.
-        objective: what is asked.
-        steps: the calls, in order.
-        outcome_json: the answer as one line of JSON, also when it is a text.
-    """
-
-    key: str | None
-    objective: str
-    steps: tuple[StepText, ...]
-    outcome_json: str
-
-
 def read_value(text: str) -> Json:
     """Return the JSON that a model wrote, with or without a fence around it.
 
@@ -86,18 +45,13 @@ def read_value(text: str) -> Json:
         raise _unreadable(str(error)) from None
 
 
-def read_tool_example(text: str) -> ToolExampleText:
-    """Return the example of a tool that a model wrote.
+def read_tool_example(text: str, tool_name: str) -> ToolCall:
+    """Return the example of the tool ``tool_name`` that a model wrote.
 
     Raises:
         InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
     """
-    found = _fields(read_value(text), _TOOL_EXAMPLE)
-    return ToolExampleText(
-        description=_text(found["description"], "description"),
-        input_json=one_line(found["input"]),
-        output_json=one_line(found["output"]),
-    )
+    return _read_call(_fields(read_value(text), _TOOL_EXAMPLE), tool_name)
 
 
 def write_tool_example(call: ToolCall) -> str:
@@ -105,8 +59,8 @@ def write_tool_example(call: ToolCall) -> str:
     return _on_lines(_call(call))
 
 
-def read_task_example(text: str, *, outcome_is_text: bool) -> TaskExampleText:
-    """Return the task example that a model wrote; a key is optional.
+def read_task_example(text: str, *, outcome_is_text: bool) -> tuple[str | None, WorkedExample]:
+    """Return the task example that a model wrote, behind the key that it gave it, if any.
 
     Args:
         text: what it wrote.
@@ -120,8 +74,8 @@ def read_task_example(text: str, *, outcome_is_text: bool) -> TaskExampleText:
     if not objective.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
     outcome = found["outcome"]
-    return TaskExampleText(
-        key=_text(found["key"], "key") if "key" in found else None,
+    key = _text(found["key"], "key") if "key" in found else None
+    return key, WorkedExample(
         objective=objective,
         steps=tuple(_steps(found["steps"])),
         outcome_json=one_line(_text(outcome, "outcome") if outcome_is_text else outcome),
@@ -250,18 +204,22 @@ def _names(value: Json) -> tuple[str, ...]:
     return names
 
 
-def _steps(value: Json) -> Iterator[StepText]:
+def _steps(value: Json) -> Iterator[ToolCall]:
     if not isinstance(value, list):
         raise _unfit("steps: expected a list of objects", value)
     for number, item in enumerate(value, start=1):
         where = f"step {number}: "
         found = _fields(item, _STEP, where=where)
-        yield StepText(
-            tool_name=_text(found["tool"], f"{where}tool"),
-            description=_text(found["description"], f"{where}description"),
-            input_json=one_line(found["input"]),
-            output_json=one_line(found["output"]),
-        )
+        yield _read_call(found, _text(found["tool"], f"{where}tool"), where)
+
+
+def _read_call(found: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
+    return ToolCall(
+        tool_name=tool_name,
+        description=_text(found["description"], f"{where}description"),
+        input_json=one_line(found["input"]),
+        output_json=one_line(found["output"]),
+    )
 
 
 def _call(call: ToolCall) -> dict[str, str]:

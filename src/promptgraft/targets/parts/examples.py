@@ -7,14 +7,12 @@ import attrs
 from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.examples import one_line
+from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
-from promptgraft.serde import Json, parse_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.replies import (
-    TaskExampleText,
     fresh_key,
     read_task_example,
     read_tool_example,
@@ -54,7 +52,7 @@ class ToolExampleModule(PromptModule):
 
     def read(self, view: View, text: str) -> ToolExampleOverride:
         del view
-        read = read_tool_example(text)
+        read = read_tool_example(text, self.tool_name)
         return attrs.evolve(
             self.blank,
             description=read.description,
@@ -91,19 +89,19 @@ class TaskExampleModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> TaskExampleOverride | AddedTaskExample:
-        read = proposed_example(view, text)
+        _, read = proposed_example(view, text)
         if view.descriptor.task_example(self.path) is None:
             return added_example(view, self.path[:-1], self.path[-1], read)
         return attrs.evolve(
             self.blank,
             objective=read.objective,
             outcome_json=view.own_outcome(read.outcome_json),
-            steps_json=_steps_json(read),
+            steps_json=read.steps_json,
         )
 
 
-def proposed_example(view: View, text: str) -> TaskExampleText:
-    """Return the task example that was proposed.
+def proposed_example(view: View, text: str) -> tuple[str | None, WorkedExample]:
+    """Return the task example that was proposed, behind the key proposed for it.
 
     Raises:
         InvalidProposalError: it cannot be read.
@@ -113,7 +111,7 @@ def proposed_example(view: View, text: str) -> TaskExampleText:
 
 
 def added_example(
-    view: View, container: SectionPath, key: str, read: TaskExampleText
+    view: View, container: SectionPath, key: str, read: WorkedExample
 ) -> AddedTaskExample:
     """Return the override that adds what was proposed to a section.
 
@@ -126,21 +124,8 @@ def added_example(
         expected_hash=UNBOUND,
         objective=read.objective,
         outcome_json=view.own_outcome(read.outcome_json),
-        steps_json=_steps_json(read),
+        steps_json=read.steps_json,
     )
-
-
-def _steps_json(read: TaskExampleText) -> str:
-    steps: list[Json] = [
-        {
-            "tool_name": step.tool_name,
-            "description": step.description,
-            "input": parse_json(step.input_json, where="input"),
-            "output": parse_json(step.output_json, where="output"),
-        }
-        for step in read.steps
-    ]
-    return one_line(steps)
 
 
 @attrs.frozen
@@ -189,8 +174,8 @@ class GenerationModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> AddedTaskExample:
-        read = proposed_example(view, text)
-        key = fresh_key(read.key, taken_keys(view, self.container_path))
+        wanted, read = proposed_example(view, text)
+        key = fresh_key(wanted, taken_keys(view, self.container_path))
         return added_example(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:
