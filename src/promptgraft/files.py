@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from promptgraft.errors import JournalLockedError
+
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte of ``data``, however many calls the system takes for it."""
@@ -79,3 +81,37 @@ def make_folder(folder: Path, *, under: Path) -> None:
         sync_folder(parent)
         if parent == under:
             break
+
+
+@contextlib.contextmanager
+def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock file at ``path``; the system releases it when the process dies.
+
+    Args:
+        path: the lock file; the number of the process that holds it is kept in it.
+        what: what is locked, and
+        mend: what else to do than to wait, for the message.
+        seconds: how long to wait for it.
+
+    Raises:
+        JournalLockedError: another holder has it.
+        OSError: the lock file cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=seconds, poll_interval=0.05)
+    except Timeout:
+        holder = f"another process, which holds {path}"
+        with contextlib.suppress(OSError, ValueError):
+            holder = f"process {int(path.read_text('ascii'))}"
+        raise JournalLockedError(
+            f"{what} is in use by {holder}; wait for it to end, or {mend}"
+        ) from None
+    try:
+        with contextlib.suppress(OSError):  # only for the message of a second process
+            path.write_text(f"{os.getpid()}\n", "ascii")
+        yield
+    finally:
+        lock.release()

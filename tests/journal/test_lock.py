@@ -71,7 +71,7 @@ def test_a_second_process_is_told_who_holds_the_journal(path: Path) -> None:
         for _ in range(2):
             with pytest.raises(JournalLockedError) as caught:
                 FileJournal(path)
-            assert f"journal {path} is in use by process {holder.pid} " in str(caught.value)
+            assert f"journal {path} is in use by process {holder.pid};" in str(caught.value)
 
         holder.communicate("")
         assert_open_works(path)
@@ -119,7 +119,7 @@ except JournalError as error:
 
 
 def test_a_second_journal_in_the_same_process_is_refused(path: Path) -> None:
-    with FileJournal(path), pytest.raises(JournalLockedError, match=f"process {os.getpid()} "):
+    with FileJournal(path), pytest.raises(JournalLockedError, match=f"process {os.getpid()};"):
         FileJournal(path)
 
 

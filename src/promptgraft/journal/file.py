@@ -15,10 +15,9 @@ import attrs
 from promptgraft.errors import (
     JournalCorruptError,
     JournalError,
-    JournalLockedError,
     JournalWriteError,
 )
-from promptgraft.files import sync_folder, write_all
+from promptgraft.files import held_lock, sync_folder, write_all
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import (
     HEADER_START,
@@ -200,36 +199,19 @@ def locked(path: Path) -> Iterator[None]:
         JournalLockedError: somebody else holds it.
         JournalWriteError: the lock file cannot be made.
     """
-    from filelock import FileLock, Timeout
-
     beside = path.with_name(f"{path.name}.lock")
     if not path.parent.is_dir():  # filelock would create it
         raise JournalWriteError(
             f"journal {path} cannot be opened: there is no folder {path.parent}; create it first"
         )
-    lock = FileLock(beside, thread_local=False)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise JournalLockedError(
-            f"journal {path} is in use by {_holder(beside)}; wait for it to end, or end it"
-        ) from None
-    except OSError as error:
-        raise JournalWriteError(
-            f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"
-        ) from error
-    try:
-        with contextlib.suppress(OSError):  # only a help for those who find it locked
-            beside.write_text(f"{os.getpid()}\n", encoding="ascii")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(held_lock(beside, what=f"journal {path}", mend="end it"))
+        except OSError as error:
+            raise JournalWriteError(
+                f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"
+            ) from error
         yield
-    finally:
-        lock.release()
-
-
-def _holder(beside: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        return f"process {int(beside.read_text(encoding='ascii'))} (as {beside} says)"
-    return f"another process, which holds {beside}"
 
 
 _Spans = dict[str, tuple[int, int]]

@@ -6,7 +6,6 @@ everything but the journal can be made again from it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -14,15 +13,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
-from promptgraft.files import named_in_errors, write_all
+from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.files import held_lock, named_in_errors, write_all
 from promptgraft.serde import Json, parse_json, shown
 from promptgraft.strict.checks import Kind
 from promptgraft.strict.nodes import Source
@@ -35,7 +35,7 @@ VERSION = 1
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 """What the id of a run looks like: when it was made, in UTC, and the key of its prompt."""
 
-_SECONDS_FOR_THE_LOCK = 0.3
+_SECONDS_FOR_THE_LOCK = 0.3  # `is_locked` holds it for a moment
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
@@ -108,37 +108,19 @@ class RunFolder:
             os.close(descriptor)
         return False
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Hold the lock of the folder; the system releases it when the process dies.
 
         Raises:
             JournalLockedError: another process works in the folder.
             OSError: the lock file cannot be made.
         """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.lock, thread_local=False)
-        try:
-            # `is_locked` holds the lock for a moment.
-            lock.acquire(timeout=_SECONDS_FOR_THE_LOCK, poll_interval=0.05)
-        except Timeout:
-            raise JournalLockedError(
-                f"run {self.id} is in use by {_holder(self.lock)}; wait for it to end, or look on "
-                f"with `promptgraft watch {self.id}`"
-            ) from None
-        try:
-            with contextlib.suppress(OSError):  # only for the message of a second process
-                self.lock.write_text(f"{os.getpid()}\n", "ascii")
-            yield
-        finally:
-            lock.release()
-
-
-def _holder(lock: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        return f"process {int(lock.read_text('ascii'))}"
-    return "another process"
+        return held_lock(
+            self.lock,
+            what=f"run {self.id}",
+            mend=f"look on with `promptgraft watch {self.id}`",
+            seconds=_SECONDS_FOR_THE_LOCK,
+        )
 
 
 def make_run(
