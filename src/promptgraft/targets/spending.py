@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from promptgraft.adapters.base import ModelCalled, PromptExecuted, Usage
+from promptgraft.adapters.base import ModelCalled, PromptExecuted
 from promptgraft.errors import JournalCorruptError, PromptgraftError
 from promptgraft.serde import Json
 
@@ -67,47 +67,27 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
         adapter: the identity of what made them. When it tells of no calls but has answered,
             it has made one at a price that nobody knows.
     """
-    spent = []
+    calls = []
     usage = None
     for event in events:
         if isinstance(event, ModelCalled) and event.requests:
-            spent.append(_spending_of(role, event))
+            calls.append(event)
         elif isinstance(event, PromptExecuted):
             usage = event.response.usage
-    if not spent and usage is not None:
-        spent = [_spending(role, adapter, usage, cost=None)]
-    return tuple(spent)
-
-
-def _spending_of(role: Role, call: ModelCalled) -> Spending:
-    return _spending(
-        role,
-        call.model,
-        call.usage,
-        cost=call.cost,
-        requests=call.requests,
-        microseconds=round(call.seconds * MICROSECONDS),
-    )
-
-
-def _spending(
-    role: Role,
-    model: str,
-    usage: Usage,
-    *,
-    cost: Decimal | None,
-    requests: int = 1,
-    microseconds: int = 0,
-) -> Spending:
-    return Spending(
-        role=role,
-        model=model,
-        requests=requests,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        cost=cost,
-        microseconds=microseconds,
+    if not calls and usage is not None:
+        calls = [ModelCalled(model=adapter, requests=1, usage=usage, cost=None, seconds=0.0)]
+    return tuple(
+        Spending(
+            role=role,
+            model=call.model,
+            requests=call.requests,
+            input_tokens=call.usage.input_tokens,
+            output_tokens=call.usage.output_tokens,
+            cached_tokens=call.usage.cached_tokens,
+            cost=call.cost,
+            microseconds=round(call.seconds * MICROSECONDS),
+        )
+        for call in calls
     )
 
 
