@@ -59,11 +59,11 @@ def feedback_of(value: object) -> FeedbackFn:
         ),
         (
             lambda: RolloutFeedback(score=True, feedback=""),
-            "feedback function on example `e2`: score: expected a number, found True",
+            "feedback function on example `e2`: score: expected a finite number, found True",
         ),
         (
             lambda: RolloutFeedback(score="1", feedback=""),  # type: ignore[arg-type]
-            "feedback function on example `e2`: score: expected a number, found '1'",
+            "feedback function on example `e2`: score: expected a finite number, found '1'",
         ),
         (
             lambda: RolloutFeedback(score=1, feedback=None),  # type: ignore[arg-type]

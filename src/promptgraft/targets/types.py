@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -23,6 +23,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, digest_json, shown
+from promptgraft.strict.checks import FINITE
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
 from promptgraft.text import joined
@@ -34,14 +35,6 @@ def _as_params(params: Iterable[object]) -> tuple[object, ...]:
     raise ConfigError(
         f"params: expected a tuple of parameters such as (question,), found {shown(params)}"
     )
-
-
-_LARGEST = sys.float_info.max
-
-
-def is_finite(number: float) -> bool:
-    """Tell whether a float can hold ``number``; integers may be too large for one."""
-    return -_LARGEST <= number <= _LARGEST
 
 
 @attrs.frozen(kw_only=True)
@@ -86,8 +79,7 @@ def named_numbers_fault(given: object) -> str:
     if not isinstance(given, Mapping):
         return f"expected numbers by name, found {shown(given)}"
     for name, value in given.items():
-        usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not isinstance(name, str) or not name or not usable or not is_finite(value):
+        if not isinstance(name, str) or not name or FINITE.fits(value) is None:
             return (
                 f"expected a finite number under each name, found {shown(value)} under "
                 f"{shown(name)}"
@@ -118,18 +110,14 @@ class RolloutFeedback:
     def __attrs_post_init__(self) -> None:
         score = self.score
         # Quickly past what is right: replaying a long run builds one of these for every answer.
-        if type(score) is not float and (
-            isinstance(score, bool) or not isinstance(score, (int, float))
-        ):
-            raise FeedbackError(f"score: expected a number, found {shown(score)}")
-        if not -_LARGEST <= score <= _LARGEST:
-            raise FeedbackError(f"score: expected a finite number, found {shown(score)}")
+        if type(score) is not float or not math.isfinite(score):
+            if FINITE.fits(score) is None:
+                raise FeedbackError(f"score: {FINITE.fault(shown(score), score)}")
+            object.__setattr__(self, "score", float(score))
         if not isinstance(self.feedback, str):
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
             raise FeedbackError(f"eval_trace: expected text, found {shown(self.eval_trace)}")
-        if type(score) is not float:
-            object.__setattr__(self, "score", float(score))
         if not self.feedback.isascii():
             object.__setattr__(self, "feedback", joined(self.feedback))
         if self.eval_trace:
