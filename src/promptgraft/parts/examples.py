@@ -37,7 +37,7 @@ class ToolCall:
     @property
     def content_hash(self) -> HexDigest:
         """SHA-256 over description, input and output."""
-        return digest(_plain_call(self))
+        return digest(plain_call(self))
 
 
 @attrs.frozen(kw_only=True)
@@ -77,10 +77,11 @@ def show_steps(steps: Sequence[ToolCall]) -> str:
 
 
 def _plain_steps(steps: Sequence[ToolCall]) -> list[Json]:
-    return [{"tool_name": step.tool_name, **_plain_call(step)} for step in steps]
+    return [{"tool_name": step.tool_name, **plain_call(step)} for step in steps]
 
 
-def _plain_call(call: ToolCall) -> dict[str, Json]:
+def plain_call(call: ToolCall) -> dict[str, Json]:
+    """Return description, input and output of a call as plain data."""
     return {
         "description": call.description,
         "input": parse_json(call.input_json, where="input"),

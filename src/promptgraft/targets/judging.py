@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
-from promptgraft.evals.aggregate import CaseOutcome, judged
+from promptgraft.evals.aggregate import judged
 from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
@@ -117,16 +117,12 @@ class MetricFeedback:
         answer = answer_of(response, session)
         verdicts = judge_case(self.metrics, case, answer, session=session)
         outcome = judged(case.id, verdicts, self.metrics, self.aggregation)
+        if outcome.score is None:
+            raise TransientProviderError(f"not judged: {outcome.error}")
         return RolloutFeedback(
-            score=_score(outcome),
+            score=outcome.score,
             feedback=feedback_text(case, verdicts),
             objectives={
                 verdict.metric: verdict.score for verdict in verdicts if verdict.score is not None
             },
         )
-
-
-def _score(outcome: CaseOutcome) -> float:
-    if outcome.score is None:
-        raise TransientProviderError(f"not judged: {outcome.error}")
-    return outcome.score

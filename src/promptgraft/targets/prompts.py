@@ -8,19 +8,16 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
-from promptgraft.errors import (
-    CallerError,
-    ConfigError,
-)
-from promptgraft.frozenmap import FrozenMap
+from promptgraft.errors import CallerError, ConfigError
 from promptgraft.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session
 from promptgraft.serde import did_you_mean, shown
+from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.texts import answer_of, as_errors, name_of_function
+from promptgraft.targets.texts import answer_of, as_errors, by_name, name_of_function
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
 
@@ -58,15 +55,7 @@ class Ask:
 
 
 def _as_prompts(prompts: Mapping[str, Prompt[object]]) -> Mapping[str, Prompt[object]]:
-    given: object = prompts
-    if not isinstance(given, Mapping) or not given:
-        raise ConfigError(
-            f'prompts: expected prompts by name such as {{"router": ROUTER}}, found {shown(given)}'
-        )
-    for name, prompt in given.items():
-        if not isinstance(prompt, Prompt):
-            raise ConfigError(f"prompts: {name!r}: expected a Prompt, found {shown(prompt)}")
-    return FrozenMap(prompts)
+    return by_name(prompts, instance(Prompt), "prompts", '{"router": ROUTER}')
 
 
 @attrs.frozen

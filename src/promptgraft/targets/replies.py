@@ -138,13 +138,10 @@ def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
     decomposed = unicodedata.normalize("NFKD", wanted or "")
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     stem = _KEY_GAP.sub("-", letters.casefold()).strip("-_")[:_KEY_CHARS].rstrip("-_") or "example"
-    numbered = (f"{stem[: _KEY_CHARS - len(end)]}{end}" for end in _endings())
+    endings = (f"-{number}" for number in itertools.count(2))
+    numbered = (f"{stem[: _KEY_CHARS - len(end)]}{end}" for end in endings)
     used = frozenset(taken)
     return next(key for key in itertools.chain([stem], numbered) if key not in used)
-
-
-def _endings() -> Iterator[str]:
-    return (f"-{number}" for number in itertools.count(2))
 
 
 def _fields(

@@ -37,8 +37,10 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import canonical_json, did_you_mean, shown
+from promptgraft.strict.checks import STRING, Check
 from promptgraft.text import listed
 
+T = TypeVar("T")
 OutputT = TypeVar("OutputT")
 
 Placeholders = Sequence[str] | Mapping[str, Sequence[str]]
@@ -49,16 +51,23 @@ _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
 """What has still to be awaited, iterated over or decoded."""
 
 
-def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
-    given: object = texts
+def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[str, T]:
+    """Return what a user gives by name, in a mapping that cannot be changed.
+
+    Raises:
+        ConfigError: it is empty, no mapping, or holds another kind of value.
+    """
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(
-            f'texts: expected texts by name such as {{"router": "…"}}, found {shown(given)}'
+            f"{field}: expected {field} by name such as {example}, found {shown(given)}"
         )
-    for name, text in given.items():
-        if not isinstance(text, str):
-            raise ConfigError(f"texts: {name!r}: expected a text, found {shown(text)}")
-    return FrozenMap(texts)
+    for name, value in given.items():
+        kind.hold(f"{field}: {name!r}", value)
+    return FrozenMap(given)
+
+
+def _as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return by_name(texts, STRING, "texts", '{"router": "…"}')
 
 
 def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -139,22 +139,11 @@ class FeedbackFn(Protocol):
         ...
 
 
-class ExampleFormatter(Protocol):
-    """Shows an example and an answer to the reflector."""
+ExampleFormatter = Callable[[GepaExample, PromptResponse[object] | None], tuple[str, str]]
+"""Returns input and answer as the reflector is shown them; None where there was no answer."""
 
-    def __call__(
-        self, example: GepaExample, response: PromptResponse[object] | None
-    ) -> tuple[str, str]:
-        """Return input and output as text; ``response`` is None when there was no answer."""
-        ...
-
-
-class TraceFormatter(Protocol):
-    """Shows what happened during a rollout to the reflector."""
-
-    def __call__(self, session: SessionProtocol) -> str:
-        """Return the trace as text, empty when nothing is worth showing."""
-        ...
+TraceFormatter = Callable[[SessionProtocol], str]
+"""Returns what happened during a rollout as text; empty when nothing is worth showing."""
 
 
 @attrs.frozen(kw_only=True)

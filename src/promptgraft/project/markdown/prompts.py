@@ -14,7 +14,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.body import Piece, Slot
 from promptgraft.parts.descriptors import OutputFieldDescriptor, section_part, show_path, tool_part
 from promptgraft.parts.entry import EffectiveParts
-from promptgraft.parts.examples import ToolCall, WorkedExample
+from promptgraft.parts.examples import WorkedExample, plain_call
 from promptgraft.project.files import FileChange, PromptSource
 from promptgraft.project.markdown.front_matter import DEFAULT_NAME
 from promptgraft.project.markdown.loading import EXAMPLES, TOOLS, Loaded, load_texts
@@ -144,7 +144,7 @@ def _with_tools(loaded: Loaded, parts: EffectiveParts) -> str:
             place = (*here, "parameters", name, "description")
             text = changed(text, place, said, now.param_descriptions[name])
         for at, (before, after) in enumerate(zip(tool.examples, now.examples, strict=True)):
-            text = changed(text, (*here, "examples", at), _call(before), _call(after))
+            text = changed(text, (*here, "examples", at), plain_call(before), plain_call(after))
     return text
 
 
@@ -165,19 +165,11 @@ def _with_examples(loaded: Loaded, parts: EffectiveParts) -> str:
     return with_items(beside.text, (EXAMPLES,), items, added)
 
 
-def _call(call: ToolCall) -> dict[str, Json]:
-    return {
-        "description": call.description,
-        "input": parse_json(call.input_json, where="input"),
-        "output": parse_json(call.output_json, where="output"),
-    }
-
-
 def _example(key: str, example: WorkedExample) -> dict[str, Json]:
     return {
         "key": key,
         "objective": example.objective,
-        "steps": [{"tool": step.tool_name, **_call(step)} for step in example.steps],
+        "steps": [{"tool": step.tool_name, **plain_call(step)} for step in example.steps],
         "outcome": parse_json(example.outcome_json, where="outcome"),
     }
 

@@ -89,9 +89,9 @@ class TaskExampleModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> TaskExampleOverride | AddedTaskExample:
-        _, read = proposed_example(view, text)
+        _, read = _proposed(view, text)
         if view.descriptor.task_example(self.path) is None:
-            return added_example(view, self.path[:-1], self.path[-1], read)
+            return _added(view, self.path[:-1], self.path[-1], read)
         return attrs.evolve(
             self.blank,
             objective=read.objective,
@@ -100,24 +100,12 @@ class TaskExampleModule(PromptModule):
         )
 
 
-def proposed_example(view: View, text: str) -> tuple[str | None, WorkedExample]:
-    """Return the task example that was proposed, behind the key proposed for it.
-
-    Raises:
-        InvalidProposalError: it cannot be read.
-    """
+def _proposed(view: View, text: str) -> tuple[str | None, WorkedExample]:
     outcome_is_text = view.template.output_type in (None, str)
     return read_task_example(text, outcome_is_text=outcome_is_text)
 
 
-def added_example(
-    view: View, container: SectionPath, key: str, read: WorkedExample
-) -> AddedTaskExample:
-    """Return the override that adds what was proposed to a section.
-
-    Raises:
-        InvalidProposalError: two names in the outcome are those of one field.
-    """
+def _added(view: View, container: SectionPath, key: str, read: WorkedExample) -> AddedTaskExample:
     return AddedTaskExample(
         container_path=container,
         example_key=key,
@@ -174,9 +162,9 @@ class GenerationModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> AddedTaskExample:
-        wanted, read = proposed_example(view, text)
+        wanted, read = _proposed(view, text)
         key = fresh_key(wanted, taken_keys(view, self.container_path))
-        return added_example(view, self.container_path, key, read)
+        return _added(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:
         """Refuse a task example that is there already, under whatever key."""
