@@ -60,6 +60,15 @@ class InvalidProposalError(PromptgraftError):
         self.detail = detail
 
 
+def check_length(text: str, longest: int) -> None:
+    """Refuse a proposal of more than ``longest`` characters."""
+    if len(text) > longest:
+        raise InvalidProposalError(
+            RejectionReason.TOO_LONG,
+            f"the text has {len(text)} characters; at most {longest} are allowed",
+        )
+
+
 @runtime_checkable
 class Subject(Protocol):
     """What is improved, together with what answers it, such as ``Texts``."""
@@ -293,12 +302,7 @@ class TextTarget(Target):
         examples: Sequence[GepaExample],
     ) -> Candidate:
         del examples
-        length, longest = len(proposal), self.max_part_chars
-        if length > longest:
-            raise InvalidProposalError(
-                RejectionReason.TOO_LONG,
-                f"the text has {length} characters; at most {longest} are allowed",
-            )
+        check_length(proposal, self.max_part_chars)
         if proposal == self.text(module, candidate):
             raise InvalidProposalError(
                 RejectionReason.UNCHANGED, "the text is the same as the current one"

@@ -31,7 +31,7 @@ from promptgraft.prompt.wording import (
     shown_names,
 )
 from promptgraft.serde import canonical_json, parse_json
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import ModuleDescription
@@ -165,11 +165,7 @@ class View:
         Raises:
             InvalidProposalError: with the limit.
         """
-        if len(text) > self.max_part_chars:
-            raise InvalidProposalError(
-                RejectionReason.TOO_LONG,
-                f"the text has {len(text)} characters; at most {self.max_part_chars} are allowed",
-            )
+        check_length(text, self.max_part_chars)
         try:
             check_text(text, "the text")
         except InvalidOverrideError as error:
