@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.schemas import (
@@ -20,6 +19,7 @@ from promptgraft.adapters.calling.schemas import (
 )
 from promptgraft.adapters.calling.turns import (
     Finish,
+    Tokens,
     ToolAnswer,
     ToolRequest,
     Turn,
@@ -28,6 +28,7 @@ from promptgraft.adapters.calling.turns import (
     extended,
     read_as,
     sendable,
+    usage_of,
 )
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -155,7 +156,7 @@ class AnthropicWire:
                 "the answer does not have the shape of one: expected a whole message, found "
                 f"type `{answer.type}` and stop_reason `{answer.stop_reason}`"
             )
-        blocks = [read_as(_Block, block) for block in answer.content]
+        blocks = [_read_block(block) for block in answer.content]
         requests = tuple(
             ToolRequest(
                 id=block.id, name=block.name, arguments=json.dumps(block.input, ensure_ascii=False)
@@ -164,17 +165,18 @@ class AnthropicWire:
             if block.type == "tool_use"
         )
         finish = _FINISHES.get(answer.stop_reason, Finish.DONE)
-        usage = answer.usage
+        usage = answer.usage or _Tokens()
         read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
         return Turn(
             text="".join(block.text or "" for block in blocks if block.type == "text"),
             requests=requests,
             finish=Finish.TOOLS if requests and finish is Finish.DONE else finish,
             finish_reason=answer.stop_reason,
-            usage=Usage(
-                input_tokens=usage.input_tokens + read + written,
-                output_tokens=usage.output_tokens,
-                cached_tokens=read,
+            usage=usage_of(
+                None if usage.input_tokens is None else usage.input_tokens + read + written,
+                usage.output_tokens,
+                read,
+                written,
             ),
             cache_write_tokens=written,
             model=answer.model,
@@ -187,10 +189,10 @@ class AnthropicWire:
 
 
 class _Tokens(msgspec.Struct, frozen=True):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    cache_read_input_tokens: Tokens | None = None
+    cache_creation_input_tokens: Tokens | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -198,7 +200,7 @@ class _Answer(msgspec.Struct, frozen=True):
     model: str
     content: list[dict[str, Any]]
     stop_reason: str | None = None
-    usage: _Tokens = _Tokens()
+    usage: _Tokens | None = None
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -207,6 +209,18 @@ class _Block(msgspec.Struct, frozen=True):
     id: str = ""
     name: str = ""
     input: dict[str, Any] = {}
+
+
+def _read_block(block: JsonObject) -> _Block:
+    found = read_as(_Block, block)
+    lacks_text = found.type == "text" and found.text is None
+    if lacks_text or (found.type == "tool_use" and not (found.id and found.name)):
+        wanted = "`text`" if lacks_text else "`id` and `name`"
+        raise UnreadableTurnError(
+            f"the answer does not have the shape of one: expected {wanted} in a block of type "
+            f"`{found.type}`"
+        )
+    return found
 
 
 def _tool(tool: RenderedTool) -> JsonObject:

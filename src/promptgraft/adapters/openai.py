@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.schemas import (
@@ -20,6 +19,7 @@ from promptgraft.adapters.calling.schemas import (
 )
 from promptgraft.adapters.calling.turns import (
     Finish,
+    Tokens,
     ToolAnswer,
     ToolRequest,
     Turn,
@@ -28,6 +28,7 @@ from promptgraft.adapters.calling.turns import (
     extended,
     read_as,
     sendable,
+    usage_of,
 )
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
@@ -163,10 +164,11 @@ class OpenAIWire:
             requests=requests,
             finish=Finish.REFUSED if message.refusal else finish,
             finish_reason="refusal" if message.refusal else reason,
-            usage=Usage(
-                input_tokens=usage.prompt_tokens,
-                output_tokens=usage.completion_tokens,
-                cached_tokens=details.cached_tokens or 0,
+            usage=usage_of(
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                details.cached_tokens or 0,
+                details.cache_write_tokens or 0,
             ),
             cache_write_tokens=details.cache_write_tokens or 0,
             model=answer.model or self.model,
@@ -203,13 +205,13 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 class _Details(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Tokens | None = None
+    cache_write_tokens: Tokens | None = None
 
 
 class _Tokens(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     prompt_tokens_details: _Details | None = None
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.adapters.calling.http import LONGEST_BODY
 from servers.behaviour import (
     WELL,
     Answer,
@@ -139,6 +142,36 @@ RESET = Behaviour(breaks=Break.BEFORE_HEADERS)
 CUT = Behaviour(body=b'{"id": "1", "content": [{"ty')
 
 
+def _json(anthropic: object, openai: object) -> Case:
+    bodies = [json.dumps(body).encode() for body in (anthropic, openai)]
+    return Case(script=always(Behaviour(body=bodies[0])), chat=always(Behaviour(body=bodies[1])))
+
+
+def _said(text: str | None = FINE, *, sent: object = 10, received: object = 5) -> Case:
+    """Return the case of a whole answer with these parts."""
+    block = {"type": "text"} if text is None else {"type": "text", "text": text}
+    message = {"role": "assistant", "content": text}
+    return _json(
+        {
+            "type": "message",
+            "model": MODEL,
+            "content": [block],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": sent, "output_tokens": received},
+        },
+        {
+            "model": MODEL,
+            "choices": [{"message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": sent, "completion_tokens": received},
+        },
+    )
+
+
+def _packed(body: bytes, coding: str) -> Case:
+    headers = {"content-encoding": coding}
+    return Case(script=always(Behaviour(body=body, headers=headers)))
+
+
 def _inside(anthropic: Fault, openai: Fault, *, once: bool = False) -> Case:
     wrap = in_turn if once else always
     return Case(
@@ -205,6 +238,28 @@ BODIES: Mapping[str, Case] = {
     "a list": _body(b"[]"),
     "another object": _body(b'{"object": "list", "data": []}'),
 }
+HOSTILE: Mapping[str, Case] = {
+    "redirect": _status(307, location=f"http://127.0.0.1:9/v1?key={KEY}"),
+    "redirect to nowhere": Case(script=always(Behaviour(status=302, body=b""))),
+    "page of titles": _body(b"<title>" * 1_000_000, "text/html", status=502),
+    "endless body": _body(b" " * (LONGEST_BODY + 1)),
+    "packed body without end": _packed(gzip.compress(b" " * (LONGEST_BODY + 1)), "gzip"),
+    "packed twice": _packed(gzip.compress(gzip.compress(b"{}")), "gzip, gzip"),
+    "packed in an unknown way": _packed(b"{}", "zstd"),
+    "packed badly": _packed(b"{}", "gzip"),
+    "charset of another kind": _body(b"7b7d", "application/json; charset=hex", status=500),
+    "text in UTF-16": _body("{}".encode("utf-16-le"), "application/json; charset=utf-16"),
+    "half a character": _said("\ud800"),
+    "negative tokens": _said(sent=-10),
+    "absurd tokens": _said(received=10**30),
+    "huge error code": _json(
+        {"type": "error", "error": {"type": "x", "code": "5" * 4400, "message": "Oops"}},
+        {"error": {"type": "x", "code": "5" * 4400, "message": "Oops"}},
+    ),
+    "huge number": _body(b'{"error": {"code": ' + b"5" * 5000 + b"}}"),
+    "text without a text": _said(None),
+    "tokens not counted": _said(sent=None, received=None),
+}
 ANSWERS: Mapping[str, Case] = {
     "wrong content type": Case(script=always(Behaviour(content_type="text/plain"))),
     "empty content": _answers(Answer()),
@@ -250,6 +305,7 @@ CASES: Mapping[str, Case] = {
     **LIMITS,
     **CONNECTIONS,
     **BODIES,
+    **HOSTILE,
     **ANSWERS,
     **TOOLS,
     **RECOVERIES,

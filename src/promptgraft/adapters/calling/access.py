@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import html
 import importlib.util
 import json
 import os
@@ -14,11 +16,12 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.serde import digest
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.serde import Json, digest
 
 _SHORTEST_SECRET = 6
 """Characters. What is shorter, such as a key `none`, would be found in any text."""
-
+_SHORTEST_BLANKED = 8
 
 ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
 
@@ -177,12 +180,40 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     Secrets are also found where they are percent-encoded, escaped as in JSON, or part of
     something in base64.
     """
-    forms = {form for secret in secrets if secret for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):
+    for form in _all_forms(tuple(secrets)):
         text = text.replace(form, HIDDEN)
     for shape in _SHAPES:
         text = shape.sub(HIDDEN, text)
     return text
+
+
+def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
+    """Return an answer's ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names.
+
+    Texts that are as likely words as secrets, such as the key ``unused`` or the value of a header
+    ``Accept``, stay: they would change answers that have nothing to do with them.
+    """
+    forms = _all_forms(tuple(filter(_is_no_word, secrets)))
+
+    def hidden(value: Json) -> Json:
+        match value:
+            case str():
+                for form in forms:
+                    value = value.replace(form, HIDDEN)
+                return value
+            case list():
+                return [hidden(item) for item in value]
+            case dict():
+                return {str(hidden(name)): hidden(item) for name, item in value.items()}
+        return value
+
+    return {str(hidden(name)): hidden(value) for name, value in body.items()}
+
+
+def _is_no_word(secret: str) -> bool:
+    letters = any(character.isalpha() for character in secret)
+    digits = any(character.isdigit() for character in secret)
+    return len(secret) >= _SHORTEST_BLANKED and letters and digits and "://" not in secret
 
 
 def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
@@ -202,13 +233,22 @@ def _shortened(text: str, longest: int) -> str:
     return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+@functools.lru_cache(maxsize=64)
+def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how ``secrets`` may be written, the longest first."""
+    forms = {form for secret in secrets if secret for form in _forms(secret)}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
 def _forms(secret: str) -> Iterator[str]:
     yield secret
     for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
         yield encoded
         yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)
-    yield json.dumps(secret)[1:-1]
+    escaped = json.dumps(secret)[1:-1]
+    yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield html.escape(secret)
     yield from _base64_forms(secret.encode())
 
 

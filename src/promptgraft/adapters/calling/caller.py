@@ -10,7 +10,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled, Usage
-from promptgraft.adapters.calling.access import one_line
+from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.gate import Gate, Lane, PausedError, gate_of
 from promptgraft.adapters.calling.limiter import Verdict
@@ -26,6 +26,7 @@ from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import (
     DeadlineExceededError,
     LimitReachedError,
+    PermanentProviderError,
     RateLimitedError,
     RunCancelledError,
 )
@@ -38,6 +39,10 @@ from promptgraft.strict.checks import COUNT, SECONDS
 
 GRACE = 0.5
 """Seconds that an endpoint has to notice by itself that a request took too long."""
+
+UNREACHABLE = 3.0
+"""Seconds after which a call is given up when no connection was ever made."""
+MEND = "check base_url and the network"
 
 
 @attrs.frozen(eq=False)
@@ -178,16 +183,23 @@ class _Call:
             self.deadline.check()
         self.bill.begin()
         try:
-            outcome = self._read(judge(await self._send(), now=self.caller.clock.now()))
+            outcome = self._understood(await self._send())
             if isinstance(outcome, Turn):
                 self.bill.answered(outcome.usage, self.price(outcome))
         finally:
             self.bill.failed()
         return outcome
 
-    def _read(self, body: JsonObject | Fault) -> Turn | Fault:
+    def _understood(self, received: Received | NothingReceivedError) -> Turn | Fault:
+        gate, secrets = self.caller.gate, self.caller.endpoint.secrets
+        body = judge(received, now=self.caller.clock.now())
+        if not (isinstance(received, NothingReceivedError) and received.unreachable):
+            gate.reached = True
+        elif not gate.reached and isinstance(body, Fault) and self.time.total >= UNREACHABLE:
+            # An address that never answered is more likely wrong than a server that is away.
+            return attrs.evolve(body, error=PermanentProviderError, mend=MEND, retried=False)
         try:
-            return body if isinstance(body, Fault) else self.read(body)
+            return body if isinstance(body, Fault) else self.read(blanked(body, secrets))
         except UnreadableTurnError as error:
             return unreadable(error)
 
@@ -240,13 +252,17 @@ class Bill:
             self._open = True
 
     def answered(self, usage: Usage, cost: Decimal | None) -> None:
-        """End the request with an answer; ``cost`` is in US dollars, None when unknown."""
+        """End the request with an answer; ``cost`` is in US dollars, None when unknown.
+
+        An answer without counts takes what was set aside for it from the budget.
+        """
         with self._lock:
             if self._open:
                 self._usage = usage
                 self._cost = cost
                 tokens = usage.input_tokens + usage.output_tokens
-                self._settle(Charge(cost=cost or ZERO, tokens=tokens))
+                actual = Charge(cost=cost or ZERO, tokens=tokens)
+                self._settle(self._expected if usage == NO_USAGE else actual)
 
     def failed(self) -> None:
         """End the request without an answer, unless it has ended."""

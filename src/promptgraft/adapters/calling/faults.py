@@ -5,6 +5,7 @@ Pure. The table in ``specs/adapters.md`` is the same in words.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -62,6 +63,8 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
     if isinstance(outcome, NothingReceivedError):
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
+    if 300 <= outcome.status < 400:
+        return _redirect(outcome)
     body = _body(outcome)
     if not 200 <= outcome.status < 300:
         said = _Said(message=_excerpt(outcome.content)) if isinstance(body, Fault) else _said(body)
@@ -72,6 +75,19 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
         return body
     said = _said(body)
     return _refusal(outcome, said, said.status, now)
+
+
+def _redirect(received: Received) -> Fault:
+    """Return the fault of an answer that sends elsewhere, where neither prompt nor key may go."""
+    target = received.headers.get("location", "")
+    return Fault(
+        error=PermanentProviderError,
+        what=f"HTTP {received.status}",
+        detail=f"redirects to {target}, which is not followed"
+        if target
+        else _excerpt(received.content),
+        mend="check base_url",
+    )
 
 
 def unreadable(error: UnreadableTurnError) -> Fault:
@@ -86,10 +102,21 @@ def _body(received: Received) -> JsonObject | Fault:
         problem = str(error)
     else:
         if isinstance(body, dict):
-            return body
+            if _is_unicode(body):
+                return body
+            return _transient("unreadable answer", "it holds half of a character (a surrogate)")
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
     return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
+
+
+def _is_unicode(body: JsonObject) -> bool:
+    """Tell whether every text of ``body`` can be stored."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @attrs.frozen(kw_only=True)
@@ -107,12 +134,13 @@ class _Said:
     @property
     def status(self) -> int:
         """The status that belongs to it, 500 where nothing better is known."""
-        if self.code.isdecimal() and 400 <= int(self.code[:9]) < 600:
+        if _STATUS.fullmatch(self.code):
             return int(self.code)
         known = (_STATUS_OF.get(word) for word in (self.kind, self.code))
         return next(filter(None, known), 500)
 
 
+_STATUS = re.compile(r"[45][0-9]{2}")
 _STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -220,24 +248,30 @@ def _said(body: JsonObject) -> _Said:
         error = {**body, "message": error} if isinstance(error, str) else body
     kind = error.get("type")
     return _Said(
-        kind=_text(kind) if kind != "error" else "",
-        code=_text(error.get("code")),
+        kind=_text(kind)[:_LONGEST_WORD] if kind != "error" else "",
+        code=_text(error.get("code"))[:_LONGEST_WORD],
         message=_text(error.get("message") or error.get("detail")),
     )
+
+
+_LONGEST_WORD = 60
 
 
 def _text(value: Json) -> str:
     return "" if value is None else str(value)
 
 
-_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile("<title>", re.IGNORECASE)
+_TITLE_END = re.compile("</title>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
 
 
 def _excerpt(content: str) -> str:
     """Return the words of a body that is not what was expected."""
-    title = _TITLE.search(content)
-    text = title[1] if title else _TAG.sub(" ", content)
+    # Each expression is searched for once: a page of nothing but titles is read in linear time.
+    start = _TITLE.search(content)
+    end = _TITLE_END.search(content, start.end()) if start else None
+    text = content[start.end() : end.start()] if start and end else _TAG.sub(" ", content)
     return " ".join(text.split()) or "an empty body"
 
 
@@ -293,7 +327,8 @@ def _number(text: str) -> float | None:
 def _duration(text: str) -> float | None:
     if _DURATION.fullmatch(text.strip()) is None:
         return _number(text)
-    return sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    seconds = sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
+    return seconds if math.isfinite(seconds) else None
 
 
 def _until(text: str, parse: Callable[[str], datetime], now: datetime) -> float | None:

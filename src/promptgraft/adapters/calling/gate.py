@@ -46,7 +46,10 @@ class _Waiter:
 
 
 class Gate:
-    """Lets requests through in the order of their arrival, as many as its limiter allows."""
+    """Lets requests through in the order of their arrival, as many as its limiter allows.
+
+    ``reached`` tells whether a connection to the account's server was ever made.
+    """
 
     def __init__(self, clock: Clock, limiter: Limiter | None = None) -> None:
         self._clock = clock
@@ -54,6 +57,7 @@ class Gate:
         self._waiters: dict[_Waiter, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._announced = float("-inf")
+        self.reached = False
 
     async def enter(
         self, lane: Lane, *, refusal: Callable[[float], str], announce: Announce

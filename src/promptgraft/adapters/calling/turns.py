@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import Usage
+from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import TransientProviderError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
@@ -65,7 +65,7 @@ class Turn:
         requests: tools that it wants to be called, in its order.
         finish: why it stopped.
         finish_reason: the same in the provider's word.
-        usage: tokens.
+        usage: tokens; ``NO_USAGE`` when the provider does not count them.
         cache_write_tokens: those of the sent tokens that were written to the provider's
             cache at a price of their own.
         model: the model that answered, in the provider's word.
@@ -80,6 +80,21 @@ class Turn:
     cache_write_tokens: int = 0
     model: str
     message: JsonObject
+
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+"""A count of tokens in an answer; one that is negative or absurd makes it unreadable."""
+
+
+def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
+    """Return the tokens of an answer; ``NO_USAGE`` when they are not counted or cannot be right.
+
+    ``sent`` holds ``cached`` and ``written``, the tokens that were read from and written to the
+    provider's cache.
+    """
+    if sent is None or received is None or cached + written > sent:
+        return NO_USAGE
+    return Usage(input_tokens=sent, output_tokens=received, cached_tokens=cached)
 
 
 class UnreadableTurnError(TransientProviderError):
@@ -116,11 +131,16 @@ class Received:
 
 
 class NothingReceivedError(TransientProviderError):
-    """A request got no answer: it timed out (``timed_out``) or its connection broke."""
+    """A request got no answer that can be used.
 
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+    It took too long (``timed_out``), its connection was never made (``unreachable``) or broke,
+    or what came back was too large.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False, unreachable: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+        self.unreachable = unreachable
 
 
 class Endpoint(Protocol):
