@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
@@ -105,9 +106,17 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
 
 
+_KEY = re.compile(r"\b(?:sk|pk|rk)-[\w-]{16,}")
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Tell whether ``text`` holds what only keys of providers look like."""
+    return _KEY.search(text) is not None
+
+
 def shown(value: object) -> str:
-    """Return a short ``repr`` for messages."""
-    text = repr(value)
+    """Return a short ``repr`` for messages, without what looks like a key."""
+    text = _KEY.sub("[secret]", repr(value))
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 

@@ -16,11 +16,14 @@ from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.project.python_source import REFERENCE
+from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import Key, Keys, keys_of, named, record, record_of
 from promptgraft.strict.nodes import Node
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# A key in the place of a variable's name: long, with small letters and digits.
+_NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
 _SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 # What local servers are given that want some key, whatever it is.
 NO_KEY = "none"
@@ -87,8 +90,9 @@ class ModelsConfig:
 
 
 def _key(value: object) -> Secret | None:
-    fits = isinstance(value, str) and (value == NO_KEY or _REFERENCE.fullmatch(value))
-    return Secret(str(value)) if fits else None
+    if not isinstance(value, str) or _NO_NAME.search(value):
+        return None
+    return Secret(value) if value == NO_KEY or _REFERENCE.fullmatch(value) else None
 
 
 API_KEY = check(
@@ -110,7 +114,8 @@ def _read_header(node: Node) -> Secret | None:
     if not isinstance(value, str) or not value:
         node.fault("expected a text, found something else (not shown)")
         return None
-    if _SENSITIVE.search(str(node.path[-1])) and not _REFERENCE.search(value):
+    is_secret = _SENSITIVE.search(str(node.path[-1])) is not None or looks_like_a_key(value)
+    if _NO_NAME.search(value) or (is_secret and not _REFERENCE.search(value)):
         node.fault(
             "expected `${NAME}` in it, found a plain text (not shown); put the secret into an "
             "environment variable and name that"

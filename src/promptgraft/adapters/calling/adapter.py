@@ -27,7 +27,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import NOTHING, ZERO, Charge
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import digest, unstructure
+from promptgraft.serde import digest, looks_like_a_key, unstructure
 from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance
 
 
@@ -151,6 +151,11 @@ class ModelAdapter(ABC):
     _line: _Line = attrs.field(factory=_Line, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        if looks_like_a_key(self.model):
+            raise ConfigError(
+                f"{self.api.adapter}: model: expected the name of a model, found what looks like "
+                "a key (not shown)"
+            )
         for field in self.extra_body:
             if setter := self.api.taken.get(field):
                 raise ConfigError(f"{self.api.adapter}: extra_body: `{field}` is set by {setter}")
