@@ -29,7 +29,7 @@ from promptgraft.runtime import SessionProtocol
 from promptgraft.search import StopReason
 from promptgraft.targets.spending import Role
 
-SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, 1e300)
+SCORES = (0.0, 0.0, 0.25, 0.5, 0.5, 1.0, 1.0, -3.5, -1e300)
 REPLIES = (
     "",
     "no block",

@@ -58,10 +58,6 @@ def feedback_of(value: object) -> FeedbackFn:
             "feedback function on example `e2`: score: expected a finite number, found 1000",
         ),
         (
-            lambda: RolloutFeedback(score=True, feedback=""),
-            "feedback function on example `e2`: score: expected a finite number, found True",
-        ),
-        (
             lambda: RolloutFeedback(score="1", feedback=""),  # type: ignore[arg-type]
             "feedback function on example `e2`: score: expected a finite number, found '1'",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ from promptgraft.targets.spending import (
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.text import joined
 
+_ROUNDING = 1e-9
+
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 
 
@@ -51,6 +54,7 @@ class Sources:
         deadline: handed to every call.
         working: is called when answers are waited for, and as they arrive; None where nothing
             shows it.
+        perfect_score: the highest score that an answer can have.
     """
 
     rollout: RolloutFn
@@ -59,6 +63,7 @@ class Sources:
     watch: Watch = attrs.field(factory=Watch)
     deadline: Deadline | None = None
     working: Working | None = None
+    perfect_score: float = math.inf
 
 
 @attrs.frozen
@@ -185,6 +190,13 @@ class RolloutBatch(Batch):
             books.spend(key, digest, error.spent)
             raise error.cause from None
         assert isinstance(record, RolloutRecord)  # noqa: S101 - what a target's rollouts are
+        if record.score is not None and record.score > self._sources.perfect_score + _ROUNDING:
+            books.spend(key, digest, record.spent)
+            raise FeedbackError(
+                f"feedback function on example `{record.example_id}`: the score {record.score:g} "
+                f"is above objectives.perfect_score, {self._sources.perfect_score:g}; set that to "
+                "the highest score that an answer can have, or return lower scores"
+            )
         entry = None
         if record.feedback is None:
             books.spend(key, digest, record.spent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from functools import partial
 
 import attrs
@@ -153,7 +154,7 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
-        bus = self._context.event_bus
+        bus, objectives = self._context.event_bus, self._config.objectives
         search, course, driver = assemble(
             self._context,
             self._config,
@@ -168,6 +169,7 @@ class _Run:
                 watch=self._watch,
                 deadline=self._deadline,
                 working=None if bus is None else partial(self._working, bus),
+                perfect_score=math.inf if objectives.weights else objectives.perfect_score,
             ),
             publish=self._emit,
         )

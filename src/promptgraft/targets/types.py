@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import numbers
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -68,10 +71,27 @@ _NONE: Mapping[str, float] = FrozenMap()
 def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
     if objectives == {}:
         return _NONE
-    fault = named_numbers_fault(objectives)
-    if fault:
+    given: object = objectives
+    if isinstance(given, Mapping):
+        objectives = {name: _plain_number(value) for name, value in given.items()}
+    if fault := named_numbers_fault(objectives):
         raise FeedbackError(f"objectives: {fault}")
     return FrozenMap((name, float(value)) for name, value in objectives.items())
+
+
+def _plain_number(value: object) -> Any:
+    """Return a number of another library, a ``bool`` or a ``Decimal`` as a float.
+
+    What is no number is returned as it is.
+    """
+    item = getattr(value, "item", None)  # of numpy's numbers, which are no numbers of Python
+    if callable(item) and not isinstance(value, numbers.Real):
+        with contextlib.suppress(ValueError):  # an array
+            value = item()
+    if isinstance(value, (numbers.Real, Decimal)):
+        with contextlib.suppress(ValueError, OverflowError):  # too large, or a signalling NaN
+            return float(value)
+    return value
 
 
 def named_numbers_fault(given: object) -> str:
@@ -92,7 +112,8 @@ class RolloutFeedback:
     """What a feedback function says of one answer.
 
     Attributes:
-        score: a finite number, the more the better; 1.0 counts as perfect by default.
+        score: a finite number, the more the better; 1.0 counts as perfect by default. A ``bool``,
+            a ``Decimal`` and a number of numpy become a float.
         feedback: why, in words that help a writer to improve the prompt.
         eval_trace: a log of the evaluation, if there is one.
         objectives: further scores by name, the more the better, for searches with several
@@ -111,9 +132,10 @@ class RolloutFeedback:
         score = self.score
         # Quickly past what is right: replaying a long run builds one of these for every answer.
         if type(score) is not float or not math.isfinite(score):
-            if FINITE.fits(score) is None:
+            number = _plain_number(score)
+            if FINITE.fits(number) is None:
                 raise FeedbackError(f"score: {FINITE.fault(shown(score), score)}")
-            object.__setattr__(self, "score", float(score))
+            object.__setattr__(self, "score", float(number))
         if not isinstance(self.feedback, str):
             raise FeedbackError(f"feedback: expected text, found {shown(self.feedback)}")
         if self.eval_trace is not None and not isinstance(self.eval_trace, str):
