@@ -1,7 +1,7 @@
-"""Durable files: what has been acknowledged survives a crash.
+"""Durable files, where what has been acknowledged survives a crash; and locks.
 
-Every effect goes through ``os.open``, ``os.write``, ``os.fsync`` and ``os.replace``, so that a
-test can end the process before or after each of them.
+Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsync`` and
+``os.replace``, so that a test can end the process before or after each of them.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
 
     Args:
         path: the lock file; the number of the process that holds it is kept in it.
-        what: what is locked, and
-        mend: what else to do than to wait, for the message.
-        seconds: how long to wait for it.
+        what: what the message says is in use.
+        mend: what the message suggests besides waiting.
+        seconds: how long to wait for the lock.
 
     Raises:
         JournalLockedError: another holder has it.

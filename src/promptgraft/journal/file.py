@@ -12,11 +12,7 @@ from typing import BinaryIO
 
 import attrs
 
-from promptgraft.errors import (
-    JournalCorruptError,
-    JournalError,
-    JournalWriteError,
-)
+from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteError
 from promptgraft.files import held_lock, sync_folder, write_all
 from promptgraft.journal.base import Journal
 from promptgraft.journal.records import (

@@ -61,7 +61,11 @@ class InvalidProposalError(PromptgraftError):
 
 
 def check_length(text: str, longest: int) -> None:
-    """Refuse a proposal of more than ``longest`` characters."""
+    """Refuse a proposal of more than ``longest`` characters.
+
+    Raises:
+        InvalidProposalError: with both lengths.
+    """
     if len(text) > longest:
         raise InvalidProposalError(
             RejectionReason.TOO_LONG,
