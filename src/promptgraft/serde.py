@@ -106,6 +106,15 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
 
 
+def is_unicode(value: Json) -> bool:
+    """Tell whether every text of ``value`` can be stored: none holds half of a character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 _KEY = re.compile(r"\b(?:sk|pk|rk)-[\w-]{16,}")
 
 
@@ -114,9 +123,14 @@ def looks_like_a_key(text: str) -> bool:
     return _KEY.search(text) is not None
 
 
+def without_keys(text: str) -> str:
+    """Return ``text`` with ``[secret]`` in place of what looks like a key."""
+    return _KEY.sub("[secret]", text)
+
+
 def shown(value: object) -> str:
     """Return a short ``repr`` for messages, without what looks like a key."""
-    text = _KEY.sub("[secret]", repr(value))
+    text = without_keys(repr(value))
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 

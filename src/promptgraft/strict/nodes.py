@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft import yaml_text
 from promptgraft.errors import DataFormatError
-from promptgraft.serde import Json, parse_json, shown
+from promptgraft.serde import Json, parse_json, shown, without_keys
 from promptgraft.yaml_text import Note, YamlDocument, YamlPath, read_yaml
 
 MOST_SHOWN = 20
@@ -31,7 +31,7 @@ def spelled(path: YamlPath) -> str:
         f"{step[:_LONGEST_STEP]}…" if isinstance(step, str) and len(step) > _LONGEST_STEP else step
         for step in path
     )
-    return yaml_text.spelled(tuple(steps)).removeprefix(".")
+    return without_keys(yaml_text.spelled(tuple(steps)).removeprefix("."))
 
 
 def found(value: object) -> str:

@@ -78,6 +78,7 @@ def test_a_result_that_is_no_text_is_told_as_json() -> None:
         ('{"text": 1}', "find: input: expected a string, found 1 @ $.text"),
         ('{"text": "a", "wher": 1}', "find: input: unknown key `wher`"),
         ('{"text": "a", "words": "b"}', "words"),
+        ('{"text": "\\ud800"}', "find: input: a text holds half of a character"),
     ],
 )
 def test_invalid_arguments_are_told_to_the_model_and_nothing_is_called(

@@ -32,7 +32,15 @@ from promptgraft.prompt.wording import own_names
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, canonical_json, did_you_mean, parse_json, shown, unstructure
+from promptgraft.serde import (
+    Json,
+    canonical_json,
+    did_you_mean,
+    is_unicode,
+    parse_json,
+    shown,
+    unstructure,
+)
 from promptgraft.strict import structure
 
 OutputT = TypeVar("OutputT")
@@ -171,10 +179,13 @@ def _called(
     given: Json = request.arguments
     try:
         given = parse_json(request.arguments or "{}", where=f"{name}: input")
-        if name in tools:
+        if name in tools and is_unicode(given):
             return call_tool(tools[name], given, session)
         known = ", ".join(tools) or "none"
         error = f"there is no tool `{name}`{did_you_mean(name, list(tools))}; tools: {known}"
+        if not is_unicode(given):
+            given = request.arguments
+            error = f"{name}: input: a text holds half of a character (a surrogate)"
     except DataFormatError as unreadable:
         error = _one_line(str(unreadable))
     session.dispatch(ToolInvoked(name=name, params=given, result=None, error=error))

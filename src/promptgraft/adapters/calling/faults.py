@@ -5,7 +5,6 @@ Pure. The table in ``specs/adapters.md`` is the same in words.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json, parse_json
+from promptgraft.serde import Json, is_unicode, parse_json
 
 
 @attrs.frozen(kw_only=True)
@@ -102,21 +101,12 @@ def _body(received: Received) -> JsonObject | Fault:
         problem = str(error)
     else:
         if isinstance(body, dict):
-            if _is_unicode(body):
+            if is_unicode(body):
                 return body
             return _transient("unreadable answer", "it holds half of a character (a surrogate)")
         problem = "the answer: expected a JSON object"
     kind = received.headers.get("content-type", "no content type")
     return _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
-
-
-def _is_unicode(body: JsonObject) -> bool:
-    """Tell whether every text of ``body`` can be stored."""
-    try:
-        json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @attrs.frozen(kw_only=True)
