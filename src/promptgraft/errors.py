@@ -15,6 +15,7 @@ treats each kind differently (``specs/errors.md``):
     │   ├── UnknownPartError             (LookupError) the prompt has no such part
     │   ├── InvalidOverrideError         (ValueError)  an override that must not be written
     │   ├── HashMismatchError            (ValueError)  an override made for another source text
+    │   ├── AdapterError                 the user's adapter failed in a way that no adapter may
     │   ├── FeedbackError                the user's feedback function failed
     │   └── StopperError                 the user's stopper failed
     ├── CandidateError                   the candidate's fault: the rollout scores 0
@@ -48,10 +49,22 @@ treats each kind differently (``specs/errors.md``):
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 
 class PromptgraftError(Exception):
-    """Base of every error that promptgraft raises on purpose."""
+    """Base of every error that promptgraft raises on purpose.
+
+    Attributes:
+        result: what a run had found when the error ended it; None outside of a run's search.
+    """
+
+    result: object = None
+
+    def at(self, position: str) -> Self:
+        """Return this error; from now on it also says where in the run it was raised."""
+        self.args = (f"{self}; at `{position}` of the run", *self.args[1:])
+        return self
 
 
 class CallerError(PromptgraftError):
@@ -105,6 +118,10 @@ class InvalidOverrideError(CallerError, ValueError):
 
 class HashMismatchError(CallerError, ValueError):
     """An override was made for another version of the source part."""
+
+
+class AdapterError(CallerError):
+    """The user's adapter raised what is no promptgraft error, or returned no response."""
 
 
 class FeedbackError(CallerError):

@@ -138,6 +138,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def raised(error: BaseException) -> str:
+    """Return an exception that a user's function raised: its type and what it says."""
+    return f"{type(error).__name__}: {error}"
+
+
 def fenced(text: str) -> str:
     """Return ``text`` between fences that are longer than any run of backticks in it."""
     longest = max(map(len, re.findall(r"`+", text))) if "`" in text else 0

@@ -8,13 +8,20 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import CallerError, ConfigError, OutputError
+from promptgraft.errors import (
+    AdapterError,
+    ConfigError,
+    OutputError,
+    PromptgraftError,
+    TransientProviderError,
+)
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import shown
+from promptgraft.text import raised
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -211,20 +218,44 @@ def evaluated(
     """Return what an adapter answers, whether its ``evaluate`` is plain or ``async``.
 
     Raises:
-        CallerError: it returned something else; names the adapter and the example.
+        TransientProviderError: it raised a ``ConnectionError`` or a ``TimeoutError``.
+        AdapterError: it raised anything else that is no promptgraft error, or did not return a
+            response; names the adapter and the example.
         PromptgraftError: as :meth:`ProviderAdapter.evaluate`.
     """
-    answer = adapter.evaluate(prompt, session=session, deadline=deadline)
-    response: object = awaited(answer, deadline=deadline)
-    if not isinstance(response, PromptResponse):
-        tags = session.tags
-        example = tags.get("example") or tags.get("case")
-        where = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
-        raise CallerError(
-            f"adapter `{adapter.identity}` on {where}: `evaluate` is to return a PromptResponse, "
-            f"found {shown(response)}; `promptgraft.adapters.base.answered` builds one"
+    tags = session.tags
+    example = tags.get("example") or tags.get("case")
+    on = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
+    where = f"adapter `{adapter.identity}` on {on}"
+    try:
+        answer = adapter.evaluate(prompt, session=session, deadline=deadline)
+        response = awaited(answer, deadline=deadline)
+    except PromptgraftError:
+        raise
+    except (ConnectionError, TimeoutError) as error:
+        raise TransientProviderError(f"{where} raised {raised(error)}") from error
+    except Exception as error:
+        raise AdapterError(
+            f"{where} raised {raised(error)}; raise a TransientProviderError for what may pass"
+        ) from error
+    fault = _fault_of(response)
+    if fault:
+        raise AdapterError(
+            f"{where}: `evaluate` is to return a PromptResponse, {fault}; "
+            "`promptgraft.adapters.base.answered` builds one"
         )
     return response
+
+
+def _fault_of(response: object) -> str:
+    """Return why a value is no response of an adapter; empty when it is one."""
+    if not isinstance(response, PromptResponse):
+        return f"found {shown(response)}"
+    for name, kind in (("text", str), ("usage", Usage), ("finish_reason", str)):
+        value: object = getattr(response, name)
+        if not isinstance(value, kind):
+            return f"its {name}: expected a {kind.__name__}, found {shown(value)}"
+    return ""
 
 
 def answered(

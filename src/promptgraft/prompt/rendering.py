@@ -6,7 +6,7 @@ that do not render ``PromptRenderError``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -35,6 +35,9 @@ from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.tools import Tool
 from promptgraft.prompt.wording import Said, said_of_output, shown_outcome
 from promptgraft.serde import field_names, shown
+from promptgraft.text import raised
+
+T = TypeVar("T")
 
 
 class Bindings:
@@ -200,15 +203,26 @@ def _visible(
         if hidden is not None and path[: len(hidden)] == hidden:
             continue
         hidden = None
-        if section.enabled is not None and not section.enabled(bindings.all):
+        if section.enabled is not None and not _decided(path, "enabled", section.enabled, bindings):
             hidden = path
             continue
         visibility = section.visibility
         if not isinstance(visibility, SectionVisibility):
-            visibility = visibility(bindings.all)
+            visibility = _decided(path, "visibility", visibility, bindings)
         if visibility is SectionVisibility.SUMMARY:
             hidden = path
         yield path, section, visibility
+
+
+def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:
+    """Return what a function of a section says of the bound values."""
+    try:
+        return decide(bindings.all)
+    except Exception as error:
+        raise BindingError(
+            f"section `{'/'.join(path)}`: `{name}` raised {raised(error)}; it is to be a function "
+            "of the values bound"
+        ) from error
 
 
 def _full(

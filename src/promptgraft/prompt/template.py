@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from promptgraft.errors import UnknownPartError
+from promptgraft.errors import ConfigError, UnknownPartError
 from promptgraft.notebook import Card, LongText, Shown, Table
 from promptgraft.overrides.resolution import resolve_override
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
@@ -20,7 +20,7 @@ from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt, show_typ
 from promptgraft.prompt.rendering import Bindings, Settled, render_prompt, settle, values_of
 from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import did_you_mean
+from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
@@ -174,6 +174,9 @@ class Prompt(Shown, Generic[OutputT_co]):
     params: tuple[object, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        given: object = self.template
+        if not isinstance(given, PromptTemplate):
+            raise ConfigError(f"template: expected a PromptTemplate, found {shown(given)}")
         check_tag(self.overrides_tag)
 
     @property

@@ -41,6 +41,7 @@ class EventBus:
             if isinstance(event, kind):
                 handler(event)
 
+        guarded.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)
         with self._lock:
             self._handlers = (*self._handlers, guarded)
 
@@ -56,7 +57,8 @@ class EventBus:
             try:
                 handler(event)
             except Exception:
-                _logger.exception("a handler of %s failed", type(event).__name__)
+                name = getattr(handler, "__qualname__", type(handler).__qualname__)
+                _logger.exception("handler `%s` of %s failed", name, type(event).__name__)
 
 
 class SessionProtocol(Protocol):

@@ -12,6 +12,7 @@ import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import (
+    CallerError,
     CandidateError,
     FeedbackError,
     JournalCorruptError,
@@ -188,7 +189,10 @@ class RolloutBatch(Batch):
             record = outcome()
         except AbandonedRolloutError as error:
             books.spend(key, digest, error.spent)
-            raise error.cause from None
+            cause = error.cause
+            raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
+        except CallerError as error:
+            raise error.at(key) from error.__cause__
         assert isinstance(record, RolloutRecord)  # noqa: S101 - what a target's rollouts are
         if record.score is not None and record.score > self._sources.perfect_score + _ROUNDING:
             books.spend(key, digest, record.spent)
@@ -277,8 +281,10 @@ class QuestionBatch(Batch):
                 raise
             reply = Reply(text="", finish_reason="", fault=joined(str(error)) or "no reason given")
             books.answers.hold(key, digest, _answer(reply, ()))
-        except PromptgraftError:
+        except PromptgraftError as error:
             books.spend(key, digest, self._spent(number))
+            if isinstance(error, CallerError):
+                error.at(key)
             raise
         else:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return

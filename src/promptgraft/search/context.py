@@ -20,15 +20,26 @@ from promptgraft.errors import ConfigError
 from promptgraft.journal.base import Journal
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.validation import check_tag
-from promptgraft.prompt.template import Prompt
+from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime import event_loop
 from promptgraft.runtime.cancellation import Cancellation, StopFileCancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, SessionProtocol
-from promptgraft.targets.base import Target
+from promptgraft.serde import shown
+from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, Prompts
 
 ResultT = TypeVar("ResultT")
+
+
+_KINDS = (
+    ("event_bus", EventBus),
+    ("deadline", Deadline),
+    ("cancellation", Cancellation),
+    ("pause", Cancellation),
+    ("executor", Executor),
+    ("journal", Journal),
+)
 
 
 class PersistenceScope(StrEnum):
@@ -79,6 +90,31 @@ class OptimizationContext:
         for name in ("adapter", "reflection_adapter"):
             if getattr(self, name) is not None:
                 check_adapter(getattr(self, name), name)
+        for name, kind in _KINDS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(
+                    f"{name}: expected an instance of {kind.__name__}, found {shown(value)}"
+                )
+
+        store = self.overrides_store
+        if store is not None and not callable(getattr(store, "resolve", None)):
+            raise ConfigError(
+                f"overrides_store: expected a store of overrides, found {shown(store)}"
+            )
+
+    @staticmethod
+    def _check_subject(subject: object) -> None:
+        if isinstance(subject, PromptTemplate):
+            raise ConfigError(
+                f"prompt: expected a Prompt, found the template `{subject.ns}/{subject.key}`; "
+                "write Prompt(template)"
+            )
+        if not isinstance(subject, (Prompt, Prompts, Subject, Target)):
+            raise ConfigError(
+                "prompt: expected a Prompt, Texts, Prompts or a target of your own, found "
+                f"{shown(subject)}"
+            )
 
     def around(self, subject: Improvable) -> OptimizationContext:
         """Return these surroundings for ``subject``: one that brings its adapter is answered by it.
@@ -86,8 +122,10 @@ class OptimizationContext:
         An adapter of the surroundings then only proposes new texts, as it does for a target.
 
         Raises:
-            ConfigError: there is nothing that proposes new texts.
+            ConfigError: there is nothing that proposes new texts, or ``subject`` is nothing that
+                can be improved.
         """
+        self._check_subject(subject)
         if isinstance(subject, (Prompt, Prompts)):
             return self
         if isinstance(subject, Target):
@@ -158,6 +196,9 @@ class BasePromptOptimizer(ABC, Generic[ResultT]):
     """An algorithm that improves a prompt, or a subject that brings its own adapter."""
 
     def __init__(self, context: OptimizationContext) -> None:
+        given: object = context
+        if not isinstance(given, OptimizationContext):
+            raise ConfigError(f"context: expected an OptimizationContext, found {shown(given)}")
         self._context = context
 
     @abstractmethod

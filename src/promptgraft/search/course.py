@@ -21,6 +21,7 @@ from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _ENDS = set(StopReason) - {
     StopReason.PAUSED,
+    StopReason.FAILED,
     StopReason.PROVIDER_FAILED,
     StopReason.DEADLINE,
     StopReason.CANCELLED,

@@ -42,10 +42,12 @@ from promptgraft.search.notices import RunPlanned, StopFileRemoved, Working
 from promptgraft.search.plan import RunPlan, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
+from promptgraft.search.stopping import StopReason
 from promptgraft.search.targets import target_for, targeted
-from promptgraft.serde import digest
+from promptgraft.serde import digest, shown
 from promptgraft.targets.base import Target
 from promptgraft.targets.prompts import Improvable
+from promptgraft.text import raised
 
 _logger = logging.getLogger("promptgraft")
 
@@ -62,6 +64,11 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
     def __init__(self, context: OptimizationContext, config: RunConfig) -> None:
         super().__init__(context)
+        given: object = config
+        if not isinstance(given, RunConfig):
+            raise ConfigError(
+                f"config: expected settings such as a GepaConfig, found {shown(given)}"
+            )
         self._config = config
 
     def optimize(self, prompt: Improvable, *, session: SessionProtocol | None = None) -> RunResult:
@@ -82,6 +89,8 @@ class Optimizer(BasePromptOptimizer[RunResult]):
             WinnerNotStoredError: the run is complete, but the store refused the winner; the
                 result is in the error.
         """
+        if session is not None and not callable(getattr(session, "dispatch", None)):
+            raise ConfigError(f"session: expected a session, found {shown(session)}")
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
@@ -173,8 +182,8 @@ class _Run:
             ),
             publish=self._emit,
         )
-        stopped = driver.run(course.run())
-        result = build_result(
+        found = partial(
+            build_result,
             search,
             course,
             run_id=self._run_id,
@@ -182,8 +191,13 @@ class _Run:
             tag=self._context.overrides_tag,
             pareto=self._pareto,
             ledger=self._ledger,
-            stopped=stopped,
         )
+        try:
+            result = found(stopped=driver.run(course.run()))
+        except PromptgraftError as error:
+            if len(search.population.pool):
+                error.result = found(stopped=(StopReason.FAILED, str(error)))
+            raise
         try:
             result = self._keep(result)
         finally:
@@ -290,5 +304,6 @@ class _Run:
         winner = result.candidates[result.best_index]
         try:
             return attrs.evolve(result, persisted=self._target.persist(winner, provenance))
-        except PromptgraftError as error:  # the prompt's own faults, too: nothing may be lost
-            raise WinnerNotStoredError(f"the winner is not stored: {error}", result) from error
+        except Exception as error:  # whatever a store raises: nothing may be lost
+            why = str(error) if isinstance(error, PromptgraftError) else raised(error)
+            raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error

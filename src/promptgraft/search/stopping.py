@@ -50,6 +50,8 @@ class StopReason(StrEnum):
     """The pool is as large as it may be."""
     PAUSED = "paused"
     """Somebody asked the run to pause; resuming it continues it."""
+    FAILED = "failed"
+    """The run was ended by an error, which carries what was found."""
     DONE = "done"
     """The algorithm has nothing more to do."""
     STOPPER = "stopper"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
@@ -37,6 +37,7 @@ from promptgraft.targets.prompts import (
     name_of,
     prompts_of,
 )
+from promptgraft.text import raised
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -124,7 +125,11 @@ def target_for(
 def _in_force(descriptor: PromptDescriptor, context: OptimizationContext) -> PromptOverride:
     """Return what the store holds for a prompt now; nothing at all without a store."""
     store, tag = context.overrides_store, context.overrides_tag
-    found = store.resolve(descriptor, tag) if store is not None else None
+    try:
+        found = store.resolve(descriptor, tag) if store is not None else None
+    except OSError as error:
+        where = f"overrides_store ({type(store).__name__}), tag `{tag}`"
+        raise StoreError(f"{where}: `resolve` raised {raised(error)}") from error
     return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
 
 

@@ -1,0 +1,181 @@
+"""What users' own adapters, stores and functions raise or return is named, and nothing is lost."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import pytest
+
+from optimizers.worlds import PROMPT, TEMPLATE, Run, answer, config, numbered, optimize
+from promptgraft.adapters.base import PromptResponse
+from promptgraft.algorithms.gepa import GepaOptimizer, GepaResult
+from promptgraft.errors import (
+    AdapterError,
+    BindingError,
+    ConfigError,
+    PromptgraftError,
+    StoreError,
+    WinnerNotStoredError,
+)
+from promptgraft.journal import MemoryJournal
+from promptgraft.overrides import InMemoryPromptOverridesStore
+from promptgraft.prompt import MarkdownSection, Prompt
+from promptgraft.search import OptimizationContext, StopReason
+
+
+@attrs.frozen
+class Own:
+    """An adapter of a user's."""
+
+    give: Callable[[], Any]
+    identity: str = "mine"
+
+    def evaluate(self, prompt: Any, *, session: Any, deadline: Any = None) -> Any:
+        return self.give()
+
+
+def raising(error: Exception) -> Callable[..., NoReturn]:
+    def give(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return give
+
+
+async def unawaited() -> object:
+    return unawaited
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (raising(ValueError("no model")), "raised ValueError: no model"),
+        (raising(KeyError("choices")), "raised KeyError: 'choices'"),
+        (lambda: None, "found None"),
+        (lambda: "ok", "found 'ok'"),
+        (unawaited, "found <function unawaited"),
+        (lambda: PromptResponse(text=None), "its text: expected a str, found None"),  # type: ignore[arg-type]
+        (lambda: PromptResponse(text="", usage=None), "its usage: expected a Usage, found None"),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("role", ["task", "reflection"])
+def test_an_adapter_that_no_run_can_use_is_named_with_example_and_position(
+    give: Callable[[], Any], message: str, role: str
+) -> None:
+    own = Own(give)
+    run = Run()
+    adapters = (own, run.reflection) if role == "task" else (run.task, own)
+    context = OptimizationContext(adapters[0], reflection_adapter=adapters[1])
+    where = "on example `e0`" if role == "task" else "on a reflection"
+    position = "baseline/0" if role == "task" else "step/1/reflect/0"
+    with pytest.raises(AdapterError) as caught:
+        GepaOptimizer(context, config()).optimize(PROMPT)
+    assert f"adapter `mine` {where}" in str(caught.value)
+    assert message in str(caught.value)
+    assert str(caught.value).endswith(f"; at `{position}` of the run")
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), TimeoutError("slow")])
+def test_a_broken_connection_of_an_adapter_is_the_providers_fault(error: Exception) -> None:
+    def task(number: int, rendered: Any) -> str:
+        if number == 7:
+            raise error
+        return answer(rendered)
+
+    result = optimize(task=numbered(task))
+    assert result.unscored_rollouts == 1
+    assert result.improved
+
+
+def test_an_error_in_the_middle_of_a_run_carries_what_was_found() -> None:
+    def task(number: int, rendered: Any) -> str:
+        if number == 60:
+            raise ValueError("no model")
+        return answer(rendered)
+
+    journal = MemoryJournal()
+    with pytest.raises(AdapterError) as caught:
+        optimize(task=numbered(task), journal=journal)
+    result = caught.value.result
+    assert isinstance(result, GepaResult)
+    assert result.stop_reason is StopReason.FAILED
+    assert result.improved
+    assert result.stop_detail == str(caught.value)
+    resumed = Run(journal=journal)
+    assert resumed.start().improved
+    assert resumed.task.calls + result.total_rollouts == optimize().total_rollouts
+
+
+def test_an_error_with_what_was_found_survives_a_process() -> None:
+    error = PromptgraftError("x").at("baseline/0")
+    error.result = 3
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.result) == ("x; at `baseline/0` of the run", 3)
+
+
+def surroundings(**given: Any) -> OptimizationContext:
+    return OptimizationContext(**given)
+
+
+class Full(InMemoryPromptOverridesStore):
+    upsert_all = raising(OSError(28, "No space left on device"))
+
+
+class Unreadable(InMemoryPromptOverridesStore):
+    resolve = raising(PermissionError(13, "Permission denied"))
+
+
+def test_a_store_that_cannot_write_leaves_the_winner_in_the_error() -> None:
+    with pytest.raises(WinnerNotStoredError, match=r"OSError: .*No space left") as caught:
+        optimize(overrides_store=Full())
+    assert isinstance(caught.value.result, GepaResult)
+    assert caught.value.result.improved
+
+
+def test_a_store_that_cannot_be_read_names_itself_and_the_tag() -> None:
+    with pytest.raises(StoreError, match=r"\(Unreadable\), tag `latest`.*PermissionError"):
+        optimize(overrides_store=Unreadable())
+
+
+@pytest.mark.parametrize("name", ["enabled", "visibility"])
+def test_a_function_of_a_section_that_raises_is_named_with_its_example(name: str) -> None:
+    def decide(values: Any) -> bool:
+        if values["word"] == "w3":
+            raise LookupError("no w3")
+        return True
+
+    section = MarkdownSection(title="X", key="x", template="x", summary="s", **{name: decide})  # type: ignore[arg-type]
+    template = attrs.evolve(TEMPLATE, sections=(*TEMPLATE.sections, section))
+    run = Run(prompt=Prompt(template))
+    message = rf"example `e3.*`: section `x`: `{name}` raised LookupError: no w3"
+    with pytest.raises(BindingError, match=message):
+        run.start()
+    assert run.task.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: optimize(prompt=TEMPLATE), "prompt: expected a Prompt, found the template"),
+        (lambda: optimize(prompt="text"), "prompt: expected a Prompt, Texts, Prompts"),
+        (lambda: optimize(session={}), "session: expected a session"),
+        (lambda: GepaOptimizer(OptimizationContext(), {}), "config: expected settings"),  # type: ignore[arg-type]
+        (lambda: GepaOptimizer({}, config()), "context: expected an OptimizationContext"),  # type: ignore[arg-type]
+        (lambda: surroundings(overrides_store="x"), "overrides_store: expected a store"),
+        (
+            lambda: surroundings(event_bus=print),
+            "event_bus: expected an instance of EventBus",
+        ),
+        (lambda: surroundings(deadline=3), "deadline: expected an instance of Deadline"),
+        (lambda: surroundings(executor=4), "executor: expected an instance of Executor"),
+        (lambda: surroundings(journal="x"), "journal: expected an instance of Journal"),
+        (lambda: Prompt("text"), "template: expected a PromptTemplate, found 'text'"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_one_line(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as caught:
+        make()
+    assert "\n" not in str(caught.value)
