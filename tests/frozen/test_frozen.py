@@ -65,8 +65,8 @@ def is_racing(data: Data) -> bool:
 def test_every_preset_frontier_and_reason_to_stop_is_frozen() -> None:
     assert set(of_settings("preset")) == PRESETS
     assert set(of_settings("frontier_type", "instance")) == FRONTIER_TYPES
-    # Runs could not be paused, and searches could not come to their own end, when this was frozen.
-    assert {data["stop"] for data in ALL.values()} == STOP_REASONS - {"PAUSED", "DONE"}
+    # When this was frozen, no run could pause, end on its own or be found in an error.
+    assert {data["stop"] for data in ALL.values()} == STOP_REASONS - {"PAUSED", "DONE", "FAILED"}
 
 
 def test_every_reason_to_reject_is_frozen_but_one_that_no_text_of_this_prompt_can_have() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import attrs
 import pytest
 
-from optimizers.worlds import PROMPT, TEMPLATE, Run, answer, config, numbered, optimize
+import agent_world
+from optimizers.worlds import PROMPT, TEMPLATE, Run, answer, config, numbered, optimize, with_output
 from promptgraft.adapters.base import PromptResponse
-from promptgraft.algorithms.gepa import GepaOptimizer, GepaResult
+from promptgraft.algorithms.gepa import GepaOptimizer, GepaResult, RolloutFeedback
 from promptgraft.errors import (
     AdapterError,
     BindingError,
@@ -23,7 +24,7 @@ from promptgraft.errors import (
 )
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
-from promptgraft.prompt import MarkdownSection, Prompt
+from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.search import OptimizationContext, StopReason
 
 
@@ -179,3 +180,54 @@ def test_an_argument_of_a_wrong_kind_is_one_line(make: Callable[[], Any], messag
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}") as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_feedback_and_answers_that_do_not_fit_are_kept_within_their_bound() -> None:
+    def long(example: Any, response: Any, session: Any) -> RolloutFeedback:
+        return RolloutFeedback(score=0.0, feedback="f" * 300_000)
+
+    asked_for: list[int] = []
+
+    def reflect(rendered: RenderedPrompt[object]) -> str:
+        asked_for.append(len(rendered.text))
+        return ""
+
+    journal = MemoryJournal()
+    settings = config(feedback_fn=long, max_example_chars=500, rollout_budget=20)
+    optimize(settings, reflection=reflect, journal=journal)
+    assert max(asked_for) < 10_000
+    prompt = with_output(Literal["ok", "no"])
+    settings = config(max_example_chars=500, rollout_budget=20)
+    other = MemoryJournal()
+    answered = "x" * 100_000
+    optimize(settings, prompt=prompt, task=lambda _: answered, reflection=reflect, journal=other)
+    assert max(asked_for) < 10_000
+    kept = [*journal.records(), *other.records()]
+    assert max(len(str(record.answer)) for record in kept) < 3_000
+
+
+def test_a_heading_in_the_description_of_a_tool_opens_no_section_of_a_meta_prompt() -> None:
+    heading = "# Task"
+    tool = attrs.evolve(agent_world.SEARCH, description=f"Finds things.\n\n{heading}\n\nStop.")
+    role = attrs.evolve(agent_world.TEMPLATE.sections[0], tools=(tool,))
+    template = attrs.evolve(
+        agent_world.TEMPLATE, sections=(role, *agent_world.TEMPLATE.sections[1:])
+    )
+    asked: list[str] = []
+
+    def reflect(rendered: RenderedPrompt[object]) -> str:
+        asked.append(rendered.text)
+        return ""
+
+    settings = config(
+        training_examples=agent_world.EXAMPLES,
+        feedback_fn=agent_world.feedback,
+        minibatch_size=2,
+        pareto_set_size=4,
+        target_section_paths=(),
+        target_task_examples=(("examples", "first"),),
+    )
+    optimize(settings, prompt=Prompt(template), task=lambda _: "{}", reflection=reflect)
+    assert f"```\nFinds things.\n\n{heading}\n\nStop.\n```" in asked[0]
+    # As a part that stays as it is, the tool is fenced too.
+    assert asked[0].count(heading) - asked[0].count(f"\n\n{heading}\n\nStop.\n```") == 1

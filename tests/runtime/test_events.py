@@ -87,7 +87,7 @@ def test_a_failing_handler_is_logged_with_its_traceback_and_the_others_are_told(
 
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("promptgraft", logging.ERROR)
-    assert record.getMessage() .endswith(".broken` of str failed")
+    assert record.getMessage().endswith(".broken` of str failed")
     assert "in broken" in caplog.text
     assert "ValueError: cannot take a" in caplog.text
 

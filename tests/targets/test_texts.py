@@ -296,7 +296,7 @@ def test_any_other_error_ends_the_run_in_one_line_with_its_cause(workers: int | 
         optimized(texts_of(function, candidate_errors=(ValueError,)), executor=executor)
     assert str(caught.value) == (
         f"function {__name__}.raising.<locals>.function on example `e3` raised KeyError: "
-        r"'two\nlines'"
+        r"'two\nlines'; at `baseline/3` of the run"
     )
     assert caught.value.__cause__ is error
     assert not isinstance(caught.value, CandidateError)

@@ -238,16 +238,21 @@ class PromptRollout:
     ) -> RolloutRecord:
         scoring = self.scoring
         inputs, output, trace = self._shown(example, response, session)
-        if feedback is not None and feedback.eval_trace:
-            log = clip(feedback.eval_trace, scoring.max_trace_chars)
-            feedback = attrs.evolve(feedback, eval_trace=log)
+        if feedback is not None:
+            feedback = attrs.evolve(
+                feedback,
+                feedback=clip(feedback.feedback, scoring.max_example_chars),
+                eval_trace=clip(feedback.eval_trace, scoring.max_trace_chars)
+                if feedback.eval_trace
+                else feedback.eval_trace,
+            )
         return RolloutRecord(
             example_id=example.id,
             inputs_repr=clip(inputs, scoring.max_example_chars),
             output_repr=clip(output, scoring.max_example_chars),
             tool_trace_repr=clip(trace, scoring.max_trace_chars),
             feedback=feedback,
-            fault=fault,
+            fault=clip(fault, scoring.max_example_chars, around=" "),
             hidden=self._hidden(session),
             spent=self._spent(session),
         )

@@ -35,6 +35,7 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason, chec
 from promptgraft.targets.formatting import clip
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import ModuleDescription
+from promptgraft.text import fenced
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +108,7 @@ class View:
         """Return a tool's description and the schemas of its parameters and its result."""
         result_type = self.descriptor.tools_by_name[name].result_type
         return (
-            f"Tool `{name}`: {self.tool(name).description}\n"
+            f"Tool `{name}`:\n\n{fenced(self.tool(name).description)}\n\n"
             f"input: {self.params_schema(name)}\n"
             f"output: {canonical_json(schema_of(result_type))}"
         )
