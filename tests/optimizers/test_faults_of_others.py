@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NoReturn
 
 import attrs
@@ -231,3 +232,10 @@ def test_a_heading_in_the_description_of_a_tool_opens_no_section_of_a_meta_promp
     assert f"```\nFinds things.\n\n{heading}\n\nStop.\n```" in asked[0]
     # As a part that stays as it is, the tool is fenced too.
     assert asked[0].count(heading) - asked[0].count(f"\n\n{heading}\n\nStop.\n```") == 1
+
+
+def test_an_executor_that_is_shut_down_ends_the_run_instead_of_waiting_for_ever() -> None:
+    executor = ThreadPoolExecutor(2)
+    executor.shutdown()
+    with pytest.raises(ConfigError, match="executor: ThreadPoolExecutor takes no calls: "):
+        optimize(executor=executor)

@@ -11,6 +11,7 @@ from typing import Self, TypeAlias
 
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, QuestionBatch, RolloutBatch
@@ -139,7 +140,16 @@ class Calls:
         pending = Pending(owner, batch, left=batch.missing)
         self._pending.append(pending)
         for number in range(batch.missing):
-            future = executor.submit(batch.work(number))
+            try:
+                future = executor.submit(batch.work(number))
+            except RuntimeError as error:
+                # What was not submitted never ends, so nothing may wait for it.
+                pending.left -= batch.missing - number
+                self._pending = [one for one in self._pending if not one.is_over]
+                raise ConfigError(
+                    f"executor: {type(executor).__name__} takes no calls: {error}; "
+                    "keep it open until the run has ended"
+                ) from error
             pending.futures.append(future)
             future.add_done_callback(partial(self._note, pending, number))
         return pending
