@@ -40,7 +40,7 @@ from promptgraft import (
 )
 from promptgraft.algorithms.gepa import GepaOptimizationStarted, GepaResult
 from promptgraft.clock import FakeClock
-from promptgraft.errors import StoreError, WinnerNotStoredError
+from promptgraft.errors import ConfigError, StoreError, WinnerNotStoredError
 from promptgraft.overrides import (
     BasePromptOverridesStore,
     InMemoryPromptOverridesStore,
@@ -331,3 +331,42 @@ def test_a_store_that_cannot_be_written_any_more_costs_only_the_write(tmp_path: 
     obstacle.unlink()
     store.upsert(PROMPT.descriptor, result.best_override)
     assert kept(store) == result.best_override
+
+
+# ---- a store of the prompt's own ----
+
+
+def of_prompt(store: Store, tag: str = "prod", **surroundings: object) -> GepaResult:
+    prompt = Prompt(TEMPLATE, overrides_store=store, overrides_tag=tag)
+    return optimize(config(), prompt=prompt, **surroundings)
+
+
+def test_the_tag_of_the_prompts_own_store_is_the_base_and_is_not_written(store: Store) -> None:
+    store.set_section_override(PROMPT, tag="prod", path=QUESTION, body=WELL)
+    before = kept(store, "prod")
+    run = Run(prompt=Prompt(TEMPLATE, overrides_store=store, overrides_tag="prod"))
+    result = run.start()
+    assert result.improved
+    assert not result.persisted
+    assert result.best_override.tag == "prod"
+    assert {section(call, QUESTION).text[:5] for call in run.task.requests} == {"Well,"}
+    assert kept(store, "prod") == before
+
+
+def test_a_prompt_may_have_the_same_store_and_tag_as_the_context(store: Store) -> None:
+    assert of_prompt(store, overrides_store=store, overrides_tag="prod").persisted
+
+
+@pytest.mark.parametrize(
+    ("tag", "same", "message"),
+    [
+        ("prod", False, "has the tag `prod` of a .*, the context the tag `prod` of a InMemory"),
+        ("other", True, "has the tag `prod` of a .*, the context the tag `other` of the same"),
+    ],
+)
+def test_another_base_in_the_context_than_in_the_prompt_is_refused(
+    store: Store, tag: str, same: bool, message: str
+) -> None:
+    other = store if same else InMemoryPromptOverridesStore()
+    with pytest.raises(ConfigError, match=message):
+        of_prompt(store, overrides_store=other, overrides_tag=tag)

@@ -60,7 +60,8 @@ class OptimizationContext:
     Attributes:
         adapter: answers the prompts that are optimized; None when the subject of the run brings
             an adapter, as ``Texts`` does, or is a target, which answers itself.
-        overrides_store: what is in force now, and where the winner goes.
+        overrides_store: what is in force now, and where the winner goes. Without one, what a
+            prompt's own store holds is in force, and the winner is only in the result.
         overrides_tag: the tag for both.
         reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
             several threads when there is an executor.

@@ -75,16 +75,16 @@ def target_for(
     """Return what a run improves: a target, or that of prompts in surroundings and settings.
 
     Raises:
-        UnknownPartError, ConfigError: settings name what the prompt does not have, or nothing.
+        UnknownPartError, ConfigError: settings name what the prompt does not have, or nothing;
+            prompt and context name different overrides.
         StoreError: the store cannot be read.
     """
     if isinstance(subject, Target):
         return subject
-    # Without their own stores, which are not used and may not travel to a process.
-    prompts = {
-        address: attrs.evolve(prompt, overrides_store=None)
-        for address, prompt in prompts_of(subject).items()
-    }
+    given = prompts_of(subject)
+    base = {at: _in_force(prompt, context) for at, prompt in given.items()}
+    # Without their own stores, which have been read and may not travel to a process.
+    prompts = {at: attrs.evolve(prompt, overrides_store=None) for at, prompt in given.items()}
     adapter, flow = context.task_adapter, None
     modules: tuple[Module, ...]
     if isinstance(subject, Prompts):
@@ -103,7 +103,7 @@ def target_for(
     return PromptTarget(
         rollout=PromptRollout(
             prompts=prompts,
-            base={at: _in_force(prompt.descriptor, context) for at, prompt in prompts.items()},
+            base=base,
             adapter=adapter,
             flow=flow,
             scoring=config.scoring,
@@ -122,15 +122,34 @@ def target_for(
     )
 
 
-def _in_force(descriptor: PromptDescriptor, context: OptimizationContext) -> PromptOverride:
-    """Return what the store holds for a prompt now; nothing at all without a store."""
+def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
+    """Return what the store of the context, or else the prompt's own, holds for a prompt now.
+
+    Raises:
+        ConfigError: the context names another store or tag than the prompt.
+    """
     store, tag = context.overrides_store, context.overrides_tag
+    own = prompt.overrides_store
+    if own is not None and store is None:
+        store, tag = own, prompt.overrides_tag
+    elif own is not None and (own is not store or prompt.overrides_tag != tag):
+        raise ConfigError(
+            f"overrides_store: `{address_of(prompt)}` has the tag `{prompt.overrides_tag}` of "
+            f"{_called(own)}, the context the tag `{tag}` of "
+            f"{'the same store' if own is store else _called(store)}; give store and tag to one "
+            "of them only"
+        )
+    descriptor = prompt.descriptor
     try:
         found = store.resolve(descriptor, tag) if store is not None else None
     except OSError as error:
         where = f"overrides_store ({type(store).__name__}), tag `{tag}`"
         raise StoreError(f"{where}: `resolve` raised {raised(error)}") from error
     return found or OverrideAddress(descriptor.ns, descriptor.key, tag).empty()
+
+
+def _called(store: object) -> str:
+    return f"a {type(store).__name__}"
 
 
 def _details(
