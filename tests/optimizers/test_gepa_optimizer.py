@@ -190,15 +190,6 @@ def test_parameters_bound_to_the_prompt_hold_for_every_example() -> None:
     assert {section(r, ("tone",)).text for r in run.task.requests} == {"Be kind."}
 
 
-def test_the_store_of_the_prompt_itself_is_not_used() -> None:
-    store = InMemoryPromptOverridesStore()
-    store.set_section_override(PROMPT, path=RULES, body="Known words: w0 w1 w2 w3 w4 w5")
-    run = Run(prompt=attrs.evolve(PROMPT, overrides_store=store))
-    result = run.start()
-    assert result.baseline_pareto_mean == 0.0
-    assert section(run.task.requests[0], RULES).text == "Known words:"
-
-
 def test_without_a_reflection_adapter_the_task_adapter_reflects() -> None:
     def both(rendered: RenderedPrompt[object]) -> str:
         if rendered.ns == "promptgraft/gepa":
