@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,63 @@ def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
     assert document["prompt"]
     assert str(installed.site / "promptgraft" / "examples" / "triage") in "\n".join(document["use"])
     assert document["stored"]["store"] == str(installed.folder)
+
+
+def test_the_commands_of_the_readme_pass(installed: Installed, tmp_path: Path) -> None:
+    block = re.search(
+        r"```sh\npip install \.\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    assert block is not None
+    lines = [re.sub(r"\s*#.*", "", line) for line in block[1].splitlines()]
+    at = attrs.evolve(installed, folder=tmp_path)
+    for command in [part for line in lines for part in line.split(" && ")]:
+        program, *arguments = command.split()
+        if program == "cd":
+            at = attrs.evolve(at, folder=at.folder / arguments[0])
+            continue
+        ended = at(*arguments)
+        assert (program, ended.returncode) == ("promptgraft", 0), (command, ended.stdout)
+    assert at.folder == tmp_path / "mine"
+
+
+def test_the_pages_of_the_wheel_lead_somewhere(installed: Installed) -> None:
+    (metadata,) = installed.site.glob("promptgraft-*.dist-info/METADATA")
+    readme = metadata.read_text("utf-8").partition("\n\n")[2]
+    assert links_of(readme) == []
+    named = re.findall(r"`promptgraft docs ([^`]+)`", readme)
+    assert "docs/getting-started.md" in named
+    assert [page for page in named if installed("docs", page).returncode] == []
+
+    files = list((installed.site / "promptgraft").rglob("*.md"))
+    links = [(file, link) for file in files for link in links_of(file.read_text("utf-8"))]
+    assert len(links) > 100
+    assert [link for file, link in links if not (file.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("template", ["classify", "agent"])
+def test_the_pages_that_a_new_project_names_are_there(installed: Installed, template: str) -> None:
+    assert installed("init", f"of_{template}", "--template", template).returncode == 0
+    folder = installed.folder / f"of_{template}"
+    texts = [file.read_text("utf-8") for file in folder.rglob("*") if file.is_file()]
+    named = {page for text in texts for page in re.findall(r"promptgraft docs ([\w./-]+)", text)}
+    assert [page for page in named if installed("docs", page).returncode] == []
+    assert not [text for text in texts if re.search(r"(?<!docs )\b(?:specs|docs)/", text)]
+
+
+def test_a_page_is_found_by_its_path_or_by_a_link_of_the_first_page(installed: Installed) -> None:
+    by_path = installed("docs", "docs/how-to/ci.md")
+    assert by_path.stdout.startswith("# Gate in CI with pytest")
+    assert installed("docs", "how-to/ci.md").stdout == by_path.stdout
+    assert installed("docs", "../specs/README.md").stdout.startswith("# ")
+    known = json.loads(installed("docs", "--json").stdout)["pages"]
+    assert {"README.md", "specs/cli.md", "examples/triage/README.md"} < set(known)
+    wrong = installed("docs", "specs/metric.md")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "there is no page `specs/metric.md` (did you mean `specs/metrics.md`?)" in wrong.stderr
+
+
+def links_of(text: str) -> list[str]:
+    """Return the targets of links to files, without their anchors."""
+    prose = re.sub(r"(?ms)^ *(`{3,}|~{3,}).*?^ *\1", "", text)
+    found = re.findall(r"(?<!!)\[[^\]\n]*\]\(([^)\s#]+)[^)\s]*\)", prose)
+    return [link for link in found if "://" not in link]

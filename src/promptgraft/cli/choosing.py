@@ -229,13 +229,13 @@ def load_template(spec: str) -> PromptTemplate[object]:
     return load(place_of(spec, wanted.what), wanted)
 
 
-def example_folder(name: str) -> Path:
-    """Return the folder of an example: in an installed package, or else in the checkout."""
+def shipped(name: str) -> Path:
+    """Return a folder or file that comes with the package: installed, or else in the checkout."""
     package = Path(__file__).resolve().parents[1]
-    places = [package / "examples" / name]
+    places = [package / name]
     if package.parent.name == "src":
-        places.append(package.parents[1] / "examples" / name)
-    if found := [place for place in places if place.is_dir()]:
+        places.append(package.parents[1] / name)
+    if found := [place for place in places if place.exists()]:
         return found[0]
     looked = " and ".join(map(str, places))
-    raise ConfigError(f"the example `{name}` is not in {looked}; install promptgraft again")
+    raise ConfigError(f"`{name}` is not in {looked}; install promptgraft again")

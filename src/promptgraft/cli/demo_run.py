@@ -12,7 +12,7 @@ import attrs
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.algorithms import algorithm
 from promptgraft.cli import stored
-from promptgraft.cli.choosing import example_folder, open_store
+from promptgraft.cli.choosing import open_store, shipped
 from promptgraft.cli.demo import DemoOptions
 from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import (
@@ -89,7 +89,7 @@ class Example:
 
 def load_example() -> Example:
     """Return the triage example, as its optimize.py has it."""
-    folder = example_folder(NAME)
+    folder = shipped(f"examples/{NAME}")
     module = load_file(folder / "task.py", name="promptgraft_example_triage", what="example")
     template: object = module.TEMPLATE
     if not isinstance(template, PromptTemplate):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptgraft.cli.choosing import example_folder, project_path
+from promptgraft.cli.choosing import project_path, shipped
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.options import command, json_option, project_option
 from promptgraft.cli.output import Screen, print_json
@@ -53,7 +53,7 @@ def init_command(folder: str, *, template: str, as_json: bool) -> None:
     its `README.md` say what to change for your own prompt and a real model.
     """
     target, names = Path(folder), sorted(TEMPLATES[template])
-    source = example_folder(f"projects/{template}")
+    source = shipped(f"examples/projects/{template}")
     # Under its own name it would be obeyed where the template stands.
     stored = [source / name.replace(".gitignore", "_gitignore") for name in names]
     _refuse_to_overwrite(target, names)
