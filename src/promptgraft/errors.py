@@ -30,10 +30,10 @@ treats each kind differently (``specs/errors.md``):
     │   ├── TransientProviderError       may work when tried again
     │   │   └── RateLimitedError         too many requests; may say when to come back
     │   ├── RejectedRequestError         refuses this one request, whenever it is sent
-    │   └── PermanentProviderError       will not work until somebody mends it
+    │   └── PermanentProviderError       fails until its cause is mended
     ├── LimitReachedError                the run stops cleanly with the best so far
     │   ├── DeadlineExceededError        (TimeoutError)
-    │   ├── RunCancelledError            somebody asked the run to stop
+    │   ├── RunCancelledError            the run was asked to stop
     │   │   └── StopFileFoundError       with a stop file
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
@@ -181,7 +181,7 @@ class RejectedRequestError(ProviderError):
 
 
 class PermanentProviderError(ProviderError):
-    """The provider refuses until somebody mends the cause (key, quota, model)."""
+    """The provider refuses until the cause (key, quota, model) is mended."""
 
 
 class LimitReachedError(PromptgraftError):
@@ -193,11 +193,11 @@ class DeadlineExceededError(LimitReachedError, TimeoutError):
 
 
 class RunCancelledError(LimitReachedError):
-    """Somebody asked the run to stop: a signal, a stop file, a caller."""
+    """The run was asked to stop by a signal, a stop file or a caller."""
 
 
 class StopFileFoundError(RunCancelledError):
-    """Somebody asked the run to stop with a stop file."""
+    """The run was asked to stop by a stop file."""
 
 
 class BudgetExhaustedError(LimitReachedError):

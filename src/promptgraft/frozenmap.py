@@ -14,7 +14,7 @@ class FrozenMap(Mapping[K, V]):
     """A read-only copy of a mapping, in its order.
 
     ``types.MappingProxyType`` neither pickles nor hashes and shares its target with
-    whoever made it; values that cross threads, processes and journals need all three.
+    its maker; values that cross threads, processes and journals need all three.
     """
 
     __slots__ = ("_data",)

@@ -2,7 +2,7 @@
 
 The values are built from the events of the parser, without recursion: a text cannot exhaust the
 stack, name a Python type, or multiply itself through aliases. The line of every value and of
-every key is kept, so that whoever reads further can say where a fault stands.
+every key is kept, so that later checks can say where a fault is.
 """
 
 from __future__ import annotations

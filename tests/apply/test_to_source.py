@@ -179,7 +179,7 @@ def test_a_half_written_source_that_somebody_edited_is_not_completed(
 
     assert ended.code == 2
     assert "prompts/tools.yaml: expected " in ended.err
-    assert "somebody has changed the file" in ended.err
+    assert "the file has changed since" in ended.err
     assert f"or delete {two_files.run}/apply.json to leave the files as they are\n" in ended.err
     assert two_files.texts == {**NEW, "prompts/tools.yaml": "mine\n"}
 

@@ -175,7 +175,7 @@ def test_a_run_that_was_interrupted_has_no_winner_but_candidates(
     ended = console("apply")
 
     assert ended.code == 2
-    assert f"go on with `promptgraft resume {world.run.name}`" in ended.err
+    assert f"continue it with `promptgraft resume {world.run.name}`" in ended.err
     assert console("apply", "--candidate", "1").code == 0
 
 

@@ -260,13 +260,13 @@ def test_a_text_that_was_tried_before_is_refused() -> None:
     result = run.start()
     assert [(r.step, r.reason.value, r.final) for r in result.rejections[:3]] == [
         (1, "not better", True),
-        (2, "tried before", False),
+        (2, "already seen", False),
         (2, "not better", True),
     ]
     assert "tried before" in bound(run.reflection.requests[2], "problem")
 
 
-def test_the_way_back_to_the_baseline_is_refused_as_tried_before() -> None:
+def test_the_way_back_to_the_baseline_is_refused_as_already_seen() -> None:
     better, back = "Known words: w0 w1 w2 w3 w4", "Known words:"
 
     def reply(number: int, rendered: RenderedPrompt[object]) -> str:
@@ -277,7 +277,7 @@ def test_the_way_back_to_the_baseline_is_refused_as_tried_before() -> None:
     )
     assert result.ancestry[:2] == (None, 0)
     [refused] = result.rejections
-    assert (refused.step, refused.parent, refused.reason.value) == (2, 1, "tried before")
+    assert (refused.step, refused.parent, refused.reason.value) == (2, 1, "already seen")
 
 
 def test_a_users_own_meta_prompt_reaches_the_reflection_model() -> None:

@@ -88,8 +88,8 @@ def _order(_: object, __: object, value: tuple[str, ...]) -> None:
 class Lexicographic:
     """The first metric decides; the next one where the first is equal, and so on.
 
-    As one score, for a search, each metric counts a thousandth of the one before it: whoever is
-    ahead by a thousandth in an earlier metric stays ahead.
+    As one score, for a search, each metric counts a thousandth of the one before it: a lead
+    of a thousandth in an earlier metric decides.
 
     Attributes:
         order: different metrics, the most important first.

@@ -91,7 +91,7 @@ class Attempting:
 
     Attributes:
         aggregation: makes one score of the metrics; None for their mean.
-        session: of the evaluation; pays, and is told of every call. None for none.
+        session: of the evaluation; pays for calls, and gets an event for each. None for none.
         deadline: when the evaluation ends; None for never.
     """
 

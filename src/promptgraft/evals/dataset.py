@@ -267,7 +267,7 @@ def _rows(given: Iterable[Case | Mapping[str, object]], faults: CaseFaults) -> I
 def cases_digest(cases: Iterable[Case]) -> HexDigest:
     """Return the SHA-256 over everything that cases ask and expect, whatever their order.
 
-    Where they stand in a file and what reflectors are told of them has no part in it.
+    Places in files and hints for reflectors do not count.
     """
     bare = (attrs.evolve(case, origin="", hints={}) for case in cases)
     return digest([_case_plain(case) for case in sorted(bare, key=lambda case: case.id)])

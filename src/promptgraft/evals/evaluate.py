@@ -90,7 +90,7 @@ def _params(
     made = found if isinstance(found, tuple) else (found,)
     # A block that does not render with these values is the prompt's fault, not the case's.
     with contextlib.suppress(CandidateError):
-        # Whoever overrides the prompt can use no other placeholders than the source.
+        # Overrides can use no other placeholders than the source.
         attrs.evolve(prompt.bind(*made), overrides_store=None).render()
     return made
 
@@ -198,7 +198,7 @@ def evaluate(
         num_runs: how often each case is answered and judged.
         executor: runs cases side by side, in threads; None tries them in turn.
         deadline: when the evaluation ends; that of ``session`` when it is None.
-        session: pays, and is told of every call of a model when it ends.
+        session: pays for the calls of models, and gets an event for each.
 
     Raises:
         ConfigError: cases, metrics and prompt do not fit together.
@@ -263,7 +263,7 @@ def _varies(case: Case, judged_anew: bool) -> Varies:
 
 
 def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
-    """Return what was tried before a limit was reached, by its place in the plan."""
+    """Return the attempts made until a limit was reached, by their place in the plan."""
     found: dict[int, Attempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
         found[place] = attempting(case, prompt, run)

@@ -177,7 +177,7 @@ def _resamples(cases: int) -> int:
 
 
 def check_installed() -> None:
-    """Refuse to go on without the library for paired tests, before anything is paid for."""
+    """Raise if the library for paired tests is missing, before any call is paid for."""
     try:
         import scipy  # noqa: F401
     except ModuleNotFoundError as error:

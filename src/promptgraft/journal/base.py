@@ -131,7 +131,7 @@ class Journal(ABC):
         Raises:
             DataFormatError: a record would not read back as it is (NaN, odd digest, ...).
             JournalWriteError: the system refuses to write.
-            JournalCorruptError: somebody else has written to the file.
+            JournalCorruptError: the file was written to by something else.
             JournalError: a key is recorded already, or ``begin`` was not called.
         """
         lines: dict[str, bytes] = {}

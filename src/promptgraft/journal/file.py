@@ -192,7 +192,7 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the lock of the journal at ``path``; the system releases it when the process dies.
 
     Raises:
-        JournalLockedError: somebody else holds it.
+        JournalLockedError: another process or thread holds it.
         JournalWriteError: the lock file cannot be made.
     """
     beside = path.with_name(f"{path.name}.lock")

@@ -34,9 +34,9 @@ class EffectiveParts:
 
     Attributes:
         bodies: the bodies of sections that are replaced.
-        tools: all tools by name, as a model is told of them.
+        tools: all tools by name, as they are described to a model.
         examples: the task examples by key, for each section that holds some.
-        fields: the fields of the answer by key, as a model is told of them.
+        fields: the fields of the answer by key, as they are described to a model.
     """
 
     bodies: dict[SectionPath, str] = attrs.field(factory=dict)

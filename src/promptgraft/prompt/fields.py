@@ -29,7 +29,7 @@ def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Described:
-    """What a model is told of a field, as an annotation of its type.
+    """The description of a field for models, as an annotation of its type.
 
     ``severity: Annotated[Severity, Described("How bad it is.", aliases=("level",))]``
 

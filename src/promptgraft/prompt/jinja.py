@@ -31,7 +31,7 @@ _OPENING = {
 }
 _DEFINING = {"set", "macro"}
 _NEWLINE = re.compile(r"\r\n|\r")
-# Parts the texts of the slots of one rendering; nobody can know it and put it into a value.
+# Parts the texts of the slots of one rendering; it is random, so that no value can contain it.
 _CUT = f"\0{secrets.token_hex(16)}\0"
 
 

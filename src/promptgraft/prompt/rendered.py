@@ -74,7 +74,7 @@ class RenderedSection:
 
 @attrs.frozen(kw_only=True)
 class RenderedTool:
-    """A tool as the model is told of it.
+    """A tool as it is described to the model.
 
     Attributes:
         tool: the source, with types and handler.

@@ -96,7 +96,7 @@ def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
     return root, definitions
 
 
-# A schema is asked for in every rollout; nobody changes what is kept here.
+# Every rollout asks for a schema; callers do not modify the cached ones.
 _class_schema = functools.lru_cache(maxsize=512)(_raw_schema)
 
 

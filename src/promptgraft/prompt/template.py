@@ -56,7 +56,7 @@ class _RecentlySettled:
 
 @attrs.frozen(kw_only=True)
 class PromptTemplate(Shown, Generic[OutputT_co]):
-    """The source of a prompt: what people write and review, and nobody else changes.
+    """The source of a prompt: written and reviewed by people, and never changed by a run.
 
     Attributes:
         ns: namespace, identifiers joined by ``/``.

@@ -1,4 +1,4 @@
-"""The names and descriptions under which a model is told of fields, and the way back.
+"""Names and descriptions of fields as models see them, and the mapping back.
 
 Code, stores and examples keep the own names of fields. Models are shown the first alias of a
 field instead, in schemas and in examples alike, and may answer with any of its names.

@@ -38,7 +38,7 @@ def shown_mean(one: CandidateAdded) -> str:
 
 @attrs.define
 class StepCandidates:
-    """Who is tried in a step; in races the best one is, too, before somebody joins.
+    """Candidates tried in a step; in races also the best one, before a candidate joins.
 
     Attributes:
         parent: the parent of its proposals.
@@ -47,7 +47,7 @@ class StepCandidates:
         merge: the merge that joined.
         best_of_child: the best candidate that the child raced.
         best_of_merge: the one that the merge raced.
-        scored: who was tried on more since somebody joined.
+        scored: the candidate that was tried on more since one joined.
     """
 
     parent: int | None = None
@@ -59,7 +59,7 @@ class StepCandidates:
     scored: int | None = None
 
     def add(self, event: CandidateAdded | CandidateScored) -> None:
-        """Take account of somebody who joined, or was tried on more."""
+        """Take account of a candidate that joined, or was tried on more."""
         if isinstance(event, CandidateScored):
             self.scored = event.candidate if self.scored is None else self.scored
             return

@@ -18,7 +18,7 @@ from promptgraft.text import change, counted, dollars, moment
 
 
 class State(StrEnum):
-    """Whether somebody works on a run."""
+    """Whether a run is active, ended, interrupted or damaged."""
 
     RUNNING = "running"
     """It has not ended, and a process holds its lock."""
@@ -26,7 +26,7 @@ class State(StrEnum):
     """It came to its end, or was stopped in order; a run that is resumed has ended until something
     new happens behind its old end."""
     INTERRUPTED = "interrupted"
-    """Its process was killed, or failed; `promptgraft resume` goes on."""
+    """Its process was killed, or failed; `promptgraft resume` continues it."""
     DAMAGED = "damaged"
     """A file is not what a run writes."""
 
@@ -37,7 +37,7 @@ class RunSummary:
 
     Attributes:
         folder: its files.
-        state: whether somebody works on it.
+        state: whether it is running, ended, interrupted or damaged.
         created: when its folder was made.
         prompt: the prompt, ``namespace/key``; empty when no event says.
         steps: steps begun; of a run that has not ended, as of the last line that says.
@@ -87,7 +87,7 @@ class RunRecord(RunHistory, Shown):
 
     Attributes:
         folder: its files.
-        state: whether somebody works on it.
+        state: whether it is running, ended, interrupted or damaged.
         config: what ``config.json`` holds.
         created: when its folder was made.
         prompt: the prompt, ``namespace/key``.

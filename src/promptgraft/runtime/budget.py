@@ -69,7 +69,7 @@ class Budget:
         return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
-        """Refuse to continue once ``used``, whoever has paid for it, has reached a limit.
+        """Raise if ``used`` has reached a limit, no matter which session paid for it.
 
         Raises:
             BudgetExhaustedError: a limit is reached.

@@ -1,4 +1,4 @@
-"""A wish to stop that reaches every thread of a run; a stop file may stand for it."""
+"""Cancellation of a run, seen by all of its threads; a stop file can cause it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Undo = Callable[[], None]
 
 
 class Cancellation:
-    """Set once, by anybody, from any thread; never taken back. Its ``reason`` is a few words.
+    """A flag that any thread can set, once; it is never cleared. ``reason`` is a few words.
 
-    Copied to another process it is a new one that nobody sets: a process cannot be told.
+    A copy in another process is a flag of its own: setting this one does not set it.
 
     Args:
         parent: another cancellation; this one is set when that one is.
@@ -42,7 +42,7 @@ class Cancellation:
 
     @property
     def look_every(self) -> float:
-        """Seconds after which whoever waits asks again; infinite when listening is enough."""
+        """Seconds after which a waiting caller checks again; infinite if listening is enough."""
         return math.inf if self._parent is None else self._parent.look_every
 
     def set(self, reason: str) -> None:
@@ -58,10 +58,10 @@ class Cancellation:
             listener()
 
     def check(self) -> None:
-        """Do nothing while nobody wants to stop.
+        """Raise if this is set.
 
         Raises:
-            RunCancelledError: somebody does; a StopFileFoundError where it is a stop file.
+            RunCancelledError: it is set; StopFileFoundError if by a stop file.
         """
         if self._parent is not None:
             self._parent.check()
@@ -97,7 +97,7 @@ class Cancellation:
 
 
 LOOK_EVERY = 0.25
-"""Seconds after which whoever waits looks for the file again."""
+"""Seconds after which a waiting caller looks for the file again."""
 
 _LARGEST = 1_000
 """Bytes of a file that may be taken for a stop file and removed."""
@@ -141,8 +141,8 @@ def _remove(path: Path) -> bool:
 class StopFileCancellation(Cancellation):
     """Set when one of some files is there, or another cancellation is set.
 
-    No thread watches the files. They are looked for whenever somebody asks whether this is
-    set, and whoever waits asks every ``look_every`` seconds.
+    No thread watches the files. They are looked for each time the flag is read; waiting
+    callers read it every ``look_every`` seconds.
 
     Args:
         paths: the files.

@@ -17,13 +17,13 @@ from promptgraft.runtime.cancellation import Cancellation
 
 @attrs.frozen(kw_only=True)
 class Deadline:
-    """A moment on a monotonic clock, or the moment at which somebody asks to stop.
+    """A point in time on a monotonic clock, which a cancellation brings forward.
 
     Attributes:
         clock: the clock that it is read from.
         expires_at: the value of ``clock.monotonic()`` at which time is up, in seconds;
             infinite when there is no such moment.
-        cancellation: ends the time early; None when nobody can.
+        cancellation: ends the time early; None if nothing can.
     """
 
     clock: Clock = attrs.field(factory=SystemClock)
@@ -51,7 +51,7 @@ class Deadline:
 
     @property
     def look_every(self) -> float:
-        """Seconds after which whoever waits asks again, though ``remaining`` may be more."""
+        """Seconds after which a waiting caller checks again, even if ``remaining`` is more."""
         return math.inf if self.cancellation is None else self.cancellation.look_every
 
     @property
@@ -63,8 +63,8 @@ class Deadline:
         """Do nothing while there is time.
 
         Raises:
-            RunCancelledError: somebody asked to stop.
-            DeadlineExceededError: there is none left.
+            RunCancelledError: the run was asked to stop.
+            DeadlineExceededError: no time is left.
         """
         if self.cancellation is not None:
             self.cancellation.check()

@@ -34,7 +34,7 @@ T = TypeVar("T")
 GRACE = 0.5
 """Seconds that a cancelled coroutine is given to end."""
 
-_LOOK_EVERY = 1.0  # seconds; a loop that its owner closes wakes nobody
+_LOOK_EVERY = 1.0  # seconds; a loop that its owner closes wakes no waiter
 
 
 @attrs.frozen(eq=False)
@@ -160,7 +160,7 @@ def run(coroutine: Coroutine[object, object, T], *, deadline: Deadline | None = 
 
     Raises:
         CallerError: this is the thread of the loop.
-        RunCancelledError: somebody asked to stop.
+        RunCancelledError: the run was asked to stop.
         DeadlineExceededError: time is up.
         BaseException: whatever ``coroutine`` raised.
     """
@@ -223,7 +223,7 @@ class _Call(Generic[T]):
 
     def _note(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # asyncio complains of exceptions that nobody has looked at
+            task.exception()  # asyncio logs exceptions that were never retrieved
         self.wake()
 
     def has_ended(self) -> bool:

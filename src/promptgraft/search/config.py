@@ -98,9 +98,9 @@ class RunConfig(Settings, ABC):
     Attributes:
         rollout_budget: rollouts that the run may use in all; never exceeded. Or ``light``,
             ``medium`` or ``heavy``, which pay for 6, 15 or 40 accepted proposals.
-        pareto_set_size: examples of the validation set (D_pareto), which candidates are compared
-            on; taken from the front of ``training_examples``. The others are the training set
-            (D_feedback), which mutations learn from.
+        pareto_set_size: examples of the validation set, which candidates are compared on;
+            taken from the front of ``training_examples``. The others are the training set,
+            which mutations learn from.
         target_section_paths: sections whose text may change, in their turn; every section that
             may change where no part of any kind is named.
         target_tool_examples: examples of tools that may change.

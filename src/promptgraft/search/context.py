@@ -65,7 +65,7 @@ class OptimizationContext:
         overrides_tag: the tag for both.
         reflection_adapter: proposes new texts; ``adapter`` does when it is None. Called from
             several threads when there is an executor.
-        event_bus: is told of every event of the run.
+        event_bus: gets every event of the run.
         deadline: when the run stops.
         cancellation: stops the run when it is set, from any thread; what is in flight is ended.
         pause: pauses the run when it is set, from any thread: what is in flight is finished,

@@ -331,7 +331,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         baseline_estimated: whether the baseline's mean is an estimate.
         best_estimated: the same of the best candidate's.
         means: of every candidate, as the end has them: what was an estimate may be another now.
-        frontier: positions of the candidates that lead somewhere and that nobody dominates.
+        frontier: positions of the candidates that lead somewhere and are not dominated.
         gains: what each kind of change along the winner's line did to the mean.
         confirmation: what baseline and best candidate did on fresh answers; None without.
         held_out: what both did on the held-out examples; None without.

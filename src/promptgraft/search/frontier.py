@@ -87,7 +87,7 @@ class Frontier:
     """The candidates that lead in a cell, kept up to date as candidates arrive.
 
     Who leads in a cell is one bit for each candidate, so that thousands of candidates are
-    compared in thousands of cells within a millisecond. Numbers of thousands of bits are dear
+    compared in thousands of cells within a millisecond. Numbers of thousands of bits are slow
     to change: the latest candidates have numbers of their own.
     """
 
@@ -177,8 +177,8 @@ class Frontier:
         ):
             del self._open[index]
 
-    # Whoever dominates a leader leads wherever it does, so of those who are settled only leaders
-    # are asked.
+    # A candidate that dominates a leader leads wherever it does, so of the settled ones only
+    # leaders are compared.
 
     def _included(self, cells: Sequence[float], led: Sequence[int]) -> int:
         """Return who of those who are settled leads in cells of ``led`` only."""

@@ -24,7 +24,7 @@ from promptgraft.targets.types import GepaExample, ModuleDescription
 from promptgraft.text import folded_spans, folded_words, is_spaced
 
 _COMMON_SHARE = 5  # of five answers
-_BITS = 8  # for each character of the answers; few other passages are looked up in vain
+_BITS = 8  # for each character of the answers; few other passages pass the filter
 _SHOWN_CHARS = 120
 _LEAF = "\n"
 

@@ -258,7 +258,7 @@ CHARS_PER_TOKEN = 4
 """Characters of English text that make a token, about."""
 
 FEEDBACK_CHARS = 1_000
-"""Length that feedback is taken to have: nobody knows what a feedback function will write."""
+"""Assumed length of feedback: what a feedback function writes is not known in advance."""
 
 
 def tokens_of(chars: int) -> int:

@@ -117,7 +117,7 @@ class RacingValidator:
     ) -> None:
         self._policy = policy
         self._pareto = pareto
-        # Nobody wins who has not been tried where it must not be worse.
+        # No candidate wins without scores on the examples where it must not be worse.
         self._order = sorted(order, key=lambda place: not pareto[place].critical)
         self._critical = sum(example.critical for example in pareto)
         self._kept = policy.finals(len(pareto), self._critical)
@@ -161,7 +161,7 @@ class RacingValidator:
         lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
         found, least = [], len(self._order)
         for depth in (len(one.order) for one in entries):
-            # Whoever wins an earlier race has been tried on all of that.
+            # The winner of an earlier race has been tried on all of that.
             least = min(least, depth)
             found.append(depth + max(lacking[depth], depth - least))
         return found
@@ -206,7 +206,7 @@ class RacingValidator:
         return bool(self._untried[self._population.pool.best])
 
     def deepen(self, step: int) -> Asking[bool]:
-        """Have races, and the best one, go on to twice as many examples."""
+        """Extend races, and the best candidate, to twice as many examples."""
         if not self.estimates_best and self._depth == len(self._order):
             return False
         self._races += self._policy.every * -(-self._depth // self._policy.first)

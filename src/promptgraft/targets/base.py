@@ -35,13 +35,13 @@ class RejectionReason(StrEnum):
     INVENTED_PLACEHOLDER = "invented placeholder"
     TOO_LONG = "too long"
     UNCHANGED = "unchanged"
-    DUPLICATE = "tried before"
+    DUPLICATE = "already seen"
     CONFLICT = "conflicts"
     DOES_NOT_FIT = "does not fit the part"
     DOES_NOT_RENDER = "does not render"
     REFLECTION_FAILED = "reflection failed"
     NOT_BETTER = "not better"
-    TOO_DEAR = "too dear"
+    TOO_DEAR = "too expensive"
     COPIED_ANSWER = "copied answer"
     UNSCORED = "unscored"
 
@@ -225,7 +225,7 @@ class Target(Protocol):
 
     @property
     def in_force(self) -> Json:
-        """What is in force now, and may change while a run goes on; None for nothing.
+        """What is in force now, which may change during a run; None for nothing.
 
         A run records it at its beginning, because a winner changes it.
         """
@@ -250,7 +250,7 @@ class Target(Protocol):
         are in the record.
 
         Raises:
-            PermanentProviderError, DeadlineExceededError: the run cannot go on.
+            PermanentProviderError, DeadlineExceededError: the run cannot continue.
             FeedbackError: the user's function failed.
         """
 

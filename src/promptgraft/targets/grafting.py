@@ -158,7 +158,7 @@ class Grafting:
 
 
 def _text(view: View, part: PromptModule) -> str:
-    """Return the text of a part, without the blank lines around it that nobody is shown."""
+    """Return the text of a part, without the blank lines around it, which are never shown."""
     return part.text(view).strip("\n")
 
 

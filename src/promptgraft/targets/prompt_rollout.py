@@ -205,7 +205,7 @@ class PromptRollout:
     def _with(
         self, prompt: Prompt[object], base: PromptOverride, change: PromptOverride
     ) -> Prompt[object]:
-        # Laid over each other once: nobody writes to either while the candidate is tried.
+        # Merged once: neither changes while the candidate is tried.
         visible = overlaid(prompt.descriptor, base, change)
         store = InMemoryPromptOverridesStore([visible])
         return attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)

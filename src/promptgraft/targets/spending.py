@@ -64,8 +64,8 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
     Args:
         role: what the calls were for.
         events: those of the session in which they were made.
-        adapter: the identity of what made them. When it tells of no calls but has answered,
-            it has made one at a price that nobody knows.
+        adapter: the identity of what made them. If it reports no calls but has answered,
+            one call of unknown price is counted.
     """
     calls = []
     usage = None

@@ -1,1 +1,1 @@
-"""Calling a model over HTTP, whoever its provider is."""
+"""Calls of models over HTTP, for every provider."""

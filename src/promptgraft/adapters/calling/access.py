@@ -1,4 +1,4 @@
-"""Where a provider is reached, and what must be known to nobody else."""
+"""Addresses of providers, and the secrets that are kept out of messages."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Access:
 HIDDEN = "[secret]"
 LONGEST_MESSAGE = 500
 
-# What looks like a key although nobody told us of it: another account's key that a gateway
+# What looks like a key but is not a known secret: another account's key that a gateway
 # repeats, or ours in the shortened form in which a provider quotes it.
 _SHAPES = (
     re.compile(r"\b(?:sk|pk|rk)-[\w*.…-]{6,}"),

@@ -241,7 +241,7 @@ class Bill:
 
         Raises:
             BudgetExhaustedError: there is none left.
-            CancelledError: nobody waits for the call any more.
+            CancelledError: the caller no longer waits for the call.
         """
         with self._lock:
             if self._closed:

@@ -95,7 +95,7 @@ class Gate:
         self._admit()
 
     def _admit(self) -> None:
-        """Let through whoever may go, and come back when the limiter opens again."""
+        """Admit the waiters that may start, and schedule the next look at the others."""
         now = self._clock.monotonic()
         for waiter in tuple(self._waiters):
             if waiter.turn.done() or waiter.lane.is_full:
@@ -115,7 +115,7 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
 
     def _tell_of_pause(self, waiters: tuple[_Waiter, ...]) -> None:
-        """Send away whoever may not wait that long, and tell one of the others."""
+        """Refuse the waiters that may not wait that long, and announce the pause to one other."""
         now = self._clock.monotonic()
         pause = self._limiter.pause(now)
         if pause <= 0:

@@ -23,14 +23,14 @@ helped; the last holds for all that follow. Every cut takes at least 1."""
 
 FIRST_PAUSE = 0.1
 LONGEST_OWN_PAUSE = 10.0
-"""Seconds that nobody starts after a refusal, if it does not ask for more; doubled each time
+"""Seconds without new requests after a refusal, unless it asks for more; doubled each time
 that a cut has not helped."""
 
 LONGEST_PAUSE = 3600.0
-"""Seconds that nobody starts, whatever a refusal asks for."""
+"""The most seconds without new requests, whatever a refusal asks for."""
 
 PACE = 0.7
-"""Share of their mean distance that the starts of requests keep, once somebody was refused: a
+"""Share of their mean distance that the starts of requests keep, once one was refused: a
 provider that spreads its requests over time refuses crowds, however few are in flight."""
 
 REST = 10.0
@@ -100,11 +100,11 @@ class Limiter:
         return self._in_flight
 
     def pause(self, now: float) -> float:
-        """Return the seconds for which nobody starts, 0 when there is no pause."""
+        """Return the seconds until the pause ends, 0 if there is none."""
         return max(0.0, self._pause_ends - now)
 
     def closed(self, now: float) -> float:
-        """Return the seconds for which nobody starts even if a place is free, for any reason."""
+        """Return the seconds until a request may start if a place is free."""
         return max(0.0, self._pause_ends - now, self._next_start - now)
 
     def start(self, now: float) -> Ticket | None:
@@ -163,7 +163,7 @@ class Limiter:
     def _cut(self, ticket: Ticket, *, now: float, wait: float) -> None:
         if ticket.serial >= self._episode_ends:
             self._begin_episode(ticket)
-        # Whoever was refused found the limit taken by the others in flight: it is no higher.
+        # The refused request found the limit taken by the others in flight: it is no higher.
         taken = ticket.in_flight - 1
         if self._episodes == 1:
             # Slow start went far beyond it. Who is still in flight was served, or soon is out too.

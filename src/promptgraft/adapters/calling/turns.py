@@ -29,7 +29,7 @@ class Finish(StrEnum):
 
     DONE = "done"
     TOOLS = "tools"
-    PAUSED = "paused"  # it wants to be asked to go on
+    PAUSED = "paused"  # it asks to be continued
     LENGTH = "length"
     REFUSED = "refused"
 
@@ -49,7 +49,7 @@ class ToolRequest:
 
 @attrs.frozen(kw_only=True)
 class ToolAnswer:
-    """What the model is told of a tool that it wanted: the result, or what went wrong."""
+    """Reply to a model's tool request: the result, or what went wrong."""
 
     request: ToolRequest
     content: str

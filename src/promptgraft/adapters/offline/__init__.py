@@ -30,7 +30,7 @@ class OfflineAdapter:
     It is a small in-context learner for demos, tests and benchmarks. Asked for a choice, it
     compares the words of the input (what stands in for placeholders) with the rules and the
     examples in the prompt's own text, and takes the choice that they speak for most; so a
-    better prompt scores better on inputs that nobody has seen. Asked to reflect, it reads the
+    better prompt scores better on unseen inputs. Asked to reflect, it reads the
     same reflection prompt as any model and writes words of the failures into the rules.
 
     It is **not** a language model: it knows a list of English stop words and word endings and

@@ -161,7 +161,7 @@ class Step:
         accepted: those whose children are better than the parent, of the proposals that were
             committed.
         taught: the latest committed proposal that could learn something; None without any.
-        tried: whether a child was tried that no proposal had tried before.
+        tried: whether a child was tried that no earlier proposal had tried.
     """
 
     number: int

@@ -118,7 +118,7 @@ class FoundFile:
         return (
             f"{self.path}: expected {shown_hash(digest_text(self.plan.before))} or "
             f"{shown_hash(digest_text(self.plan.after))}, found "
-            f"{shown_hash(digest_text(self.text))}: somebody has changed the file; restore it "
+            f"{shown_hash(digest_text(self.text))}: the file has changed since; restore it "
             "from version control"
         )
 

@@ -46,7 +46,7 @@ class Winner:
     Attributes:
         base: what the tag of the run held when the run began.
         changes: the entries in which the candidate differs from ``base``.
-        provenance: what a store is told of it.
+        provenance: what a store keeps of its origin.
     """
 
     base: PromptOverride
@@ -98,10 +98,10 @@ def choose(run: RunRecord, candidate: int | None) -> Chosen:
 
 def _unfinished(run: RunRecord) -> str:
     if run.state is State.RUNNING:
-        return "it goes on; wait for its end, or name one of its candidates with --candidate"
+        return "it is still running; wait, or name one of its candidates with --candidate"
     return (
-        f"it was interrupted; go on with `promptgraft resume {run.id}`, or name one of its "
-        "candidates with --candidate"
+        f"it was interrupted; continue it with `promptgraft resume {run.id}`, or name one of "
+        "its candidates with --candidate"
     )
 
 

@@ -137,7 +137,7 @@ def check_name(name: str, node: Node) -> None:
 
 
 def described(value: Value) -> Described:
-    """Return what models are told of a value."""
+    """Return the description of a value for models."""
     meanings = {option: meaning for option, meaning in value.choices.items() if meaning}
     return Described(value.description, aliases=value.aliases, values=meanings)
 
