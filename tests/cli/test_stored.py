@@ -308,6 +308,7 @@ def test_json_of_each_command(console: Console, project: Path, revisions: Revisi
     assert compared == {
         **tag,
         "template": None,
+        "source": False,
         "from": first,
         "to": second,
         "parts": compared["parts"],

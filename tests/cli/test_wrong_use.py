@@ -58,20 +58,20 @@ WRONG = {
     "--project out",
     "show --template prompts.py:TEMPLATE": "show: --template needs PROMPT; name the prompt as "
     "`namespace/key`",
-    f"diff {NAME} --from abcd --template prompts.py:TEMPLATE": "diff: --from and --template "
-    "exclude each other; leave one out",
+    f"diff {NAME} --from abcd --template prompts.py:TEMPLATE": "diff: --from, --source and "
+    "--template exclude each other; leave one",
     f"show {NAME} --store missing": "--store: expected a folder, found 'missing'; name one that "
     "exists",
     "history support/triag": "{project} holds nothing for prompt `support/triag`, tag `latest` "
     "(did you mean `support/triage`?); `promptgraft show` lists what a store holds",
     f"history {NAME} --tag canery": f"prompt `{NAME}` has no tag `canery` (did you mean "
     "`canary`?); it has `canary`",
-    f"diff {NAME} --from xyz": "revision: expected 4 to 64 hexadecimal digits of an id, found "
-    "'xyz'",
+    f"diff {NAME} --from xyz": "revision: expected its number, or 4 to 64 hexadecimal "
+    "digits of its id, found 'xyz'",
     f"diff {NAME} --to 0000": f"tag `canary` of prompt `{NAME}` has no revision `0000`; it has "
-    "`{first}`, `{second}`",
+    "1 (`{first}`), 2 (`{second}`)",
     f"rollback {NAME} --to 0000": f"tag `canary` of prompt `{NAME}` has no revision `0000`; it "
-    "has `{first}`, `{second}`",
+    "has 1 (`{first}`), 2 (`{second}`)",
     f"show {NAME} --template prompts.py": "--template: expected `module:ATTRIBUTE` or "
     "`file.py:ATTRIBUTE`, found 'prompts.py'",
     f"show {NAME} --template missing.py:A": "--template: expected a Python file, found "
@@ -172,7 +172,7 @@ def test_several_revisions_with_one_beginning_are_named(
 ) -> None:
     store = LocalPromptOverridesStore(project)
     twins = tuple(
-        attrs.evolve(revisions[0], id=HexDigest(f"abcd{digit}".ljust(64, "0"))) for digit in "12"
+        attrs.evolve(one, id=HexDigest(f"abcd{one.number}".ljust(64, "0"))) for one in revisions
     )
     address = OverrideAddress("support", "triage", "canary")
     found = StoredTag(store=store, address=address, current=None, history=twins)
@@ -182,7 +182,7 @@ def test_several_revisions_with_one_beginning_are_named(
 
     assert str(raised.value) == (
         f"tag `canary` of prompt `{NAME}` has several revisions `abcd`; they are "
-        "`abcd10000000`, `abcd20000000`"
+        "1 (`abcd10000000`), 2 (`abcd20000000`)"
     )
     assert found.revision("abcd2") is twins[1]
 

@@ -123,13 +123,13 @@ def read_prompt(
     if (value is not None and "/" in value) or not in_project(project):
         if value is None:
             raise click.MissingParameter(ctx=context, param=parameter)
-        return _stored_prompt(context, parameter, value)
+        return _stored_prompt(context, parameter, value)._replace(file=project)
     from promptgraft.project.python_source import beside
 
     found = opened_project(project)
     with beside(found.folder):
         descriptor = found.prompt(value).prompt.descriptor
-    return PromptName(descriptor.ns, descriptor.key, in_project=True)
+    return PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
 
 
 def _stored_prompt(context: click.Context, parameter: click.Parameter, value: str) -> PromptName:
@@ -146,6 +146,23 @@ def _stored_prompt(context: click.Context, parameter: click.Parameter, value: st
             parameter,
             param_hint="PROMPT",
         ) from None
+
+
+def project_source(name: PromptName) -> PromptTemplate[object] | None:
+    """Return the source of a prompt in the project around it; None where it is in none.
+
+    Raises:
+        DataFormatError: the project, or a prompt of it, is at fault.
+    """
+    if not in_project(name.file):
+        return None
+    from promptgraft.project.python_source import beside
+
+    project = opened_project(name.file)
+    with beside(project.folder):
+        templates = [project.prompt(one).prompt.template for one in project.names]
+    named = (one for one in templates if (one.ns, one.key) == (name.ns, name.key))
+    return next(named, None)
 
 
 prompt_argument = click.argument("prompt", metavar="[PROMPT]", required=False, callback=read_prompt)

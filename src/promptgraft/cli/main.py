@@ -28,6 +28,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("runs", "Show two runs side by side."),
     "apply": ("apply", "Put what a run has found where it is used."),
     "eval": ("eval", "Evaluate a prompt on its cases, and let it pass or not."),
+    "render": ("render", "Print the prompt in force as a model receives it."),
+    "export": ("render", "Print the prompt in force as a template."),
     "show": ("show", "Show a run, or the overrides that a store holds."),
     "diff": ("revisions", "Show what overrides change."),
     "history": ("revisions", "List every revision of a tag."),

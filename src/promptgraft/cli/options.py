@@ -17,11 +17,15 @@ Command = Callable[..., int | None]
 
 
 class PromptName(NamedTuple):
-    """A prompt as the command line names it: ``namespace/key``, or a name of the project."""
+    """A prompt as the command line names it: ``namespace/key``, or a name of the project.
+
+    ``file`` is the project file that ``--project`` names.
+    """
 
     ns: str
     key: str
     in_project: bool = False
+    file: str | None = None
 
     def __str__(self) -> str:
         return f"{self.ns}/{self.key}"

@@ -8,10 +8,17 @@ import attrs
 import click
 
 from promptgraft.cli import stored
-from promptgraft.cli.choosing import load_template, prompt_argument, read_prompt, store_options
+from promptgraft.cli.choosing import (
+    load_template,
+    project_source,
+    prompt_argument,
+    read_prompt,
+    store_options,
+)
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.options import PromptName, command, tag, tag_option, template_option
 from promptgraft.cli.output import Screen, print_json
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PartDiff,
@@ -21,6 +28,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.diff import parts_json
 from promptgraft.parts.validation import shown_hash
+from promptgraft.prompt import PromptTemplate
 from promptgraft.serde import Json
 from promptgraft.text import counted, moment
 
@@ -28,7 +36,8 @@ from promptgraft.text import counted, moment
 @command(
     "diff",
     "diff support/triage",
-    "diff support/triage --from 3f9c --to 77b0",
+    "diff support/triage --from 1 --to 77b0",
+    "diff triage --source",
     "diff support/triage --template app.py:TRIAGE",
 )
 @prompt_argument
@@ -37,9 +46,10 @@ from promptgraft.text import counted, moment
     "--from",
     "before",
     metavar="REV",
-    help="The older revision; by default the one that the newer was made from.",
+    help="The older revision; by default the one that the newer was made from, or else the source.",
 )
 @click.option("--to", "after", metavar="REV", help="The newer revision; by default the current.")
+@click.option("--source", is_flag=True, help="Compare with the project's source of the prompt.")
 @template_option
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when there are differences.")
 @store_options
@@ -49,6 +59,7 @@ def diff_command(
     tag: str | None,
     before: str | None,
     after: str | None,
+    source: bool,
     template: str | None,
     exit_code: bool,
     store: LocalPromptOverridesStore,
@@ -56,34 +67,58 @@ def diff_command(
 ) -> ExitCode:
     """Show what overrides change, as a unified diff.
 
-    Compares two revisions, or with `--template` the source with a revision. A REV is the first
-    digits of an id, at least four. PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
+    Compares two revisions, or the source with a revision: that of the project, or one in
+    Python. A REV is the number of a revision, or the first digits of its id, at least four.
+    PROMPT is `namespace/key`, or a name in `promptgraft.yaml`.
     """
-    if template is not None and before is not None:
-        raise click.UsageError("--from and --template exclude each other; leave one out")
+    if sum((template is not None, source, before is not None)) > 1:
+        raise click.UsageError("--from, --source and --template exclude each other; leave one")
     found = stored.find_tag(store, prompt, tag)
     newer = found.present() if after is None else found.revision(after)
-    older: Revision | None = None
-    parts: Sequence[PartDiff]
+    wanted = None if template or source else before or newer.parent
+    older = None if wanted is None else found.revision(wanted)
+    against = None
     if template is not None:
-        compared = diff_override(load_template(template), newer.override)
+        against = load_template(template)
+    elif older is None:
+        against = _source_of(prompt, needed=source)
+    parts: Sequence[PartDiff]
+    if against is not None:
+        compared = diff_override(against, newer.override)
         parts = [part for part in compared if part.text or part.state]
     else:
-        if wanted := before or newer.parent:
-            older = found.revision(wanted)
         empty = found.address.empty()
         parts = diff_revisions(older.override if older else empty, newer.override)
     if as_json:
-        differing = parts_json(parts, checked=template is not None)
-        print_json({"template": template, **_moved(found, older, newer), "parts": differing})
+        differing = parts_json(parts, checked=against is not None)
+        of_project = against is not None and template is None
+        origin = {"template": template, "source": of_project}
+        print_json({**origin, **_moved(found, older, newer), "parts": differing})
     else:
         screen = Screen()
         screen.line(found.title, bold=True)
-        screen.fields([("from", template or stored.short(older)), ("to", stored.short(newer))])
+        begin = template or ("the source" if against else stored.short(older))
+        screen.fields([("from", begin), ("to", stored.short(newer))])
         screen.parts(parts)
         if not parts:
             screen.line("no differences")
     return ExitCode.NOT_IMPROVED if exit_code and parts else ExitCode.OK
+
+
+def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | None:
+    """Return the project's source of a prompt; when it is not ``needed``, None for any fault."""
+    try:
+        found = project_source(prompt)
+    except DataFormatError:
+        if needed:
+            raise
+        return None
+    if found is None and needed:
+        raise ConfigError(
+            f"--source: no project here has the prompt `{prompt}`; name its file with --project, "
+            "or a source in Python with --template"
+        )
+    return found
 
 
 def _moved(
@@ -160,14 +195,14 @@ def _print_history(found: stored.StoredTag) -> None:
         screen.line("no revision is in force: the first one was rolled back")
 
 
-@command("rollback", "rollback support/triage", "rollback support/triage --to 3f9c")
+@command("rollback", "rollback support/triage", "rollback support/triage --to 1")
 @prompt_argument
 @tag_option
 @click.option(
     "--to",
     "revision",
     metavar="REV",
-    help="The revision, by the first digits of its id; by default the one before.",
+    help="The revision, by its number or the first digits of its id; by default the one before.",
 )
 @store_options
 def rollback_command(
@@ -217,7 +252,8 @@ def rollback_command(
 @click.option(
     "--revision",
     metavar="REV",
-    help="A revision of that tag, by the first digits of its id; by default the current.",
+    help="A revision of that tag, by its number or the first digits of its id; by default the "
+    "current.",
 )
 @store_options
 def tag_command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from itertools import groupby
 
@@ -14,9 +15,11 @@ from promptgraft.cli.choosing import (
     chosen_store,
     in_project,
     load_template,
+    project_source,
     read_prompt,
 )
 from promptgraft.cli.options import (
+    PromptName,
     at_least,
     command,
     json_option,
@@ -27,7 +30,7 @@ from promptgraft.cli.options import (
     template_option,
 )
 from promptgraft.cli.output import Screen, print_json
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PromptDescriptor,
@@ -89,16 +92,17 @@ def show_command(
     """Show a run, or the overrides that a store holds.
 
     Without an argument it lists the prompts and tags of the store. PROMPT is `namespace/key`,
-    or a name in `promptgraft.yaml`: it prints the text of each override, kind by kind;
-    `--template` tells which of them are stale, and why. RUN is the id of a run, the start of
-    one, or `latest`: it prints where the run stands and its candidates.
+    or a name in `promptgraft.yaml`: it prints the text of each override, kind by kind. In a
+    project, or with `--template`, it says which of them are stale, and why. RUN is the id of a
+    run, the start of one, or `latest`: it prints where the run stands and its candidates.
     """
     if what is None or "/" in what or (not RUN_NAME.match(what) and in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
         found = None if what is None else read_prompt(context, context.command.params[0], what)
         opened = chosen_store(store, project, found)
         if found is not None:
-            _show_prompt(stored.find_tag(opened, found, tag), template, as_json=as_json)
+            held = stored.find_tag(opened, found, tag)
+            _show_prompt(held, _source(held, found, template), as_json=as_json)
         elif template is not None:
             raise click.UsageError("--template needs PROMPT; name the prompt as `namespace/key`")
         else:
@@ -219,7 +223,15 @@ def _held_json(found: stored.StoredTag) -> dict[str, Json]:
     return {**stored.tag_json(found), "revisions": len(found.history), "current": current}
 
 
-def _source(found: stored.StoredTag, template: str) -> PromptDescriptor:
+def _source(
+    found: stored.StoredTag, name: PromptName, template: str | None
+) -> PromptDescriptor | None:
+    """Return the source that is named, or that of the project if that is right."""
+    if template is None:
+        with contextlib.suppress(DataFormatError):
+            of_project = project_source(name)
+            return None if of_project is None else of_project.descriptor
+        return None
     descriptor = load_template(template).descriptor
     if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
         raise ConfigError(
@@ -229,9 +241,10 @@ def _source(found: stored.StoredTag, template: str) -> PromptDescriptor:
     return descriptor
 
 
-def _show_prompt(found: stored.StoredTag, template: str | None, *, as_json: bool) -> None:
+def _show_prompt(
+    found: stored.StoredTag, source: PromptDescriptor | None, *, as_json: bool
+) -> None:
     """Print every override of a tag."""
-    source = None if template is None else _source(found, template)
     entries = shown_entries(found.present().override, source)
     if as_json:
         print_json({**_held_json(found), "parts": [entry_json(shown) for shown in entries]})

@@ -47,15 +47,18 @@ class StoredTag:
         return f"prompt `{self.prompt}`, tag `{self.address.tag}`"
 
     def revision(self, wanted: str) -> Revision:
-        """Return the one revision whose id begins with ``wanted``, 4 to 64 hexadecimal digits."""
-        if not _REVISION.fullmatch(wanted):
-            raise InvalidIdentifierError(
-                f"revision: expected 4 to 64 hexadecimal digits of an id, found {wanted!r}"
-            )
-        found = [revision for revision in self.history if revision.id.startswith(wanted)]
+        """Return the one revision of this number, or whose id begins so: 4 digits at least."""
+        found = [one for one in self.history if f"{one.number}" == wanted]
+        if not found and _REVISION.fullmatch(wanted):
+            found = [one for one in self.history if one.id.startswith(wanted)]
         if len(found) == 1:
             return found[0]
-        known = listed(shown_hash(revision.id) for revision in found or self.history)
+        if not _REVISION.fullmatch(wanted) and not wanted.isdecimal():
+            raise InvalidIdentifierError(
+                "revision: expected its number, or 4 to 64 hexadecimal digits of its id, found "
+                f"{wanted!r}"
+            )
+        known = ", ".join(f"{one.number} (`{shown_hash(one.id)}`)" for one in found or self.history)
         problem = "has several revisions" if found else "has no revision"
         raise RevisionNotFoundError(
             f"tag `{self.address.tag}` of prompt `{self.prompt}` {problem} `{wanted}`; "

@@ -76,43 +76,59 @@ def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
     return parts[split].cases
 
 
-def subject_of(project: Project, choice: Choice) -> Subject:
-    """Return what a choice tries; the task adapter of the project is made, nothing is called.
+@attrs.frozen(kw_only=True)
+class Tried:
+    """A text of a prompt: with a store that holds it, what it is called, and notes on it."""
 
-    What a tag holds is read once: moving the tag later changes nothing.
+    prompt: Prompt[object]
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+def tried_prompt(project: Project, choice: Choice) -> Tried:
+    """Return the text that is chosen; what a tag holds is read once, moving it changes nothing.
 
     Raises:
-        ConfigError: there is no such prompt, split, run or candidate, the tag that was chosen
-            holds nothing, or the source has changed since the run.
-        DataFormatError: something that the project names is at fault, or a secret is not set;
-            or a file of the run is.
+        ConfigError: there is no such prompt, run or candidate, the tag that was chosen holds
+            nothing, or the source has changed since the run.
+        DataFormatError: something that the project names is at fault, or a file of the run is.
         StoreError: the store cannot be read.
         JournalError: the journal of the run cannot.
     """
-    notes: tuple[str, ...] = ()
     if choice.run is not None:
-        prompt, tried = _of_run(project, choice.prompt, choice.run, choice.candidate)
-    elif choice.source:
-        prompt, tried = project.prompt(choice.prompt).prompt, "the source"
-    else:
-        prompt, tried, notes = _tagged(project, project.prompt(choice.prompt).prompt, choice.tag)
+        return _of_run(project, choice.prompt, choice.run, choice.candidate)
+    prompt = project.prompt(choice.prompt).prompt
+    return (
+        Tried(prompt=prompt, name="the source")
+        if choice.source
+        else _tagged(project, prompt, choice.tag)
+    )
+
+
+def subject_of(project: Project, choice: Choice) -> Subject:
+    """Return what a choice tries; the task adapter of the project is made, nothing is called.
+
+    Raises:
+        ConfigError: as :func:`tried_prompt`; or there is no such split.
+        DataFormatError: as :func:`tried_prompt`; or a secret is not set.
+        StoreError, JournalError: as :func:`tried_prompt`.
+    """
+    tried = tried_prompt(project, choice)
     return Subject(
-        prompt=prompt,
-        tried=tried,
+        prompt=tried.prompt,
+        tried=tried.name,
         split=choice.split,
         cases=chosen_cases(project.splits, choice.split),
         metrics=project.metrics,
         adapter=project.adapter("task"),
         aggregation=project.aggregation,
         params=project.params,
-        notes=notes,
+        notes=tried.notes,
     )
 
 
-def _tagged(
-    project: Project, prompt: Prompt[object], chosen: str | None
-) -> tuple[Prompt[object], str, tuple[str, ...]]:
-    """Return the prompt as a tag has it, what it is called, and what of the tag is not applied."""
+def _tagged(project: Project, prompt: Prompt[object], chosen: str | None) -> Tried:
+    """Return the prompt as a tag has it, with a note on what of the tag is not applied."""
     store, tag, descriptor = project.store(), chosen or project.tag, prompt.descriptor
     name = f"{descriptor.ns}/{descriptor.key}"
     override = store.resolve(descriptor, tag)
@@ -123,7 +139,7 @@ def _tagged(
                 "lists what there is, `promptgraft apply --tag` writes it, and the source is "
                 "tried with `--source` (`source=True` in tests)"
             )
-        return prompt, f"the source (tag `{tag}` holds nothing)", ()
+        return Tried(prompt=prompt, name=f"the source (tag `{tag}` holds nothing)")
     revision = store.current(ns=descriptor.ns, prompt_key=descriptor.key, tag=tag)
     number = "" if revision is None else f", revision {shown_hash(revision.id)}"
     held = attrs.evolve(
@@ -135,13 +151,11 @@ def _tagged(
         f"tag `{tag}` holds overrides that do not apply to today's source: "
         f"{', '.join(skipped[:_SHOWN_PARTS])}{more}; `promptgraft diff` says why"
     )
-    return held, f"tag `{tag}`{number}", (note,) if skipped else ()
+    return Tried(prompt=held, name=f"tag `{tag}`{number}", notes=(note,) if skipped else ())
 
 
-def _of_run(
-    project: Project, name: str | None, run: str, candidate: int | None
-) -> tuple[Prompt[object], str]:
-    """Return the prompt as a candidate of a run has it, and what it is called."""
+def _of_run(project: Project, name: str | None, run: str, candidate: int | None) -> Tried:
+    """Return the prompt as a candidate of a run has it."""
     record = read_run(find_run(project.runs_folder, run))
     number = _number(record, candidate)
     prompt = project.prompt(name or _name_of(project, record)).prompt
@@ -153,7 +167,7 @@ def _of_run(
     held = attrs.evolve(
         prompt, overrides_store=InMemoryPromptOverridesStore([whole]), overrides_tag=whole.tag
     )
-    return held, f"run {record.id}, candidate {number}"
+    return Tried(prompt=held, name=f"run {record.id}, candidate {number}")
 
 
 def _number(record: RunRecord, candidate: int | None) -> int:

@@ -154,12 +154,15 @@ def settle(descriptor: PromptDescriptor, walked: Walked, resolution: Resolution)
 def render_prompt(
     descriptor: PromptDescriptor,
     walked: Walked,
-    bindings: Bindings,
+    bindings: Bindings | None,
     settled: Settled,
     *,
     output_type: type[OutputT] | None,
 ) -> RenderedPrompt[OutputT]:
-    """Render the sections that are enabled, parents before children, with tools and examples."""
+    """Render the sections that are enabled, parents before children, with tools and examples.
+
+    Without ``bindings`` placeholders stay, and a section that depends on values is shown in full.
+    """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
     shown: set[str] = set()
@@ -195,7 +198,7 @@ def render_prompt(
 
 
 def _visible(
-    walked: Walked, bindings: Bindings
+    walked: Walked, bindings: Bindings | None
 ) -> Iterator[tuple[SectionPath, MarkdownSection, SectionVisibility]]:
     """Yield the sections that are enabled and do not stand below a summary or a disabled one."""
     hidden: SectionPath | None = None
@@ -203,12 +206,13 @@ def _visible(
         if hidden is not None and path[: len(hidden)] == hidden:
             continue
         hidden = None
-        if section.enabled is not None and not _decided(path, "enabled", section.enabled, bindings):
+        enabled, visibility = section.enabled, section.visibility
+        if enabled and bindings and not _decided(path, "enabled", enabled, bindings):
             hidden = path
             continue
-        visibility = section.visibility
         if not isinstance(visibility, SectionVisibility):
-            visibility = _decided(path, "visibility", visibility, bindings)
+            full = SectionVisibility.FULL
+            visibility = _decided(path, "visibility", visibility, bindings) if bindings else full
         if visibility is SectionVisibility.SUMMARY:
             hidden = path
         yield path, section, visibility
@@ -226,16 +230,19 @@ def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindin
 
 
 def _full(
-    path: SectionPath, section: MarkdownSection, bindings: Bindings, body: str | None
+    path: SectionPath, section: MarkdownSection, bindings: Bindings | None, body: str | None
 ) -> RenderedSection:
-    values = bindings.visible_to(section, path)
     source = section.source
-    pieces = source.pieces if body is None else source.parse(body)
-    texts = source.texts(values)
-    segments = tuple(
-        Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
-        for piece in pieces
-    )
+    if bindings is None:
+        slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
+        segments: tuple[Segment, ...] = (Segment(section.template if body is None else body, slot),)
+    else:
+        pieces = source.pieces if body is None else source.parse(body)
+        texts = source.texts(bindings.visible_to(section, path))
+        segments = tuple(
+            Segment(texts[piece.name], piece.name) if isinstance(piece, Slot) else Segment(piece)
+            for piece in pieces
+        )
     return RenderedSection(
         path=path, title=section.title, segments=segments, overridden=body is not None
     )

@@ -215,19 +215,32 @@ class Prompt(Shown, Generic[OutputT_co]):
             PromptRenderError: a Jinja block does not render with these values.
             StoreError: the store cannot be read.
         """
-        override = None
-        if self.overrides_store is not None:
-            override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
-        rendered = render_prompt(
-            self.descriptor,
-            self.template.walked,
-            Bindings(self.params),
-            self.template.settled(override),
-            output_type=self.template.output_type,
-        )
+        rendered = self._rendered(Bindings(self.params))
         if session is not None:
             session.dispatch(PromptRendered(rendered))
         return rendered
+
+    def with_placeholders(self) -> RenderedPrompt[OutputT_co]:
+        """Return source and overrides with placeholders where :meth:`render` puts values.
+
+        Sections that are shown for some values only are shown in full.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return self._rendered(None)
+
+    def _rendered(self, bindings: Bindings | None) -> RenderedPrompt[OutputT_co]:
+        override = None
+        if self.overrides_store is not None:
+            override = self.overrides_store.resolve(self.descriptor, self.overrides_tag)
+        return render_prompt(
+            self.descriptor,
+            self.template.walked,
+            bindings,
+            self.template.settled(override),
+            output_type=self.template.output_type,
+        )
 
     def _card(self) -> Card:
         store = self.overrides_store

@@ -1,0 +1,132 @@
+"""``promptgraft render`` and ``export``: the whole prompt in force, for a case or as a template."""
+
+from __future__ import annotations
+
+import json
+from typing import TypedDict, Unpack
+
+import click
+
+from promptgraft.cli.choosing import loaded_project
+from promptgraft.cli.options import Command, at_least, command, json_option, project_option, tag
+from promptgraft.cli.output import echo, print_json
+from promptgraft.errors import ConfigError
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.serde import Json, did_you_mean
+from promptgraft.text import visible
+
+
+class _Given(TypedDict):
+    """What the command line asks for."""
+
+    tag: str | None
+    source: bool
+    run: str | None
+    candidate: int | None
+    project: str | None
+    messages: bool
+    as_json: bool
+
+
+def _which(command: Command) -> Command:
+    """Give a command the options that say which text of the prompt is meant."""
+    for option in (
+        json_option,
+        project_option,
+        click.option("--messages", is_flag=True, help="Print the messages of a chat, as JSON."),
+        click.option("--candidate", type=at_least(0), help="Another candidate of the run."),
+        click.option("--run", metavar="RUN", help="What the winner of a run says."),
+        click.option("--source", is_flag=True, help="What the source says, without overrides."),
+        click.option(
+            "--tag", type=tag, help="What this tag holds; by default what the project's holds."
+        ),
+        click.argument("prompt", required=False),
+    ):
+        command = option(command)
+    return command
+
+
+@command("render", "render", "render triage --case t-17 --messages", "render --run latest")
+@_which
+@click.option("--case", metavar="ID", help="The case; by default the first of those held out.")
+def render_command(prompt: str | None, *, case: str | None, **given: Unpack[_Given]) -> None:
+    """Print the prompt in force as a model receives it for a case.
+
+    PROMPT is its name in the project. What is in force is what the project's tag holds over
+    the source. No model is called.
+    """
+    _print(prompt, given, with_values=True, case=case)
+
+
+@command("export", "export > triage.md", "export --tag stable --messages", "export --source --json")
+@_which
+def export_command(prompt: str | None, **given: Unpack[_Given]) -> None:
+    """Print the prompt in force as a template: with the placeholders of the source.
+
+    PROMPT is its name in the project. For use elsewhere, as one text or as the messages of a
+    chat; with `--json` also its tools and the schema of the answer.
+    """
+    _print(prompt, given, with_values=False)
+
+
+def _print(
+    prompt: str | None, given: _Given, *, with_values: bool, case: str | None = None
+) -> None:
+    from promptgraft.evals.evaluate import params_of_cases
+    from promptgraft.integrations.gate import Choice, tried_prompt
+
+    choice = Choice(
+        prompt=prompt,
+        tag=given["tag"],
+        source=given["source"],
+        run=given["run"],
+        candidate=given["candidate"],
+    )
+    if given["messages"] and given["as_json"]:
+        raise click.UsageError("--json has the messages too; leave --messages out")
+    with loaded_project(given["project"]) as project:
+        tried, named = tried_prompt(project, choice), None
+        if with_values:
+            parts = project.splits.parts()
+            cases = {one.id: one for name in reversed(parts) for one in parts[name]}
+            named = next(iter(cases)) if case is None else case
+            if named not in cases:
+                near = did_you_mean(named, list(cases))
+                raise ConfigError(f"--case: the project has no case `{named}`{near}")
+            (params,) = params_of_cases(tried.prompt, [cases[named]], project.params).values()
+            rendered = tried.prompt.bind(*params).render()
+        else:
+            rendered = tried.prompt.with_placeholders()
+    for note in tried.notes:
+        echo(f"warning: {note}", error=True)
+    if given["as_json"]:
+        print_json({"tried": tried.name, "case": named, **_plain(rendered)})
+    elif given["messages"]:
+        echo(json.dumps(_messages(rendered), indent=2))
+    else:
+        echo(visible(rendered.text))
+
+
+def _messages(rendered: RenderedPrompt[object]) -> list[Json]:
+    """Return what a model is sent, without the form of the answer, which is sent beside it."""
+    from promptgraft.adapters.calling.turns import content_of
+
+    content = content_of(rendered, say_format=False)
+    roles = {"system": content.system, "user": content.user}
+    return [{"role": role, "content": text} for role, text in roles.items() if text]
+
+
+def _plain(rendered: RenderedPrompt[object]) -> dict[str, Json]:
+    """Return a prompt for machines."""
+    return {
+        "prompt": f"{rendered.ns}/{rendered.key}",
+        "text": rendered.text,
+        "messages": _messages(rendered),
+        "tools": [
+            {"name": tool.name, "description": tool.description, "parameters": tool.params_schema}
+            for tool in rendered.tools
+        ],
+        "output_schema": rendered.output_schema,
+        "applied": [found.part for found in rendered.applied],
+        "skipped": [found.part for found in rendered.skipped],
+    }
