@@ -130,6 +130,20 @@ def test_a_held_branch_asks_nothing_until_it_is_released() -> None:
     assert world.made == [DATA[0].id]
 
 
+def test_what_a_line_asks_for_goes_before_the_calls_of_branches_that_it_has_released() -> None:
+    with ThreadPoolExecutor(1) as workers:
+        world = World(workers)
+
+        def search() -> Asking[None]:
+            branch = yield from Start(world.part("later", 0, 1), held=True)
+            yield from Release(branch)
+            yield from world.part("race", 2, 3)
+            yield from Join(branch)
+
+        world.driver.run(search())
+    assert world.made == [DATA[place].id for place in (2, 3, 0, 1)]
+
+
 def test_waiting_for_a_branch_that_is_not_released_is_an_error() -> None:
     world = World()
 

@@ -161,6 +161,8 @@ class Start(Ask[Branch[T]]):
 class Release(Ask[None]):
     """Let a branch run that was started held.
 
+    Where calls are made side by side, it begins once the line that released it waits.
+
     Attributes:
         branch: the branch.
     """

@@ -107,6 +107,11 @@ class Calls:
             if self._asking is not None:
                 self._asking.shutdown(wait=not self._hangs, cancel_futures=True)
 
+    @property
+    def are_side_by_side(self) -> bool:
+        """Whether calls are made while the search continues."""
+        return self._executor is not None
+
     def of(self, owner: object) -> list[Pending]:
         """Return the batches under way that a part of the run waits for."""
         return [pending for pending in self._pending if pending.owner is owner]

@@ -131,7 +131,8 @@ class Driver:
 
     def _continue_waiting(self) -> bool:
         """Run every line that has what it waits for; return whether there was one."""
-        waiting, self._waiting = self._waiting, []
+        # Earlier lines first: later ones wait for them to be joined.
+        waiting, self._waiting = sorted(self._waiting, key=lambda one: one[1].number), []
         moved = False
         for holds, line, work in waiting:
             if line.is_given_up or self._main.has_ended:
@@ -197,15 +198,23 @@ class Driver:
             most_questions=ask.most_questions,
         )
         self._branches.append(line)
-        line.held = self._driven(line, ask.part)
-        if not ask.held:
-            self._release(line)
+        work = self._driven(line, ask.part)
+        if ask.held:
+            line.held = work
+        else:
+            self._continue(line, work)
         return line
 
     def _release(self, line: Branch[Any]) -> None:
         assert isinstance(line, Line)  # noqa: S101 - what Start is answered with
         work, line.held = line.held, None
-        if work is not None:
+        if work is None:
+            return
+        if self._calls.are_side_by_side:
+            # Calls are made in the order in which they are asked for. Others wait for what the
+            # releasing line asks for next, such as a race, so that goes first.
+            self._waiting.append((lambda: True, line, work))
+        else:
             self._continue(line, work)
 
     def _join(self, parent: Line[Any], ask: Join[T]) -> Waits[T]:
