@@ -92,6 +92,19 @@ def case(given: Json, **changes: Any) -> Case:
     [
         ("$a $b", case("t"), "case `x`: input: a text needs one open placeholder, found `a`, `b`"),
         ("none", case("t"), "a text needs one open placeholder, found none"),
+        (
+            "Say {a}, {{ b }} or {1}.",
+            case("t"),
+            (
+                "found none; section `question` has `{a}`, which is plain text; write `$a`; "
+                "section `question` has `{{ b }}`, which is plain text; write `$b`"
+            ),
+        ),
+        (
+            "$a {b}",
+            case({"a": 1, "b": 2}),
+            "no placeholder `b`; section `question` has `{b}`, which is plain text; write `$b`",
+        ),
         ("$a $b", case({"a": 1}), "input: expected a value for `b`, found none"),
         ("$alpha", case({"alpa": 1}), "no placeholder `alpa` (did you mean `alpha`?)"),
         ("$a", case([1]), "input: expected a text or an object, found [1]"),
@@ -112,6 +125,15 @@ def test_cases_that_do_not_fit_are_named_before_the_first_call(
         evaluate(template(text), [case], [Exact()], adapter=adapter)
     assert message in str(caught.value)
     assert adapter.calls == 0
+
+
+@pytest.mark.parametrize("written", ["$word", "${word}", "{word}"])
+def test_a_jinja_prompt_that_spells_placeholders_otherwise_says_how(written: str) -> None:
+    section = MarkdownSection(title="Question", key="question", template=written, syntax="jinja")
+    prompt = Prompt(PromptTemplate[object](ns="toy", key="echo", sections=(section,)))
+    with pytest.raises(ConfigError) as caught:
+        evaluate(prompt, CASES[:1], [Exact()], adapter=ScriptedAdapter(echo))
+    assert f"has `{written}`, which is plain text; write `{{{{ word }}}}`" in str(caught.value)
 
 
 def test_a_bad_last_case_is_found_before_the_first_call() -> None:

@@ -283,6 +283,19 @@ def test_an_example_that_does_not_bind_is_refused_by_name() -> None:
         )
 
 
+@pytest.mark.parametrize("written", ["{word}", "{{ word }}"])
+def test_a_prompt_that_reads_nothing_of_its_examples_says_how_to_spell_it(written: str) -> None:
+    rules, _, notes = TEMPLATE.sections
+    question = MarkdownSection(title="Question", key="question", template=f"Know {written}?")
+    template = attrs.evolve(TEMPLATE, sections=(rules, question, notes))
+    refuses_to_start(
+        Run(prompt=Prompt[object](template)),
+        BindingError,
+        f"example `e0`: the prompt has no placeholder `word`; section `question` has `{written}`, "
+        "which is plain text; write `$word`",
+    )
+
+
 def test_an_example_that_does_not_render_is_refused_by_name() -> None:
     template = PromptTemplate[object](
         ns="toy",

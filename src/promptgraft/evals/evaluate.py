@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -72,21 +73,20 @@ def params_of_fitting(
 ) -> dict[str, tuple[object, ...]]:
     """Return the same of the cases that fit the prompt, and note what is wrong with the others."""
     made: dict[str, tuple[object, ...]] = {}
-    open_names = _open_placeholders(prompt)
+    open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     for case in cases:
+        if case.recorded is not None:
+            made[case.id] = ()
+            continue
         try:
-            made[case.id] = _params(prompt, case, open_names, params)
+            found = _by_name(case, open_names, hints) if params is None else params(case)
+            made[case.id] = _checked_params(prompt, found)
         except (BindingError, ConfigError) as error:
             faults.add_of(case, str(error))
     return made
 
 
-def _params(
-    prompt: Prompt[object], case: Case, open_names: tuple[str, ...], params: ParamsOf | None
-) -> tuple[object, ...]:
-    if case.recorded is not None:
-        return ()
-    found = _by_name(case, open_names) if params is None else params(case)
+def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]:
     made = found if isinstance(found, tuple) else (found,)
     # A block that does not render with these values is the prompt's fault, not the case's.
     with contextlib.suppress(CandidateError):
@@ -95,7 +95,9 @@ def _params(
     return made
 
 
-def _by_name(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
+def _by_name(
+    case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
+) -> Mapping[str, object]:
     if case.turns or case.context:
         raise ConfigError(
             "a case with several turns or a context needs `params` that say where they go"
@@ -104,20 +106,18 @@ def _by_name(case: Case, open_names: tuple[str, ...]) -> Mapping[str, object]:
     if isinstance(case.input, dict):
         for name in case.input:
             if name not in open_names:
-                raise ConfigError(
-                    f"input: the prompt has no placeholder `{name}`"
-                    f"{did_you_mean(name, list(open_names))}; open placeholders: {there}"
-                )
+                near = did_you_mean(name, list(open_names))
+                mend = hints.get(name, f"open placeholders: {there}")
+                raise ConfigError(f"input: the prompt has no placeholder `{name}`{near}; {mend}")
         if missing := [name for name in open_names if name not in case.input]:
             raise ConfigError(f"input: expected a value for {listed(missing)}, found none")
         return _CaseInput(case.input)
     if not isinstance(case.input, str):
         raise ConfigError(f"input: expected a text or an object, found {shown(case.input)}")
     if len(open_names) != 1:
-        raise ConfigError(
-            f"input: a text needs one open placeholder, found {there}; give an object with "
-            "values by name, or `params`"
-        )
+        meant = "" if open_names else "; ".join(itertools.islice(hints.values(), 3))
+        mend = meant or "give an object with values by name, or `params`"
+        raise ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     return _CaseInput({open_names[0]: case.input})
 
 

@@ -10,8 +10,9 @@ keep the values that they have where they stand in the template. A plain templat
 from __future__ import annotations
 
 import functools
+import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -23,6 +24,7 @@ from promptgraft.parts.body import (
     is_placeholder,
     kept_names,
     parse_body,
+    spell,
     write_body,
 )
 from promptgraft.prompt.jinja import JinjaBlocks, split_jinja
@@ -30,6 +32,12 @@ from promptgraft.serde import shown
 
 Values = Mapping[str, object]
 """The bound parameters by field name."""
+
+_LOOKALIKES = {
+    BodySyntax.DOLLAR: re.compile(r"\{\{? ?([_a-zA-Z]\w*) ?\}\}?"),
+    BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([_a-zA-Z]\w*)\}?"),
+}
+"""Placeholders as other syntaxes spell them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +80,15 @@ class Source:
     def parse(self, body: str) -> tuple[Piece, ...]:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))
+
+    def lookalikes(self) -> Iterator[tuple[str, str]]:
+        """Yield each name that the text has as other syntaxes spell placeholders, and a hint."""
+        if self.syntax is BodySyntax.PLAIN:
+            return
+        for text in (piece for piece in self.pieces if isinstance(piece, str)):
+            for found in _LOOKALIKES[self.syntax].finditer(text):
+                right = spell(found[1], self.syntax)
+                yield found[1], f"has `{found[0]}`, which is plain text; write `{right}`"
 
     def texts(self, values: Values) -> Mapping[str, str]:
         """Return the text of each slot.

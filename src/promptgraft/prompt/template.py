@@ -18,7 +18,13 @@ from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_choice, check_output_type
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt, show_type
 from promptgraft.prompt.rendering import Bindings, Settled, render_prompt, settle, values_of
-from promptgraft.prompt.sections import MarkdownSection, as_sections, check_siblings, walk
+from promptgraft.prompt.sections import (
+    MarkdownSection,
+    as_sections,
+    check_siblings,
+    show_section,
+    walk,
+)
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import counted
@@ -130,6 +136,14 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
             UnknownPartError: there is no such section.
         """
         return self.section(path).source.body
+
+    def lookalikes(self) -> dict[str, str]:
+        """Return a hint for each name that a text has as other syntaxes spell placeholders."""
+        return {
+            name: f"{show_section(path)} {hint}"
+            for path, section in self.walked
+            for name, hint in section.source.lookalikes()
+        }
 
     def _card(self) -> Card:
         return self.card("a prompt template")

@@ -11,6 +11,7 @@ from promptgraft.errors import BindingError, DataFormatError, PromptgraftError, 
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
 from promptgraft.targets.base import Estimate, Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.grafting import Grafting
@@ -150,7 +151,7 @@ class PromptTarget:
         """Render the baseline of the one prompt for every example.
 
         Raises:
-            BindingError: naming the example.
+            BindingError: naming the example, or a placeholder in the spelling of another syntax.
         """
         if self.rollout.flow is not None:
             return
@@ -159,6 +160,20 @@ class PromptTarget:
                 self._render(self.baseline(), example)
             except (BindingError, PromptRenderError) as error:
                 raise BindingError(f"example `{example.id}`: {error}") from None
+        self._check_reads(examples[0])
+
+    def _check_reads(self, example: GepaExample) -> None:
+        """Refuse a prompt that reads no value of its examples but names one in braces."""
+        [prompt] = self.rollout.prompts.values()
+        hints = prompt.template.lookalikes()
+        if not hints:
+            return
+        read = {name for _, section in prompt.template.walked for name in section.source.reads}
+        given = {name for param in example.params for name in values_of(param)}
+        if not given & read and (name := next((name for name in hints if name in given), None)):
+            raise BindingError(
+                f"example `{example.id}`: the prompt has no placeholder `{name}`; {hints[name]}"
+            )
 
     @property
     def in_force(self) -> Json:

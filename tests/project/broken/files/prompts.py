@@ -34,4 +34,12 @@ TWO_INPUTS = PromptTemplate[object](
     key="two-inputs",
     sections=(MarkdownSection(title="Rules", key="rules", template="$text in $language"),),
 )
+IN_BRACES = PromptTemplate[object](
+    ns="broken",
+    key="in-braces",
+    sections=(
+        MarkdownSection(title="Rules", key="rules", template="Be brief."),
+        MarkdownSection(title="Ticket", key="ticket", template="{text}", overridable=False),
+    ),
+)
 NAMES = ["billing", "login"]
