@@ -26,7 +26,8 @@ from promptgraft.evals.aggregate import (
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.faults import CaseFaults, in_one_line
-from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
+from promptgraft.evals.metrics.base import asks_models
+from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.notebook import Card, Shown
@@ -208,7 +209,7 @@ def evaluate(
     check_adapter(adapter, "adapter")
     if executor is not None:
         check_may_wait()
-    chosen = _checked(cases, metrics, num_runs)
+    chosen = _checked(prompt, cases, metrics, num_runs)
     bound = params_of_cases(prompt, chosen, params)
     if deadline is None and session is not None:
         deadline = session.deadline
@@ -243,7 +244,9 @@ def evaluate(
     )
 
 
-def _checked(cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int) -> tuple[Case, ...]:
+def _checked(
+    prompt: Prompt[object], cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int
+) -> tuple[Case, ...]:
     chosen = tuple(cases)
     if not chosen:
         raise ConfigError("cases: expected at least one case, found none")
@@ -252,7 +255,7 @@ def _checked(cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int) ->
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")
     COUNT.hold("num_runs", num_runs)
     check_metrics(metrics)
-    check_cases(metrics, chosen)
+    check_cases(metrics, chosen, prompt.template.output_type)
     return chosen
 
 

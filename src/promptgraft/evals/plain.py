@@ -214,6 +214,14 @@ class PlainReader:
                     found[field] = there
         return found, rest
 
+    def _meant(self, key: str) -> str:
+        for column in difflib.get_close_matches(key, self._columns, n=1):
+            field = self._columns[column]
+            if field != column:
+                return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
+            return did_you_mean(key, [column])
+        return "; name it in `keep` or take it out"
+
     def _input(self, node: Node, found: Mapping[str, Node], rest: list[str]) -> Json:
         if self._takes_rest is None:  # the first case decides for its file
             self._takes_rest = "input" not in found and "turns" not in found
@@ -221,9 +229,7 @@ class PlainReader:
             return _all_of(node, found, rest)
         for key in rest:
             if key not in self._parameters:
-                mend = did_you_mean(key, list(self._columns))
-                mend = mend or "; name it in `keep` or take it out"
-                node.member(key).fault(f"unknown key{mend}")
+                node.member(key).fault(f"unknown key{self._meant(key)}")
         value = node.value if isinstance(node.value, dict) else {}
         if self._parameters:
             for key in self._parameters:

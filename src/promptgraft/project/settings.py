@@ -12,7 +12,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.evaluate import ParamsOf, params_of_fitting
 from promptgraft.evals.faults import CaseFaults
-from promptgraft.evals.metrics.base import note_unjudgeable
+from promptgraft.evals.metrics.checking import note_unjudgeable
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -117,7 +117,7 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
     """Yield a line for each fault that makes cases unfit for the metrics or the prompt."""
     cases = sorted((c for part in judging.splits.parts().values() for c in part), key=_place_of)
     unjudged, unbound = CaseFaults(), CaseFaults()
-    note_unjudgeable(judging.metrics, cases, unjudged)
+    note_unjudgeable(judging.metrics, cases, unjudged, prompt.prompt.template.output_type)
     params_of_fitting(prompt.prompt, cases, judging.params, unbound)
     for path, faults in ((("metrics",), unjudged), (("prompts", prompt.name), unbound)):
         yield from (around.file.line(path, line) for line in faults.lines)

@@ -184,6 +184,22 @@ def options_within(kind: Any) -> tuple[str, ...]:
     return next((found for arg in get_args(kind) if (found := options_within(arg))), ())
 
 
+def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the options of the choice that ``keys`` lead to in a type; none where it is none.
+
+    Optional values and lists are looked into.
+    """
+    for key in keys:
+        found = (field for field in fields_of(_inner(kind)) if key == field.name)
+        kind = next((field.kind for field in found), None)
+    return options_of(_inner(kind))
+
+
+def _inner(kind: Any) -> Any:
+    arguments = [one for one in get_args(kind) if one not in (type(None), ...)]
+    return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
+
+
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 

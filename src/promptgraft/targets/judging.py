@@ -13,7 +13,8 @@ from promptgraft.evals.aggregate import judged
 from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import check_cases, check_metrics, feedback_text, judge_case
+from promptgraft.evals.metrics.base import feedback_text, judge_case
+from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
@@ -44,7 +45,7 @@ def examples_from(
     chosen = tuple(cases)
     if metrics:
         check_metrics(metrics)
-    check_cases(metrics, chosen)
+    check_cases(metrics, chosen, prompt.template.output_type)
     twice = [name for name, count in Counter(case.id for case in chosen).items() if count > 1]
     if twice:
         raise ConfigError(f"cases: two cases have the id `{twice[0]}`; ids must differ")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Literal
 
+import attrs
 import pytest
 
 from promptgraft.adapters.base import Usage
@@ -20,6 +22,18 @@ def case(expected: Json = None) -> Case:
 
 
 LABELS = metrics.classification(labels=("yes", "no"))
+Team = Literal["queue", "desk"]
+
+
+@attrs.frozen
+class Ticket:
+    team: Team
+    others: tuple[Team | None, ...]
+    near: Team | str
+    note: str
+
+
+WHOLE = {"team": "queu", "others": ["desk"], "near": "x", "note": "y"}
 
 
 @pytest.mark.parametrize(
@@ -263,3 +277,51 @@ def test_a_schema_that_refers_to_another_document_is_refused() -> None:
     metric = metrics.json_schema(schema={"$ref": "https://example.org/other.json"})
     with pytest.raises(ConfigError, match="the schema refers to"):
         metric.judge(case(), Answer(text="{}"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "expected"),
+    [
+        (metrics.exact(), Team, "queu"),
+        (metrics.exact(), Team, ["queu", "help"]),
+        (metrics.exact(answer_path="team"), Ticket, "queu"),
+        (metrics.classification(labels=("queu", "desk")), Team, "queu"),
+        (metrics.json_match(), Ticket, WHOLE),
+        (metrics.json_match(paths=("team",)), Ticket, WHOLE),
+        (metrics.json_match(answer_path="others"), Ticket, ["desk", "queu"]),
+        (metrics.all_of(metrics=(metrics.contains(), metrics.exact())), Team, "queu"),
+    ],
+)
+def test_an_expected_text_that_is_no_option_of_the_answer_blames_its_case(
+    metric: metrics.BaseMetric, kind: object, expected: Json
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metric], [case(expected)], kind)
+    assert str(caught.value) == (
+        f"cases.jsonl:4: case `a`: metric `{metric.name}`: the expected 'queu' is no option of the "
+        "prompt's answer (did you mean `queue`?); options: `queue`, `desk`"
+    )
+    recorded = attrs.evolve(case(expected), recorded=Answer(text="queu"))
+    check_cases([metric], [recorded], kind)
+    check_cases([metric], [case(expected)])
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "expected"),
+    [
+        (metrics.exact(), Team, " Desk"),
+        (metrics.exact(), Team, ["elsewhere", "desk"]),
+        (metrics.exact(), str, "queu"),
+        (metrics.exact(), Ticket, "queu"),
+        (metrics.exact(answer_path="near"), Ticket, "queu"),
+        (metrics.exact(answer_path="nothing"), Ticket, "queu"),
+        (metrics.contains(), Team, "queu"),
+        (metrics.classification(labels=("queu", "desk"), several=True), Team, "queu, desk"),
+        (metrics.json_match(ignore=("team",)), Ticket, WHOLE),
+        (metrics.json_match(paths=("note",)), Ticket, WHOLE),
+    ],
+)
+def test_expected_texts_that_an_answer_can_have_are_no_fault(
+    metric: metrics.BaseMetric, kind: object, expected: Json
+) -> None:
+    check_cases([metric], [case(expected)], kind)

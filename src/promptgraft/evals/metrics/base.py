@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError
-from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, canonical_json, shown
 from promptgraft.strict.checks import SHARE, TEXT
+
+Step: TypeAlias = "str | int | None"
+"""A key, an index, or None for every item."""
+Path: TypeAlias = "tuple[Step, ...]"
 
 LONGEST_QUOTE = 200
 """Characters of a text that is quoted whole; of a longer one the middle is left out."""
@@ -215,6 +218,15 @@ class ChecksCases(Protocol):
         ...
 
 
+@runtime_checkable
+class NeedsTexts(Protocol):
+    """A metric that can tell which texts an answer needs in order to score 1."""
+
+    def needed_texts(self, case: Case) -> Iterable[tuple[Path, Sequence[str]]]:
+        """Return places in the answer, each with texts of which it has to be one."""
+        ...
+
+
 def is_required(metric: Metric) -> bool:
     """Return whether a case has to pass the metric; so it is unless the metric says otherwise."""
     return bool(getattr(metric, "required", True))
@@ -228,36 +240,6 @@ def ends_case(metric: Metric) -> bool:
 def asks_models(metric: Metric) -> bool:
     """Return whether the metric asks models, which may judge one answer differently each time."""
     return bool(getattr(metric, "asks_models", False))
-
-
-def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
-    if not metrics:
-        raise ConfigError("metrics: expected at least one metric, found none")
-    names = [metric.name for metric in metrics]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(
-                f"metrics: two metrics have the name `{name}`; give one of them another `name`"
-            )
-
-
-def check_cases(metrics: Sequence[Metric], cases: Iterable[Case]) -> None:
-    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``."""
-    faults = in_one_line()
-    note_unjudgeable(metrics, cases, faults)
-    faults.refuse()
-
-
-def note_unjudgeable(metrics: Sequence[Metric], cases: Iterable[Case], faults: CaseFaults) -> None:
-    """Note the cases that the metrics cannot judge."""
-    checking = [metric for metric in metrics if isinstance(metric, ChecksCases)]
-    for case in cases:
-        for metric in checking:
-            try:
-                metric.check(case)
-            except ConfigError as error:
-                faults.add_of(case, str(error))
 
 
 def judge_case(
@@ -333,6 +315,12 @@ class AllOf(BaseMetric):
         for metric in self.metrics:
             if isinstance(metric, ChecksCases):
                 metric.check(case)
+
+    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        """Yield what each of the metrics needs."""
+        for metric in self.metrics:
+            if isinstance(metric, NeedsTexts):
+                yield from metric.needed_texts(case)
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None

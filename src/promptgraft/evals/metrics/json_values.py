@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, brief, difference, hold_each
+from promptgraft.evals.metrics.base import BaseMetric, Path, brief, difference, hold_each
 from promptgraft.evals.metrics.reading import (
     Folding,
-    Path,
     ReferenceMetric,
     answer_data,
     only,
@@ -261,6 +260,14 @@ class JsonMatch(ReferenceMetric, JsonRules):
                 )
         return value
 
+    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        """Yield each text that is compared, with its place in the answer."""
+        wanted, begin = pruned(self.reference(case), self.ignore), parse_path(self.answer_path)
+        for path in map(parse_path, self.paths or ("",)):
+            for place, value in places(wanted, path):
+                for inner, text in _texts_in(value):
+                    yield (*begin, *place, *inner), (text,)
+
     def found(self, answer: Answer) -> Json:
         return only(answer_data(answer, fenced=self.fenced), parse_path(self.answer_path))
 
@@ -278,6 +285,15 @@ class JsonMatch(ReferenceMetric, JsonRules):
             return self.verdict(1.0, "found the expected JSON")
         faults = _some([place.fault for place in compared if place.fault])
         return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
+
+
+def _texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, (list, dict)):
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, member in members:
+            yield from _texts_in(member, (*path, key))
 
 
 def pruned(value: Json, ignore: tuple[str, ...]) -> Json:

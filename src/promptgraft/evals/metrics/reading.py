@@ -6,19 +6,22 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, brief, quoted
+from promptgraft.evals.metrics.base import (
+    BaseMetric,
+    Path,
+    Step,
+    UnusableAnswerError,
+    brief,
+    quoted,
+)
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
 from promptgraft.serde import Json, canonical_json, parse_json, shown
 
-Step: TypeAlias = "str | int | None"
-"""A key, an index, or None for every item."""
-Path: TypeAlias = "tuple[Step, ...]"
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, difference, quoted
-from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, wanted
+from promptgraft.evals.metrics.base import BaseMetric, Path, difference, quoted
+from promptgraft.evals.metrics.reading import (
+    Folding,
+    ReferenceMetric,
+    parse_path,
+    wanted,
+)
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, integer, one_of
@@ -27,6 +32,10 @@ class Exact(ReferenceMetric, Folding):
 
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.expected_texts(case)
+
+    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        """Yield what the answer has to be, and where."""
+        yield parse_path(self.answer_path), self.reference(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         wanted = [self.fold(text) for text in self.reference(case)]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import ClassVar, Literal
 
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, UnusableAnswerError, quoted
+from promptgraft.evals.metrics.base import BaseMetric, Path, UnusableAnswerError, quoted
 from promptgraft.evals.metrics.expressions import usage_of
-from promptgraft.evals.metrics.reading import ReferenceMetric, as_text
+from promptgraft.evals.metrics.reading import ReferenceMetric, as_text, parse_path
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import number, one_of
@@ -215,6 +215,11 @@ class Classification(ReferenceMetric):
             return frozenset(self._known(name) for name in named)
         except UnusableAnswerError as error:
             raise self.lacking(case, f"has an unknown label as `expected`: {error}") from None
+
+    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+        """Yield the label that the answer has to be, and where."""
+        if not self.several and not self.within_text:
+            yield parse_path(self.answer_path), tuple(self.reference(case))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         wanted, found = self.reference(case), self._found(answer)
