@@ -52,7 +52,10 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
         ["everything.yaml:35", "models.task.headers.X-Gateway-Token"],
         ["everything.yaml:31", "models.task.api_key"],
         ["everything.yaml:42", "models.reflection.api_key"],
+        ["everything.yaml:4", "prompts.triage"],
+        ["everything.yaml:5", "prompts.other"],
     ]
+    assert ": there are only 5 validation and 5 held-out " in warnings[3]
     assert warnings[1].endswith(
         ": the environment variable PROJECT_TEST_KEY is not set; a run needs it"
     )
@@ -60,7 +63,7 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
     for name in KEYS[:2]:
         monkeypatch.setenv(name, "plain-secret-1234567890")
     again = console("check", "--project", "everything.yaml")
-    assert "warning" not in again.out
+    assert "environment" not in again.out
     assert "plain-secret" not in again.out
 
 

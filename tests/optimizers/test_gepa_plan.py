@@ -19,6 +19,7 @@ from optimizers.worlds import (
     answer,
     config,
     current_text,
+    examples,
     instruction,
     numbered,
     propose,
@@ -249,21 +250,40 @@ def test_a_size_stays_one_when_other_settings_change() -> None:
 def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: int) -> None:
     changes = {"enable_merge": merges > 0, "max_merge_invocations": merges}
     enough = config(**changes).rollouts_for(3)
-    (warning,) = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
+    few, warning = Run(config(rollout_budget=enough - 1, **changes)).plan().warnings
     assert warning.startswith(
         f"rollout_budget: {enough - 1} rollouts pay for only 2 accepted proposals; "
         f"raise it to {enough} for 3, "
     )
-    assert Run(config(rollout_budget=enough, **changes)).plan().warnings == ()
+    assert Run(config(rollout_budget=enough, **changes)).plan().warnings == (few,)
+
+
+def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() -> None:
+    def warnings(training: int, validation: int, **changes: object) -> tuple[str, ...]:
+        data = examples(training + validation)
+        given = {"pareto_set_size": validation, "training_examples": data, **changes}
+        return Run(config(rollout_budget=500, **given)).plan().warnings
+
+    assert warnings(10, 10) == ()
+    luck = "with fewer than 10 in a set a gain may be luck"
+    assert warnings(10, 9) == (f"there are only 9 validation examples; {luck}",)
+    assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (
+        f"there are only 3 training and 2 held-out examples; {luck}",
+        (
+            "minibatch_size: 4 is more than the 3 training examples, so every step takes all of "
+            "them; lower it"
+        ),
+    )
 
 
 def test_a_plan_warns_of_too_few_reflections() -> None:
     plan = Run(config(max_reflections=2)).plan()
-    assert plan.warnings == (
+    few, *warnings = plan.warnings
+    assert warnings == [
         "limits.max_reflections: 2 reflections give at most 2 proposals; raise it to 3 or more",
-    )
+    ]
     assert (plan.reflections, plan.proposals.if_accepted, plan.proposals.if_refused) == (2, 2, 2)
-    assert Run(config(max_reflections=3)).plan().warnings == ()
+    assert Run(config(max_reflections=3)).plan().warnings == (few,)
 
 
 @attrs.frozen(kw_only=True)
@@ -411,7 +431,7 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
     assert document["rollouts"] == 60
     assert document["proposals"] == {"if_accepted": 4, "if_refused": 8}
     assert document["reflections"] == plan.reflections == 30
-    assert document["warnings"] == []
+    assert document["warnings"] == list(plan.warnings)
     roles = [role.as_json() for role in plan.roles]
     assert document["roles"] == roles
     assert [role["role"] for role in roles] == [Role.TASK, Role.REFLECTION]

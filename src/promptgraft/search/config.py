@@ -258,6 +258,11 @@ class RunConfig(Settings, ABC):
         return 1
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the algorithm's own settings bad ones, a line each."""
+        return ()
+
+    @property
     def least_budget(self) -> int:
         """Rollouts that pay for the baseline, one step and what ends a search."""
         return self.baseline_size + self.step_size + self.reserved_size

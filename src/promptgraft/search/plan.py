@@ -21,6 +21,7 @@ from promptgraft.targets.spending import Role
 from promptgraft.text import dollars
 
 _LEAST_ACCEPTED = 3
+_FEW = 10
 
 
 @attrs.frozen(kw_only=True)
@@ -236,7 +237,20 @@ def _warnings(config: RunConfig) -> tuple[str, ...]:
             f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
             f"it to {_LEAST_ACCEPTED} or more"
         )
-    return tuple(warnings)
+    return (*_few_examples(config), *config.warnings, *warnings)
+
+
+def _few_examples(config: RunConfig) -> Iterator[str]:
+    sizes = {
+        "training": len(config.training_examples) - config.pareto_set_size,
+        "validation": config.pareto_set_size,
+        "held-out": len(config.data.held_out),
+    }
+    if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
+        yield (
+            f"there are only {' and '.join(few)} examples; with fewer than {_FEW} in a set a gain "
+            "may be luck"
+        )
 
 
 def _outdated(questions: Questions) -> Iterator[str]:

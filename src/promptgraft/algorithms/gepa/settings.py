@@ -195,6 +195,13 @@ class GepaSettings(RunConfig):
         return min(self.minibatch_size, len(self.training_examples) - self.pareto_set_size)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        if self.batch_size == self.minibatch_size:
+            return ()
+        said = f"{self.minibatch_size} is more than the {self.batch_size} training examples"
+        return (f"minibatch_size: {said}, so every step takes all of them; lower it",)
+
+    @property
     def trial_size(self) -> int:
         """Rollouts of parent and child on a minibatch, all repeats included."""
         return 2 * self.batch_size * (1 + self.acceptance.max_repeats)
