@@ -100,6 +100,11 @@ async def made_in_a_loop():
 PRESSES = threading.Semaphore(1)  # a second signal would end the process
 
 
+def wordy():
+    much = lambda rendered: propose(rendered).replace("\\n```", " much" * 90 + "\\n```")
+    return made(reflection=much)
+
+
 def too_few():
     return made(rollout_budget=20)
 

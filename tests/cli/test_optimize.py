@@ -67,6 +67,21 @@ def test_an_improved_prompt_is_0_and_the_run_is_kept(console: Console, project: 
     assert console(*command[1:]).code == 0
 
 
+def test_a_winner_much_longer_than_the_source_is_warned_of(console: Console, project: Path) -> None:
+    ended = console("optimize", f"{FILE}:wordy", "--quiet")
+
+    [warning] = [line for line in ended.out.splitlines() if line.startswith("warning: ")]
+    assert re.fullmatch(
+        r"warning: the winner has \d,\d{3} characters where the source has 41, and every call pays "
+        r"for them; `guards\.max_part_chars` bounds each part",
+        warning,
+    )
+    [folder] = (project / "runs").iterdir()
+    [told] = json.loads((folder / "result.json").read_text("utf-8"))["warnings"]
+    assert warning == f"warning: {told}"
+    assert f"\n\nWarning: {told}.\n\n" in (folder / "summary.md").read_text("utf-8")
+
+
 def test_the_last_line_for_machines_says_the_same(console: Console, project: Path) -> None:
     ended = console("optimize", f"{FILE}:JOB", "--json", "--quiet")
 

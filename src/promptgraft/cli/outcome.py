@@ -18,7 +18,7 @@ from promptgraft.overrides import (
     Revision,
 )
 from promptgraft.runs import RunFolder
-from promptgraft.runs.documents import changed_parts, result_document
+from promptgraft.runs.documents import changed_parts, result_document, warnings_of
 from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
@@ -93,6 +93,11 @@ class Outcome:
         return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the winner, a line each."""
+        return warnings_of(self.job.prompts, self.parts)
+
+    @property
     def local_store(self) -> LocalPromptOverridesStore | None:
         """The store on disk that holds the winner; None when there is no such thing."""
         store = self.job.context.overrides_store
@@ -132,6 +137,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         outcome.job.name,
         outcome.result.best.changes,
         outcome.parts,
+        warnings=outcome.warnings,
         tag=outcome.result.tag,
         seed=outcome.job.config.seed,
         budget=outcome.job.config.budget,
@@ -269,6 +275,8 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
         more=[("held out", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
     )
+    for warning in outcome.warnings:
+        screen.line(f"warning: {warning}", color="yellow")
     if result.ledger:
         screen.line()
         _print_ledger(screen, result)

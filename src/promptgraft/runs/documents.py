@@ -25,6 +25,9 @@ from promptgraft.serde import Json, unstructure
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import Change, plain_changes
 
+_MUCH_LONGER = 10
+"""How many times as long as the source a winner is that is warned of."""
+
 
 def result_document(
     ended: RunEnded,
@@ -32,6 +35,7 @@ def result_document(
     winner: Mapping[str, Change],
     parts: Sequence[PartDiff],
     *,
+    warnings: Sequence[str],
     tag: str,
     seed: int,
     budget: int,
@@ -41,7 +45,7 @@ def result_document(
 
     ``budget`` are the rollouts that it might have used, ``examples`` the size of the validation
     set; ``parts`` say how the changes of the ``winner`` differ from the source
-    (:func:`changed_parts`).
+    (:func:`changed_parts`), ``warnings`` what is doubtful about it (:func:`warnings_of`).
     """
     held_out = ended.held_out
     is_measured = held_out is not None and not held_out.why_not
@@ -70,6 +74,7 @@ def result_document(
             "entries": plain_changes(winner),
         },
         "parts": parts_json(parts, checked=True),
+        "warnings": list(warnings),
     }
 
 
@@ -102,6 +107,26 @@ def changed_parts(
                 moved = _part(part.kind, name, part.before, part.after)
                 found.append(attrs.evolve(moved, state=part.state))
     return tuple(found)
+
+
+def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) -> tuple[str, ...]:
+    """Return what is doubtful about a winner, a line each: that it is much longer than the source.
+
+    Args:
+        prompts: the sources by address; without any, the changed parts are compared.
+        parts: how the winner differs from them.
+    """
+    bodies = (
+        len(prompt.section_body(section.path))
+        for prompt in prompts.values()
+        for section in prompt.descriptor.sections
+    )
+    before = sum(bodies) or sum(len(part.before or "") for part in parts)
+    after = before + sum(len(part.after or "") - len(part.before or "") for part in parts)
+    if after < _MUCH_LONGER * max(before, 1):
+        return ()
+    said = f"the winner has {after:,} characters where the source has {before:,}"
+    return (f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part",)
 
 
 def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDiff:

@@ -163,7 +163,12 @@ def _shown(value: Score) -> str:
 
 
 def summary_page(
-    folder: RunFolder, history: RunHistory, ended: RunEnded, changes: tuple[PartDiff, ...]
+    folder: RunFolder,
+    history: RunHistory,
+    ended: RunEnded,
+    changes: tuple[PartDiff, ...],
+    *,
+    warnings: tuple[str, ...],
 ) -> str:
     """Return the page; ``changes`` are what the winner changes in the source."""
     name = history.started.prompt if history.started else folder.id
@@ -173,6 +178,7 @@ def summary_page(
         f"Run `{folder.id}`, stopped by {ended.stop_reason}: {plain_line(ended.stop_detail)}.",
         *_summary_scores(history, ended),
         _summary_used(ended, history.budget or 0),
+        *(f"Warning: {warning}." for warning in warnings),
         *(["## Changes of the winner"] if changes else []),
         *(f"### {plain_line(part.part)}\n\n{fenced_diff(part.text)}" for part in changes),
         *_summary_candidates(history, ended),

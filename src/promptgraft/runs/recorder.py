@@ -18,6 +18,7 @@ from promptgraft.runs.documents import (
     frontier_document,
     ledger_document,
     result_document,
+    warnings_of,
 )
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text
@@ -139,11 +140,13 @@ class Recorder:
             for at in (0, ended.best)
         )
         changes = changed_parts(self._prompts, baseline, winner)
+        warnings = warnings_of(self._prompts, changes)
         document = result_document(
             ended,
             history.started.prompt if history.started else folder.id,
             winner,
             changes,
+            warnings=warnings,
             tag=ended.tag,
             seed=history.seed or 0,
             budget=history.budget or 0,
@@ -152,7 +155,8 @@ class Recorder:
         write_document(folder.result, document)
         write_document(folder.frontier, frontier_document(history, ended))
         write_document(folder.ledger, ledger_document(ended))
-        write_text(folder.summary, summary_page(folder, history, ended, changes))
+        page = summary_page(folder, history, ended, changes, warnings=warnings)
+        write_text(folder.summary, page)
 
     def _write_means(self, told: Sequence[Score]) -> None:
         """Write the pages again of those whose estimates have changed with the baseline's mean."""
