@@ -72,6 +72,21 @@ def test_the_rules_of_the_gate_are_a_suite_of_their_own() -> None:
     assert stopped.findall("testsuite")[-1].get("errors") == "2"
 
 
+def test_no_failure_stands_in_the_document_of_a_passed_gate() -> None:
+    found = report({"a": [1.0, 0.0], "b": [1.0, None]}, reason="not so")
+    root = parsed(found, GateRules(fail_under=0.5, max_unscored=1))
+
+    assert (root.get("failures"), root.get("errors"), root.get("skipped")) == ("0", "0", "2")
+    assert root.find(".//failure") is None
+    assert root.find(".//error") is None
+    told = {test.get("name"): test.find("skipped") for test in root.iter("testcase")}
+    assert [told[name].text for name in ("a", "b")] == [  # type: ignore[union-attr]
+        "exact 0: not so",
+        "the provider is ill",
+    ]
+    assert parsed(found, GateRules(fail_under=0.9, max_unscored=1)).get("skipped") == "0"
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_texts(text: str) -> None:
     root = parsed(report({text: 0.0}, prompt=text, reason=text))

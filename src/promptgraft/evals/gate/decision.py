@@ -159,12 +159,12 @@ def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes
     """Return a report as one JUnit document in UTF-8.
 
     Each run is a suite with a test case for each case: a failure when the answer does not pass,
-    an error when it has no score. The rules of the gate are a suite of their own. What XML
-    cannot hold is spelled out.
+    an error when it has no score; both are skipped tests where the gate passes, as it allows
+    them. The rules of the gate are a suite of their own. What XML cannot hold is spelled out.
     """
     root = ET.Element("testsuites", {"name": "promptgraft"})
     for run in range(report.num_runs):
-        _run(root, report, run)
+        _run(root, report, run, allowed=decision is not None and decision.passed)
     if decision is not None:
         _rules(root, report, decision)
     _count(root, list(root.iter("testcase")))
@@ -173,7 +173,7 @@ def junit_xml(report: GateReport, decision: GateDecision | None = None) -> bytes
     return document + b"\n"
 
 
-def _run(root: ET.Element, report: GateReport, run: int) -> None:
+def _run(root: ET.Element, report: GateReport, run: int, *, allowed: bool) -> None:
     number = f" run {run + 1}" if report.num_runs > 1 else ""
     suite = ET.SubElement(root, "testsuite", {"name": valid(f"{report.prompt}{number}")})
     properties = ET.SubElement(suite, "properties")
@@ -181,16 +181,16 @@ def _run(root: ET.Element, report: GateReport, run: int) -> None:
         value = valid(str(getattr(report, name)))
         ET.SubElement(properties, "property", {"name": name, "value": value})
     for case in report.cases:
-        _case(suite, report.prompt, case, run)
+        _case(_test(suite, report.prompt, case.id, case.seconds[run]), case, run, allowed=allowed)
     _count(suite, list(suite.iter("testcase")))
 
 
-def _case(suite: ET.Element, prompt: str, case: TriedCase, run: int) -> None:
+def _case(test: ET.Element, case: TriedCase, run: int, *, allowed: bool) -> None:
     outcome = case.outcomes[run]
-    test = _test(suite, prompt, case.id, case.seconds[run])
     if outcome.status is CaseStatus.PASSED:
         return
     kind = "error" if outcome.status is CaseStatus.UNSCORED else "failure"
+    kind = "skipped" if allowed else kind
     failed = ", ".join(one.metric for one in outcome.verdicts if one.passed is False)
     type_ = failed if outcome.status is CaseStatus.FAILED else str(outcome.status)
     _say(test, kind, type_, reason_of(outcome, case.required))
@@ -222,9 +222,8 @@ def _say(test: ET.Element, kind: str, type_: str, text: str) -> None:
 def _count(element: ET.Element, tests: list[ET.Element]) -> None:
     seconds = sum(float(test.get("time", "0")) for test in tests)
     element.set("tests", str(len(tests)))
-    for kind in ("failure", "error"):
-        element.set(f"{kind}s", str(sum(test.find(kind) is not None for test in tests)))
-    element.set("skipped", "0")
+    for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        element.set(name, str(sum(test.find(kind) is not None for test in tests)))
     element.set("time", f"{seconds:.3f}")
 
 
