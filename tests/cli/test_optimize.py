@@ -160,6 +160,21 @@ def test_the_winner_can_be_picked_by_other_weights(console: Console, project: Pa
     assert stored(project) is not None
 
 
+def test_the_seed_of_the_command_decides_and_is_kept_for_resuming(
+    console: Console, project: Path
+) -> None:
+    told = []
+    for seed in ("5", "5", "6"):
+        ended = console("optimize", f"{FILE}:unstored", "--seed", seed, "--json", "--quiet")
+        told.append(document_of(ended))
+    assert [one["seed"] for one in told] == [5, 5, 6]
+    assert told[0]["run_id"] == told[1]["run_id"] != told[2]["run_id"]
+
+    again = console("resume", told[0]["run"], "--budget", "70", "--json", "--quiet")
+    assert document_of(again)["seed"] == 5
+    assert console("optimize", f"{FILE}:unstored", "--seed", "-1").code == 2
+
+
 @pytest.mark.parametrize("weights", ["", "score", "score=-1", "="])
 def test_weights_that_make_no_sense_are_2(console: Console, weights: str) -> None:
     ended = console("optimize", f"{FILE}:good", "--pick", weights)

@@ -47,6 +47,7 @@ class Changes:
 
     Attributes:
         pick: weights of objectives that decide which candidate wins.
+        seed: decides every random choice of the search.
         budget: rollouts that may be used in all.
         max_cost: US dollars that may be used in all, a decimal number as text.
         timeout: seconds that this one command may take; not kept.
@@ -54,6 +55,7 @@ class Changes:
 
     tag: str | None = None
     pick: str | None = None
+    seed: int | None = None
     budget: int | None = None
     max_cost: str | None = attrs.field(default=None, converter=optional(str))
     max_tokens: int | None = None
@@ -62,10 +64,11 @@ class Changes:
     def applied(self, job: OptimizationJob) -> OptimizationJob:
         """Return the job with the changes."""
         given = attrs.asdict(self, filter=_is_given)
-        tag, budget, pick = (given.pop(name, None) for name in ("tag", "budget", "pick"))
-        config = attrs.evolve(job.config, limits=attrs.evolve(job.config.limits, **given))
-        if budget is not None:
-            config = attrs.evolve(config, rollout_budget=budget)
+        tag, pick = (given.pop(name, None) for name in ("tag", "pick"))
+        own = {"budget": "rollout_budget", "seed": "seed"}
+        settings = {own[name]: given.pop(name) for name in own if name in given}
+        limits = attrs.evolve(job.config.limits, **given)
+        config = attrs.evolve(job.config, limits=limits, **settings)
         if pick is not None:
             objectives = attrs.evolve(config.objectives, pick=weights_of(pick, "pick"))
             config = attrs.evolve(config, objectives=objectives)
@@ -141,6 +144,11 @@ _LIMITS = (
     help="Let the candidate win that is best by these weights of objectives, such as "
     "`score=0.8,tokens=0.2`; by default the one with the highest score.",
 )
+@click.option(
+    "--seed",
+    type=at_least(0),
+    help="Decides every random choice of the search; by default the project's or the job's.",
+)
 @events_option
 @quiet_option
 def optimize_command(
@@ -152,6 +160,7 @@ def optimize_command(
     workers: int | None,
     tag: str | None,
     pick: str | None,
+    seed: int | None,
     as_json: bool,
     quiet: bool,
     **limits: Unpack[Limits],
@@ -166,7 +175,7 @@ def optimize_command(
     """
     if dry:
         _refuse_without_effect(limits, runs)
-    changes = Changes(tag=tag, pick=pick, **limits)
+    changes = Changes(tag=tag, pick=pick, seed=seed, **limits)
     stream = sys.stdout if as_json else None
     with loaded(target, project) as found:
         title = f"promptgraft optimize {found.name}{f', dry run on the {MODEL}' if dry else ''}"
