@@ -129,10 +129,11 @@ def _walked(group: click.Group, words: tuple[str, ...]) -> Iterator[tuple[str, c
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        # A group that does nothing without one of its commands is no command itself.
+        if command is not None and getattr(command, "invoke_without_command", True):
+            yield " ".join((*words, name)), command
         if isinstance(command, click.Group):
             yield from _walked(command, (*words, name))
-        elif command is not None:
-            yield " ".join((*words, name)), command
 
 
 def _index() -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import pytest
 from cli.console import Console
 from cli.jobs import write_jobs
 from promptgraft.cli.main import run
+from promptgraft.errors import JournalLockedError
 from promptgraft.runs import RunFolder, find_run, list_runs, read_run
+from promptgraft.runs.folder import make_run
+from promptgraft.serde import Json
 from servers.behaviour import Answer, Asked
 from servers.loopback import MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -52,6 +56,84 @@ def demo(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def latest(folder: Path) -> RunFolder:
     return find_run(folder / "runs")
+
+
+def make_runs(root: Path, *keys: str) -> list[RunFolder]:
+    """Make folders of runs that have not begun, in this order."""
+    first = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    config: dict[str, Json] = {"origin": {"kind": "job", "spec": "x:y", "folder": str(root)}, "prompt": "a/b"}
+    return [
+        make_run(root, key, config, now=first + timedelta(hours=number))
+        for number, key in enumerate(keys)
+    ]
+
+
+def test_runs_are_removed_only_when_that_is_confirmed(console: Console, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    one, two, three = make_runs(root, "one", "two", "three")
+    there = ("--runs", str(root))
+
+    asked = console("runs", "rm", one.id, "latest", one.id, *there)
+    assert asked.code == 2
+    assert [line.split()[-1] for line in asked.out.splitlines()[1:]] == [three.id, one.id]
+    again = f"promptgraft runs rm {one.id} {three.id} --yes --runs {root}"
+    assert asked.err == f"promptgraft: nothing was removed; `{again}` removes them\n"
+    assert len(list_runs(root)) == 3
+
+    (root / ".removed-by-a-killed-process").mkdir()
+    ended = console(*again.split()[1:])
+    assert (ended.code, ended.out) == (0, f"removed `{one.id}`, `{three.id}`\n")
+    assert [path.name for path in root.iterdir()] == [two.id]
+    document = json.loads(console("runs", "rm", "2026", "--yes", "--json", *there).out)
+    assert document == {"runs_folder": str(root), "removed": [two.id]}
+
+
+def test_no_run_is_removed_while_a_process_works_in_one(console: Console, tmp_path: Path) -> None:
+    one, two = make_runs(tmp_path, "one", "two")
+    with two.held():
+        ended = console("runs", "rm", one.id, two.id, "--yes", "--runs", str(tmp_path))
+        with pytest.raises(JournalLockedError):
+            two.remove()
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        f"promptgraft: running: `{two.id}`; stop them first; nothing was removed\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {one.id, two.id}
+
+
+def test_a_damaged_run_is_removed_and_a_link_to_one_is_not(
+    console: Console, tmp_path: Path
+) -> None:
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "runs"
+    (damaged,) = make_runs(root, "damaged")
+    damaged.config.write_text("{")
+    assert "damaged" in console("runs", "rm", "latest", "--runs", str(root)).out
+    assert console("runs", "rm", "latest", "--yes", "--runs", str(root)).code == 0
+
+    (kept,) = make_runs(elsewhere, "kept")
+    (root / kept.id).symlink_to(kept.path)
+    ended = console("runs", "rm", "latest", "--yes", "--runs", str(root))
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "is a link" in ended.err
+    assert kept.config.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("rm",), "RUN... is missing"),
+        (("rm", "none", "--yes"), "there are no runs in"),
+        (("--json", "rm", "x"), "options of `rm` stand behind it"),
+        (("remove", "x"), "no such command 'remove'"),
+    ],
+)
+def test_what_cannot_be_removed_is_one_line(
+    arguments: tuple[str, ...], said: str, console: Console, tmp_path: Path
+) -> None:
+    with contextlib.chdir(tmp_path):
+        ended = console("runs", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert said.lower() in ended.err.lower()
 
 
 def test_a_run_of_a_project_is_kept_below_it_and_changes_nothing_else(made: Path) -> None:

@@ -3,35 +3,90 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 import click
 
-from promptgraft.cli.choosing import Runs, runs_options
+from promptgraft.cli.choosing import Runs, chosen_runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import command, events_option, json_option, quiet_option, run_argument
+from promptgraft.cli.options import (
+    command,
+    events_option,
+    examples,
+    json_option,
+    project_option,
+    quiet_option,
+    run_argument,
+    runs_option,
+)
 from promptgraft.cli.outcome import exit_code_for, means_row, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
+from promptgraft.errors import ConfigError
 from promptgraft.runs import RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import Incomparable, RunFigures, figures_of, incomparable
 from promptgraft.runs.lines import encoded_json
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
-from promptgraft.text import change, counted, difference, score, visible_line
+from promptgraft.text import change, counted, difference, listed, score, visible_line
 
 
-@command("runs", "runs", "runs --runs runs --json")
-@runs_options
+@click.group(
+    "runs",
+    invoke_without_command=True,
+    epilog=examples("runs", "runs --runs runs --json", "runs rm 20260131-1204 --yes"),
+)
+@project_option
+@runs_option
 @json_option
-def runs_command(*, runs: Runs, as_json: bool) -> None:
-    """List the runs of the project, or of a folder, the newest first.
+@click.pass_context
+def runs_command(
+    context: click.Context, *, project: str | None, runs: str | None, as_json: bool
+) -> None:
+    """List the runs of the project, or of a folder, the newest first; or remove some.
 
     A run is running, has ended, or was interrupted: `promptgraft resume` resumes it.
     """
+    if context.invoked_subcommand is None:
+        _list(chosen_runs(runs, project), as_json=as_json)
+    elif project is not None or runs is not None or as_json:
+        raise click.UsageError(f"options of `{context.invoked_subcommand}` stand behind it")
+
+
+@runs_command.command("rm", epilog=examples("runs rm 20260131-1204", "runs rm latest --yes"))
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Remove them; without it they are only shown.")
+@runs_options
+@json_option
+def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) -> None:
+    """Remove runs with all that they hold: answers that were paid for, candidates, reports.
+
+    RUN is an id, the start of one, or `latest`. A run that a process works in is refused, and
+    then none is removed. What was applied stays in the store.
+    """
+    folders = list({folder.id: folder for folder in map(runs.find, names)}.values())
+    if busy := [folder.id for folder in folders if folder.is_locked]:
+        raise ConfigError(f"running: {listed(busy)}; stop them first; nothing was removed")
+    if not yes:
+        if not as_json:
+            chosen = [one for one in list_runs(runs.root) if one.folder in folders]
+            _print_runs(Screen(), chosen)
+        words = [*(folder.id for folder in folders), "--yes", runs.options]
+        again = " ".join(["promptgraft runs rm", *filter(None, words)])
+        raise ConfigError(f"nothing was removed; `{again}` removes them")
+    for folder in folders:
+        folder.remove()
+    if as_json:
+        print_json({"runs_folder": str(runs.root.absolute()), "removed": [f.id for f in folders]})
+    else:
+        Screen().line(f"removed {listed(folder.id for folder in folders)}")
+
+
+def _list(runs: Runs, *, as_json: bool) -> None:
     found = list_runs(runs.root)
     if as_json:
         rows = [summary_json(one) for one in found]
@@ -42,13 +97,17 @@ def runs_command(*, runs: Runs, as_json: bool) -> None:
         screen.line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
         return
     screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
+    _print_runs(screen, found)
+    for one in found:
+        if one.fault:
+            complain(one.fault)
+
+
+def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
     head = ("state", "base", "best", "gain", "rollouts", "dollars", "run")
     screen.table([head, *(_row(one) for one in found)])
     if any(mark for one in found for mark in one.estimated):
         screen.line(ESTIMATED)
-    for one in found:
-        if one.fault:
-            complain(one.fault)
 
 
 def _row(run: RunSummary) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9][a-z0-9_-]*")
 """What the id of a run looks like: when it was made, in UTC, and the key of its prompt."""
 
 _SECONDS_FOR_THE_LOCK = 0.3  # `is_locked` holds it for a moment
+_REMOVED = ".removed-"
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY}
 
 
@@ -121,6 +122,23 @@ class RunFolder:
             mend=f"look on with `promptgraft watch {self.id}`",
             seconds=_SECONDS_FOR_THE_LOCK,
         )
+
+    def remove(self) -> None:
+        """Remove the run: for readers at once, whatever becomes of this process.
+
+        Raises:
+            ConfigError: the folder is a link.
+            JournalLockedError: another process works in the folder.
+            OSError: the system refuses.
+        """
+        if self.path.is_symlink():
+            raise ConfigError(f"{self.path} is a link; remove it and what it leads to by hand")
+        gone = self.path.with_name(f"{_REMOVED}{self.id}")
+        with self.held():
+            self.path.rename(gone)
+        shutil.rmtree(gone)
+        for left in gone.parent.glob(f"{_REMOVED}*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def make_run(
