@@ -61,7 +61,10 @@ def latest(folder: Path) -> RunFolder:
 def make_runs(root: Path, *keys: str) -> list[RunFolder]:
     """Make folders of runs that have not begun, in this order."""
     first = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    config: dict[str, Json] = {"origin": {"kind": "job", "spec": "x:y", "folder": str(root)}, "prompt": "a/b"}
+    config: dict[str, Json] = {
+        "origin": {"kind": "job", "spec": "x:y", "folder": str(root)},
+        "prompt": "a/b",
+    }
     return [
         make_run(root, key, config, now=first + timedelta(hours=number))
         for number, key in enumerate(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -156,6 +157,19 @@ class Node:
     value: Json
     path: YamlPath
     source: Source = attrs.field(repr=False)
+
+    def file(self) -> Path | None:
+        """Return the file that a text here names, from the folder of the source.
+
+        That there is none is noted, and None returned.
+        """
+        path = Path(self.source.name).parent / str(self.value)
+        with contextlib.suppress(OSError):  # such as for a name that is too long
+            if path.is_file():
+                return path
+        here = self.source.name or "here"
+        self.fault(f"expected a file, found none at {shown(str(path))}; paths begin at {here}")
+        return None
 
     def is_right(self) -> bool:
         """Tell whether nothing was noted here or below."""

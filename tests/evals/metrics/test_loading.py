@@ -35,6 +35,53 @@ def test_there_are_enough_broken_metric_files() -> None:
     assert len(FILES) >= 15
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("shape.json", '{"type": "object"}'), ("shape.yaml", "type: object  # for now\n")],
+)
+def test_a_schema_may_stand_in_a_file_beside_the_one_that_names_it(
+    file: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / file).write_text(text, "utf-8")
+    names = tmp_path / "files" / "metrics.yaml"
+    names.write_text(f"- {{name: json_schema, schema: {file}}}\n", "utf-8")
+
+    (metric,) = load_metrics(names)
+    (written,) = load_metrics([{"name": "json_schema", "schema": {"type": "object"}}])
+    assert metric == written
+    assert passes(metric, "{}")
+    assert not passes(metric, "[]")
+
+
+@pytest.mark.parametrize(
+    ("named", "text", "said"),
+    [
+        ("none.json", None, "expected a file, found none at '{0}/none.json'; paths begin at {0}/m"),
+        ("x" * 4096, None, "expected a file, found none at '{0}/xxx"),
+        (".", None, "expected a file, found none at '{0}'"),
+        ("a.json", "{", "{0}/a.json:1:2: "),
+        ("a.json", "[]", "{0}/a.json: expected an object, found an empty list"),
+        ("a.yaml", "type: {a", "{0}/a.yaml:"),
+        ("a.yaml", "", "{0}/a.yaml: expected an object, found nothing"),
+        ("a.json", '{"type": 3}', "expected a JSON Schema, found a fault at `type`"),
+    ],
+)
+def test_a_schema_in_a_file_that_is_none_is_one_line(
+    named: str, text: str | None, said: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / named).write_text(text, "utf-8")
+    names = tmp_path / "m.yaml"
+    names.write_text(f'- {{name: json_schema, schema: "{named}"}}\n', "utf-8")
+    with pytest.raises(DataFormatError) as caught:
+        load_metrics(names)
+    (line,) = caught.value.faults
+    assert line.startswith(f"{names}:1: [0]")
+    assert said.format(tmp_path) in line
+    assert len(line) < 500
+
+
 def passes(metric: Metric, answer: str, expected: Json = None) -> bool | None:
     case = Case(id="c", input="", expected=expected)
     return verdict_of(metric, case, Answer(text=answer)).passed

@@ -8,7 +8,8 @@ from promptgraft.evals.metrics.base import (
 )
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
-from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, JsonSchema
+from promptgraft.evals.metrics.json_schema import JsonSchema
+from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules
 from promptgraft.evals.metrics.registry import (
     METRICS,
     MetricConfig,

@@ -1,15 +1,15 @@
-"""JSON compared place by place, and the metrics of JSON: expected values, and a schema."""
+"""JSON compared place by place, and the metric that compares answers with expected values."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, Path, brief, difference, hold_each
+from promptgraft.evals.metrics.base import Path, brief, difference, hold_each
 from promptgraft.evals.metrics.reading import (
     Folding,
     ReferenceMetric,
@@ -18,17 +18,11 @@ from promptgraft.evals.metrics.reading import (
     parse_path,
     places,
     spelled,
-    wanted,
     without,
 )
 from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
-
+from promptgraft.serde import Json, parse_json, shown
 
 T = TypeVar("T")
 
@@ -283,7 +277,7 @@ class JsonMatch(ReferenceMetric, JsonRules):
         wrong = sum(place.weight for place in compared if place.fault)
         if not wrong:
             return self.verdict(1.0, "found the expected JSON")
-        faults = _some([place.fault for place in compared if place.fault])
+        faults = some([place.fault for place in compared if place.fault])
         return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
 
 
@@ -301,70 +295,7 @@ def pruned(value: Json, ignore: tuple[str, ...]) -> Json:
     return functools.reduce(without, (parse_path(text) for text in ignore), value)
 
 
-def _some(faults: list[str]) -> str:
+def some(faults: list[str]) -> str:
+    """Return the first faults, and how many more there are."""
     more = len(faults) - _SHOWN_FAULTS
     return "; ".join(faults[:_SHOWN_FAULTS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _schema(
-    _: object, attribute: attrs.Attribute[Mapping[str, Json]], value: Mapping[str, Json]
-) -> None:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{attribute.name}: expected an object, found {shown(value)}")
-    with wanted("jsonschema", "json_schema"):
-        from jsonschema import SchemaError
-        from jsonschema.validators import validator_for
-    plain = _object(unstructure(value))
-    try:
-        validator_for(plain).check_schema(plain)
-    except SchemaError as error:
-        raise ConfigError(
-            f"{attribute.name}: expected a JSON Schema, found a fault at "
-            f"`{spelled(tuple(error.absolute_path))}`: {error.message}"
-        ) from None
-
-
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
-@attrs.frozen(kw_only=True)
-class JsonSchema(BaseMetric):
-    """1 when the answer is JSON that fits a JSON Schema, else 0.
-
-    The draft is that of ``$schema``, or the newest. References to other documents are refused.
-
-    Attributes:
-        schema: the schema.
-        fenced: the JSON of an answer may stand in a block between back-ticks.
-    """
-
-    kind: ClassVar[str] = "json_schema"
-
-    schema: Mapping[str, Json] = attrs.field(
-        converter=FrozenMap[str, Json], validator=_schema, metadata={"plain": True}
-    )
-    fenced: bool = False
-
-    def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
-        from referencing.exceptions import Unresolvable
-
-        found = answer_data(answer, fenced=self.fenced)
-        try:
-            faults = _validator(canonical_json(self.schema)).iter_errors(found)
-            errors = sorted(faults, key=lambda error: list(map(str, error.path)))
-        except Unresolvable as error:
-            raise ConfigError(f"metric `{self.name}`: the schema refers to {error}") from None
-        if not errors:
-            return self.verdict(1.0, "the answer fits the schema")
-        said = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
-        return self.verdict(0.0, f"the answer does not fit the schema: {_some(said)}")
-
-
-@functools.lru_cache(maxsize=64)
-def _validator(schema: str) -> Validator:
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    plain = _object(parse_json(schema, where="schema"))
-    return validator_for(plain)(plain, registry=Registry())

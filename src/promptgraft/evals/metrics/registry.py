@@ -34,7 +34,7 @@ _BUILT_IN = {
     "exact": f"{_HOME}.text:Exact",
     "final_response_avg_score": f"{_HOME}.dialects:FINAL_RESPONSE",
     "json_match": f"{_HOME}.json_values:JsonMatch",
-    "json_schema": f"{_HOME}.json_values:JsonSchema",
+    "json_schema": f"{_HOME}.json_schema:JSON_SCHEMA",
     "latency": f"{_HOME}.values:Latency",
     "length": f"{_HOME}.text:Length",
     "number": f"{_HOME}.values:Number",
