@@ -55,7 +55,7 @@ def test_secrets_that_are_not_set_are_warnings_with_their_lines(
         ["everything.yaml:4", "prompts.triage"],
         ["everything.yaml:5", "prompts.other"],
     ]
-    assert ": there are only 5 validation and 5 held-out " in warnings[3]
+    assert ": there are only 5 validation, 5 held-out " in warnings[3]
     assert warnings[1].endswith(
         ": the environment variable PROJECT_TEST_KEY is not set; a run needs it"
     )

@@ -20,7 +20,7 @@ def jobs(project: Path) -> Path:
 
 
 FEW = (
-    "there are only 6 training and 6 validation examples; with fewer than 10 in a set a gain may "
+    "there are only 6 training, 6 validation examples; with fewer than 10 in a set a gain may "
     "be luck"
 )
 

@@ -268,7 +268,7 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
     luck = "with fewer than 10 in a set a gain may be luck"
     assert warnings(10, 9) == (f"there are only 9 validation examples; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (
-        f"there are only 3 training and 2 held-out examples; {luck}",
+        f"there are only 3 training, 2 held-out examples; {luck}",
         (
             "minibatch_size: 4 is more than the 3 training examples, so every step takes all of "
             "them; lower it"

@@ -248,7 +248,7 @@ def _few_examples(config: RunConfig) -> Iterator[str]:
     }
     if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
         yield (
-            f"there are only {' and '.join(few)} examples; with fewer than {_FEW} in a set a gain "
+            f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "
             "may be luck"
         )
 
