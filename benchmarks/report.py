@@ -19,7 +19,8 @@ from promptgraft.adapters.base import Usage
 from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
-from promptgraft.search.events import CandidateAdded, HeldOut, MutationRejected
+from promptgraft.search.events import CandidateAdded, MutationRejected
+from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Scores
 from promptgraft.targets.base import RejectionReason

@@ -115,13 +115,12 @@ GAIN = Gain(
     mean_after=1.0,
     mean_gain=1.0,
     level=0.95,
-    low=None,
-    high=None,
+    low=-0.95,
+    high=1.0,
     won=(HOSTILE,),
     lost=(),
     tied=(),
     unscored=("b", "c"),
-    p_value=0.5,
 )
 
 MOMENT = FakeClock().now()
@@ -267,7 +266,7 @@ def test_figures_have_a_short_repr() -> None:
         "[<RunSummary 20260101-000000-words running: toy/words, none -> 0.500 on the "
         "validation set>]"
     )
-    assert repr(GAIN).startswith("<Gain no improvement: gain +1.000 (no 95 % interval: ")
+    assert repr(GAIN).startswith("<Gain no improvement: gain +1.000 (95 % interval ")
 
 
 def test_what_a_fingerprint_may_be_taken_of_keeps_its_whole_repr() -> None:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptgraft.evals.statistics import Gain, Outcome, gain
 from search.curves import median
 from search.methods import DEFAULTS, LEAN, PAPER
 from search.results import Result
-
-_WORDS = {Outcome.IMPROVED: "better", Outcome.NO_IMPROVEMENT: "same", Outcome.WORSE: "worse"}
+from search.seeds import Difference, difference
 
 
 @attrs.frozen(kw_only=True)
@@ -31,15 +29,15 @@ class Claims:
     family: str
     final: tuple[bool, ...]
     early: tuple[bool, ...]
-    paper: Gain
+    paper: Difference
     within_budget: bool
 
     def line(self) -> str:
         """Return the row of the summary."""
         kept = "  ".join(f"{_kept(one):<8}" for one in (*self.final, *self.early))
         return (
-            f"  {self.family:<10} {kept}  {_interval(self.paper):<28} "
-            f"{_WORDS[self.paper.verdict]:<7} {_kept(self.within_budget)}"
+            f"  {self.family:<10} {kept}  {self.paper!s:<28} "
+            f"{self.paper.word:<7} {_kept(self.within_budget)}"
         )
 
     def plain(self) -> dict[str, object]:
@@ -49,7 +47,7 @@ class Claims:
             "family": self.family,
             "final": self.final,
             "early": self.early,
-            "paper": [paper.mean_gain, paper.low, paper.high, _WORDS[paper.verdict]],
+            "paper": [paper.mean, paper.low, paper.high, paper.word],
             "within_budget": self.within_budget,
         }
 
@@ -57,15 +55,11 @@ class Claims:
 def check(result: Result) -> Claims:
     """Check the claims in one family."""
     lean = result.cells[LEAN]
-    before, after = (
-        {str(seed): (score,) for seed, score in enumerate(result.cells[method].finals)}
-        for method in (DEFAULTS, PAPER)
-    )
     return Claims(
         family=result.family,
         final=tuple(median(lean.finals) >= target for target in result.targets),
         early=tuple(lean.early >= target for target in result.targets),
-        paper=gain(before, after),
+        paper=difference(result.cells[DEFAULTS].finals, result.cells[PAPER].finals),
         within_budget=result.within_budget,
     )
 
@@ -73,7 +67,7 @@ def check(result: Result) -> Claims:
 def summary(results: Sequence[Result]) -> list[str]:
     """Return the claims as a table, a row for each family and one that counts."""
     checked = [check(result) for result in results]
-    same = [one.paper.verdict is Outcome.NO_IMPROVEMENT for one in checked]
+    same = [one.paper.word == "same" for one in checked]
     columns = list(zip(*((*one.final, *one.early) for one in checked), strict=True))
     counted = "  ".join(f"{f'{sum(column)} of {len(checked)}':<8}" for column in (*columns, same))
     heads = (
@@ -90,9 +84,3 @@ def summary(results: Sequence[Result]) -> list[str]:
 
 def _kept(value: bool) -> str:
     return "kept" if value else "missed"
-
-
-def _interval(found: Gain) -> str:
-    if found.mean_gain is None or found.low is None or found.high is None:
-        return "too few seeds for one"
-    return f"{found.mean_gain:+.3f} ({found.low:+.3f} to {found.high:+.3f})"

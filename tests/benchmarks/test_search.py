@@ -22,6 +22,7 @@ from search.methods import BEST, BEST_SETTINGS, DEFAULTS, LEAN, METHODS, Run
 from search.plot import plot
 from search.reflecting import Habits, Reflector
 from search.results import Cell, Result
+from search.seeds import difference
 from search.tasks import TASKS
 from search.tickets import TicketReflector, TicketWorld
 from search.tool_worlds import ELSEWHERE, ToolShape, ToolWorld
@@ -221,9 +222,19 @@ def test_claims_compare_medians_and_count_calls() -> None:
     assert (kept.final, kept.early, kept.within_budget) == ((True, True), (True, True), True)
     assert (missed.final, missed.early) == ((False, False), (False, False))
     assert not missed.within_budget
-    assert kept.paper.mean_gain == 0
+    assert kept.paper.mean == 0
     counts = summary([result(better, theirs), result(late, theirs)])[-1]
     assert counts.split() == ["kept", *["1", "of", "2"] * 4, "2", "of", "2"]
+
+
+def test_a_difference_over_seeds_is_said_with_its_spread() -> None:
+    close = difference([0.5, 0.6, 0.7, 0.4] * 5, [0.52, 0.59, 0.73, 0.38] * 5)
+    assert close.word == "same"
+    assert close.low < 0 < close.mean < close.high < 0.02
+    found = difference([0.5, 0.6, 0.7, 0.4] * 5, [0.6, 0.65, 0.9, 0.5] * 5)
+    assert found.word == "better"
+    assert str(found) == f"+0.113 ({found.low:+.3f} to {found.high:+.3f})"
+    assert difference([1.0] * 9, [0.5] * 9).word == "worse"
 
 
 def test_a_row_marks_calls_beyond_the_budget() -> None:

@@ -378,6 +378,17 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert one["stop_reason"] == "budget"
     assert one["path"][0][:2] == [0, "baseline"]
     assert document["incomparable"] == {"pareto": [], "held_out": []}
+    in_result = json.loads(second.result.read_text())["scores"]["held_out"]
+    assert other["held_out"] == in_result
+    listed = json.loads(console("runs", "--json").out)["runs"][0]
+    assert (listed["id"], listed["held_out"]) == (second.id, in_result)
+    assert in_result["won"] + in_result["lost"] + in_result["tied"] == in_result["examples"]
+    gain = "{gain:+.3f} ({low:+.2f} to {high:+.2f})".format(**in_result)
+    assert gain in console("runs").out
+    assert re.search(rf"(?m)^held out, gain .*{re.escape(gain)}", ended.out)
+    cases = "{won} won, {lost} lost, {tied} tied".format(**in_result)
+    assert re.search(rf"(?m)^held out, cases .*{cases}", ended.out)
+    assert f"cases       {cases}; 95 % interval " in console("show", second.id).out
 
 
 def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -> None:

@@ -54,13 +54,17 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
 ) -> None:
     lines = summary(outcome(), capsys)
 
-    assert lines[:11] == [
-        "toy/words: improved",
+    assert lines[:12] == [
+        "toy/words: improved, but it may be luck",
         "",
         "            baseline   best    gain",
         "held out       0.000  0.000  +0.000  6 examples, never seen",
         "validation     0.000  0.500  +0.500  6 examples",
         "",
+        (
+            "cases       0 won, 0 lost, 6 tied; 95 % interval -0.459 to +0.459; "
+            "it may be luck: the interval includes 0"
+        ),
         "changed     section rules, section notes",
         "used        54 of 60 rollouts, 3 reflections",
         "spent       $0.00 in 1 min 23 s",
@@ -114,7 +118,7 @@ def test_a_run_that_was_stopped_says_so_and_how_to_go_on(
     )
     lines = summary(attrs.evolve(told, result=stopped), capsys)
 
-    assert lines[0] == "toy/words: improved, stopped early"
+    assert lines[0] == "toy/words: improved, but it may be luck, stopped early"
     assert "stopped     cost: max_cost: 2 dollars are spent" in lines
     assert lines[-1] == f"  promptgraft resume {RUN} --runs runs"
 

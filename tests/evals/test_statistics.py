@@ -1,14 +1,17 @@
-"""Paired tests hold their level, and agree with counting every sign flip."""
+"""Paired tests hold their level, and intervals hold the gain as often as they say."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import interval, paired_test
@@ -125,44 +128,110 @@ def test_a_true_gain_is_found_among_many_pairs() -> None:
     assert sum(p <= 0.05 for p in found) >= 17
 
 
-@pytest.mark.parametrize("count", [10, 40])
-def test_an_interval_holds_the_true_gain_as_often_as_it_says(count: int) -> None:
-    chance = random.Random(2)
+def of_one_size(won: int, lost: int, tied: int) -> list[float]:
+    return [1.0] * won + [-1.0] * lost + [0.0] * tied
+
+
+def binomial(cases: int, won: int, share: float) -> float:
+    return math.comb(cases, won) * share**won * (1 - share) ** (cases - won)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from((0.8, 0.95, 0.99)))
+def test_an_interval_of_gains_of_two_values_is_that_of_clopper_and_pearson(
+    won: int, lost: int, level: float
+) -> None:
+    if not won + lost:
+        return
+    exact = stats.binomtest(won, won + lost).proportion_ci(confidence_level=level, method="exact")
+    found = interval(of_one_size(won, lost, 0), level)
+    assert found == pytest.approx((2 * exact.low - 1, 2 * exact.high - 1), abs=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
+def test_an_interval_excludes_zero_just_when_the_two_sided_sign_test_does(
+    won: int, lost: int, tied: int
+) -> None:
+    if not won + lost + tied:
+        return
+    low, high = interval(of_one_size(won, lost, tied), 0.95)
+    assert (low > 0) == (sum(binomial(won + lost, n, 0.5) for n in range(lost + 1)) <= 0.025)
+    assert (high < 0) == (sum(binomial(won + lost, n, 0.5) for n in range(won + 1)) <= 0.025)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(BOUNDED.map(lambda score: 2 * score - 1), min_size=1, max_size=40))
+def test_ends_are_quantiles_of_means_with_one_case_at_the_bound(gains: list[float]) -> None:
+    low, high = interval(gains, 0.9)
+    weights = np.random.default_rng(1).dirichlet(np.ones(len(gains) + 1), 4_000)
+    # Five standard errors of the simulation, for the draws as for those just beside them.
+    for means, end in ((weights @ [*gains, -1.0], low), (-weights @ [*gains, 1.0], -high)):
+        assert (means < end - 1e-6).mean() - 0.018 < 0.05 < (means <= end + 1e-6).mean() + 0.018
+
+
+@pytest.mark.parametrize("cases", [1, 2, 3, 5, 8])
+def test_the_gain_of_right_and_wrong_answers_is_held_as_often_as_the_interval_says(
+    cases: int,
+) -> None:
+    ends = {
+        (won, lost): interval(of_one_size(won, lost, cases - won - lost), 0.95)
+        for won in range(cases + 1)
+        for lost in range(cases + 1 - won)
+    }
+    for wins, losses in itertools.product(range(11), repeat=2):
+        won_share, lost_share = wins / 10, (1 - wins / 10) * losses / 10
+        gain = won_share - lost_share
+        held = sum(
+            binomial(cases, won, won_share) * binomial(cases - won, lost, losses / 10)
+            for (won, lost), (low, high) in ends.items()
+            if low - 1e-6 <= gain <= high + 1e-6
+        )
+        assert held >= 0.95
+
+
+def skewed(chance: random.Random) -> dict[str, tuple[Callable[[], float], float]]:
+    """Return how graded gains may lie, with their means."""
+    return {
+        "even": (lambda: chance.random() * 0.8 - 0.3, 0.1),
+        "rarely lost": (lambda: -1.0 if chance.random() < 0.05 else 0.1, 0.045),
+        "many small, few large": (lambda: chance.random() ** 6 - 0.1, 1 / 7 - 0.1),
+        "thirds": (lambda: chance.choice((-1, 0, 0, 1, 2)) / 3, 2 / 15),
+    }
+
+
+@pytest.mark.parametrize("world", ["even", "rarely lost", "many small, few large", "thirds"])
+@pytest.mark.parametrize("cases", [4, 12, 40])
+def test_an_interval_holds_the_true_gain_as_often_as_it_says(world: str, cases: int) -> None:
+    draw, mean = skewed(random.Random(f"{world} {cases}"))[world]
     held = 0
     for _ in range(100):
-        found = interval([chance.gauss(0.1, 0.3) for _ in range(count)], 0.9)
-        held += found is not None and found[0] <= 0.1 <= found[1]
-    assert 82 <= held <= 97
+        low, high = interval([draw() for _ in range(cases)], 0.9)
+        held += low <= mean <= high
+    assert held >= 81  # three standard errors of the simulation
 
 
-@settings(max_examples=30)
-@given(st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=6, max_size=9))
-@example([0.0, 1 / 8, 1 / 8, 1 / 8, 1 / 8, -0.75])
-def test_an_interval_excludes_zero_just_when_the_test_does(gains: list[float]) -> None:
-    found = interval(gains, 0.9)
-
-    if found is None:
-        assert min(p_of(gains), p_of([-g for g in gains])) > 0.05
-        return
-    low, high = found
-    assert min(gains) <= low <= high <= max(gains)
-    assert (low > 0) == (p_of(gains) <= 0.05)
-    assert (high < 0) == (p_of([-g for g in gains]) <= 0.05)
-    assert interval([-g for g in gains], 0.9) == pytest.approx((-high, -low))
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=1, max_size=9))
+def test_an_interval_of_losses_mirrors_that_of_gains(gains: list[float]) -> None:
+    low, high = interval(gains, 0.9)
+    assert -1 <= low <= high <= 1
+    assert low <= sum(gains) / len(gains) <= high
+    assert interval([-g for g in gains], 0.9) == pytest.approx((-high, -low), abs=1e-6)
+    wide = interval([5 * g for g in gains], 0.9, reach=5.0)
+    assert wide == pytest.approx((5 * low, 5 * high), abs=1e-6)
 
 
 def test_a_lower_level_gives_a_narrower_interval_around_the_same_gain() -> None:
     chance = random.Random(3)
     gains = [chance.random() - 0.4 for _ in range(50)]
-    ends = [interval(gains, level) for level in (0.5, 0.8, 0.95, 0.99)]
-    lows, highs = zip(*(end for end in ends if end), strict=True)
+    lows, highs = zip(*(interval(gains, level) for level in (0.5, 0.8, 0.95, 0.99)), strict=True)
     mean = sum(gains) / len(gains)
     assert sorted(lows, reverse=True) == [*lows]
     assert sorted(highs) == [*highs]
     assert lows[0] < mean < highs[0]
 
 
-def test_few_changed_cases_have_no_interval() -> None:
-    assert interval([1.0] * 5 + [0.0] * 30, 0.95) is None
-    assert interval([1.0] * 6, 0.95) == (1.0, 1.0)
-    assert interval([], 0.95) is None
+def test_six_cases_that_were_all_won_are_more_than_luck_and_five_are_not() -> None:
+    assert interval([1.0] * 6, 0.95)[0] > 0 > interval([1.0] * 5, 0.95)[0]
+    assert interval([0.0] * 30, 0.95) == pytest.approx((-0.1157, 0.1157), abs=1e-3)

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from promptgraft.adapters.base import Usage
 from promptgraft.runs.report.data import ReportData
-from promptgraft.search.events import CandidateAdded, HeldOut, MergeRejected, MutationRejected
+from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
+from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role

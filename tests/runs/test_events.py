@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -27,9 +27,7 @@ from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
     CandidateScored,
-    Confirmation,
     ExampleGenerated,
-    HeldOut,
     MergeAccepted,
     MergeAttempted,
     MergeRejected,
@@ -41,6 +39,7 @@ from promptgraft.search.events import (
     RunEvent,
     RunStarted,
 )
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -63,6 +62,13 @@ COUNTS = st.integers(0, 2**53)
 POSITIONS = st.integers(0, 9)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SCORES = st.none() | NUMBERS
+
+
+def measured(rows: Sequence[tuple[str, float | None, float | None]]) -> HeldOut:
+    ids, before, after = zip(*rows, strict=True)
+    return HeldOut(ids=ids, baseline_scores=before, winner_scores=after)
+
+
 ROWS = st.lists(SCORES, max_size=4).map(tuple)
 MONEY = st.none() | st.decimals(0, 10**6, allow_nan=False, allow_infinity=False)
 MAPS = st.dictionaries(TEXTS, NUMBERS, max_size=3).map(FrozenMap)
@@ -194,7 +200,10 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
             confirmed=st.booleans(),
         ),
         "held_out": st.none()
-        | st.builds(HeldOut, ids=NAMES, baseline_scores=ROWS, winner_scores=ROWS, why_not=TEXTS),
+        | st.builds(HeldOut, ids=NAMES, why_not=TEXTS.filter(bool))
+        | st.lists(st.tuples(TEXTS, SCORES, SCORES), min_size=1, unique_by=lambda one: one[0]).map(
+            measured
+        ),
         "rejected": st.dictionaries(TEXTS, COUNTS, max_size=2),
         "ledger": st.lists(LEDGER, max_size=2).map(tuple),
         "cost": MONEY,

@@ -425,3 +425,12 @@ class _Held:
 
     def close(self) -> None:
         self._context.__exit__(None, None, None)
+
+
+def test_an_end_with_held_out_examples_without_scores_is_damaged(tmp_path: Path) -> None:
+    folder = kept_run(tmp_path)
+    text = folder.events.read_text("ascii")
+    folder.events.write_text(text.replace('"winner_scores":[', '"winner_scores":[1.0,'))
+    (summary,) = list_runs(tmp_path)
+    assert summary.state is State.DAMAGED
+    assert "held-out examples: expected two scores for each id" in summary.fault

@@ -78,7 +78,9 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     leaders = document(folder.frontier)["frontier"]
     assert [one["candidate"] for one in leaders] == list(result.frontier)
     assert set(leaders[-1]["leads_on"]) <= set(result.pareto_ids)
-    assert folder.summary.read_text("utf-8").startswith("# toy/words: improved\n")
+    summary = folder.summary.read_text("utf-8")
+    assert summary.startswith("# toy/words: improved, but it may be luck\n")
+    assert "; 3 cases are too few to tell: even 3 of 3 won may be luck.\n" in summary
 
 
 def test_a_page_of_a_candidate_says_what_it_says_changes_and_scores(whole: RunFolder) -> None:

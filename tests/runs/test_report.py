@@ -29,9 +29,10 @@ from promptgraft.runs.report.drawings import (
     spending_chart,
 )
 from promptgraft.runs.report.page import render
-from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map, measured
+from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
 from promptgraft.runs.report.texts import candidate_views
-from promptgraft.search.events import CandidateAdded, Confirmation, HeldOut
+from promptgraft.search.events import CandidateAdded
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
@@ -92,17 +93,17 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     ]
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
-    assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +1.000 to +1.000" in told
-    assert "The whole interval lies above zero" in told
-    assert "7 better, 0 worse, 0 the same, 1 unscored and in no mean" in told
+    assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
+    assert "More than luck: the whole interval is above 0." in told
+    assert "7 won, 0 lost, 0 tied; 1 unscored." in told
     assert "budget : 1 of 60 rollouts is left" in section(page, "verdict")
 
 
 @pytest.mark.parametrize(
     ("scores", "sentence"),
     [
-        ((0.0,) * 7 + (None,), "The whole interval lies below zero"),
-        ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "The interval contains zero"),
+        ((0.0,) * 7 + (None,), "the whole interval is below 0."),
+        ((1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0), "It may be luck: the interval includes 0."),
     ],
 )
 def test_the_side_of_zero_on_which_the_interval_lies_is_said(
@@ -131,20 +132,19 @@ def test_what_was_not_measured_is_said_with_its_reason() -> None:
     assert "flatter the winner" in told
 
 
-def test_without_the_library_there_is_a_gain_but_no_interval(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
-    told = section(render(small_run()), "held-out")
-    assert "Gain +1.000" in told
-    assert 'pip install "promptgraft[stats]"' in told
+def test_too_few_cases_to_tell_are_said_to_be_too_few() -> None:
+    few = HeldOut(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1))
+    told = section(render(small_run(held_out=few)), "held-out")
+    assert "Gain +0.500 95 % interval -0.776 to +0.987" in told
+    assert "2 cases are too few to tell: even 2 of 2 won may be luck." in told
+    page = Page(render(small_run(held_out=few)))
+    assert "improved, but it may be luck" in " ".join(page.texts)
 
 
-def test_too_few_changed_cases_have_no_interval() -> None:
-    found = measured(HeldOut(ids=("a", "b"), baseline_scores=(0, 1), winner_scores=(1, 1)))
-    assert found is not None
-    assert (found.before, found.after, found.ends) == (0.5, 1.0, None)
-    assert found.no_interval == "No interval: it takes 6 changed cases at 95%."
+def test_held_out_cases_without_a_score_are_no_result() -> None:
+    none = HeldOut(ids=("a",), baseline_scores=(None,), winner_scores=(1.0,))
+    told = section(render(small_run(held_out=none)), "held-out")
+    assert "Not measured. No case has a score on both sides." in told
 
 
 def test_every_part_of_a_run_is_in_its_report() -> None:

@@ -36,6 +36,7 @@ from promptgraft.errors import (
     RunCancelledError,
     StoreError,
 )
+from promptgraft.evals.statistics import Gain, gain
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -50,13 +51,12 @@ from promptgraft.overrides.resolution import checked_entry
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.python_source import load_file
 from promptgraft.prompt import Prompt, PromptTemplate
-from promptgraft.runs.documents import figures_json, means_json, pareto_means_json
+from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json
 from promptgraft.runtime import Cancellation
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.config import RunConfig
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
-from promptgraft.search.scores import mean_score
 from promptgraft.search.settings import Data
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.spending import AbandonedRolloutError
@@ -113,10 +113,9 @@ def load_example() -> Example:
 
 @attrs.frozen(kw_only=True)
 class HeldOut:
-    """Means on the tickets that the search never saw, or why there are none."""
+    """What was gained on the tickets that the search never saw, or why that is not known."""
 
-    baseline: float | None = None
-    best: float | None = None
+    gain: Gain
     fault: PromptgraftError | None = None
 
 
@@ -262,8 +261,9 @@ def _measure(
     example: Example, config: RunConfig, adapter: OfflineAdapter, result: RunResult
 ) -> HeldOut:
     """Evaluate baseline and winner on the held-out tickets; nothing is lost when that fails."""
+    unknown = gain({one.id: () for one in example.held_out}, {})
     if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.DEADLINE):
-        return HeldOut()
+        return HeldOut(gain=unknown)
     rollout = PromptRollout(
         prompts={result.name: Prompt(example.template)},
         base={result.name: result.best_override.holding(())},
@@ -271,17 +271,17 @@ def _measure(
         scoring=config.scoring,
     )
 
-    def mean(candidate: Candidate) -> float | None:
-        return mean_score([rollout(candidate, ticket, None).score for ticket in example.held_out])
+    def scores(candidate: Candidate) -> dict[str, tuple[float | None]]:
+        return {one.id: (rollout(candidate, one, None).score,) for one in example.held_out}
 
     try:
-        baseline = mean(result.candidates[0])
-        best = mean(result.candidates[result.best_index]) if result.improved else baseline
+        baseline = scores(result.candidates[0])
+        best = scores(result.candidates[result.best_index]) if result.improved else baseline
     except AbandonedRolloutError as error:
-        return HeldOut(fault=error.cause)
+        return HeldOut(gain=unknown, fault=error.cause)
     except (ProviderError, LimitReachedError) as error:
-        return HeldOut(fault=error)
-    return HeldOut(baseline=baseline, best=best)
+        return HeldOut(gain=unknown, fault=error)
+    return HeldOut(gain=gain(baseline, best))
 
 
 def _kept(outcome: DemoOutcome) -> DemoOutcome:
@@ -290,8 +290,8 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
     scores = {
         "baseline": result.baseline_pareto_mean,
         "best": result.best_pareto_mean,
-        "held_out_baseline": measured.baseline,
-        "held_out_best": measured.best,
+        "held_out_baseline": measured.gain.mean_before,
+        "held_out_best": measured.gain.mean_after,
     }
     used = f"{result.total_rollouts} rollouts, seed {outcome.given['seed']}"
     provenance = Provenance(
@@ -313,7 +313,7 @@ def _kept(outcome: DemoOutcome) -> DemoOutcome:
 
 def _print(screen: Screen, outcome: DemoOutcome) -> None:
     result, measured = outcome.result, outcome.measured
-    print_verdict(screen, outcome.prompt, result)
+    print_verdict(screen, outcome.prompt, result, measured.gain)
     screen.line(f"GEPA on the {MODEL}, seed {outcome.given['seed']}")
     print_found(
         screen,
@@ -321,7 +321,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
         diff_override(outcome.example.template, result.best_override),
         noun="ticket",
         budget=outcome.budget,
-        held_out=(measured.baseline, measured.best, len(outcome.example.held_out)),
+        held_out=measured.gain,
     )
     screen.line()
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
@@ -367,7 +367,7 @@ def _plain(outcome: DemoOutcome) -> object:
         **figures_json(result.ended, outcome.budget),
         "scores": {
             "pareto": pareto_means_json(result.ended, len(result.pareto_ids)),
-            "held_out": means_json(measured.baseline, measured.best, len(example.held_out)),
+            "held_out": gain_json(measured.gain),
         },
         "winner": [entry_json(shown) for shown in winner],
         "parts": parts,

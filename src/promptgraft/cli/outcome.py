@@ -11,6 +11,7 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
+from promptgraft.evals.statistics import Gain
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -169,11 +170,13 @@ def means_row(
     return score(before, estimated=estimated[0]), score(after, estimated=estimated[1]), gain
 
 
-def print_verdict(screen: Screen, prompt: str, result: RunResult) -> None:
-    """Print in a few words what came of a run."""
+def print_verdict(screen: Screen, prompt: str, result: RunResult, held_out: Gain | None) -> None:
+    """Print in a few words what came of a run, and what was gained on held-out examples."""
     early = "" if result.stop_reason in _WENT_TO_ITS_END else ", stopped early"
-    verdict = f"{'improved' if result.improved else 'not improved'}{early}"
-    screen.line(f"{prompt}: {verdict}", bold=True, color="green" if result.improved else None)
+    doubt = held_out.doubt if held_out is not None and result.improved else ""
+    verdict = f"{'improved' if result.improved else 'not improved'}{doubt}{early}"
+    color = "green" if result.improved and not doubt else None
+    screen.line(f"{prompt}: {verdict}", bold=True, color=color)
 
 
 def print_next(screen: Screen, command: str) -> None:
@@ -190,21 +193,21 @@ def print_found(
     *,
     noun: str,
     budget: int,
-    held_out: tuple[Score, Score, int] | None,
+    held_out: Gain | None,
     more: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
     """Print the means of a run, what its winner changes, what it used; ``more`` before that.
 
-    Examples are called ``noun``. ``held_out``: the means of baseline and winner on held-out
-    examples, and how many these are; None when they were not measured.
+    Examples are called ``noun``. ``held_out``: what was gained on held-out examples; None when
+    that was not measured.
     """
     marks = result.is_estimated(0), result.is_estimated(result.best_index)
     means = means_row(result.baseline_pareto_mean, result.best_pareto_mean, estimated=marks)
     rows = [("validation", *means, counted(len(result.pareto_ids), noun))]
     if held_out is not None:
-        seen = f"{counted(held_out[2], noun)}, never seen"
-        rows.insert(0, ("held out", *means_row(held_out[0], held_out[1]), seen))
+        seen = f"{counted(held_out.cases + len(held_out.unscored), noun)}, never seen"
+        rows.insert(0, ("held out", *means_row(held_out.mean_before, held_out.mean_after), seen))
     screen.line()
     screen.table([(f"{'':{FIELD}}", "baseline", "best", "gain", ""), *rows])
     if any(figure.startswith("~") for figure in means):
@@ -217,6 +220,7 @@ def print_found(
     changed = ", ".join(part.part for part in parts)
     screen.fields(
         [
+            *([("cases", held_out.details)] if held_out and result.improved else []),
             *more,
             *([("changed", changed)] if changed else []),
             ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
@@ -259,12 +263,11 @@ def _ledger_row(entry: LedgerEntry) -> tuple[str, ...]:
 def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     """Print the outcome for people, and the next command; the run is kept in ``runs``."""
     result, found = outcome.result, outcome.result.held_out
-    print_verdict(screen, outcome.job.name, result)
+    held_out = None if found is None else found.gain
+    print_verdict(screen, outcome.job.name, result, held_out)
     if outcome.dry:
         screen.line(f"a dry run on the {MODEL}")
-    why_not, held_out = "" if found is None else found.why_not, None
-    if found is not None and not why_not:
-        held_out = found.baseline_mean, found.winner_mean, len(found.ids)
+    why_not = "" if found is None else found.why_not
     print_found(
         screen,
         result,
@@ -278,7 +281,6 @@ def print_outcome(screen: Screen, outcome: Outcome, runs: Runs) -> None:
     for warning in outcome.warnings:
         screen.line(f"warning: {warning}", color="yellow")
     if result.ledger:
-        screen.line()
         _print_ledger(screen, result)
     screen.line()
     _print_kept(screen, outcome)

@@ -305,12 +305,12 @@ def _why(event: MutationRejected | MergeRejected) -> str:
 
 
 def _ended(event: RunEnded) -> str:
-    verdict = "improved" if event.improved else "not improved"
     marks = event.baseline_estimated, event.best_estimated
     means = change(event.baseline_mean, event.best_mean, estimated=marks)
-    text = f"ended: {verdict}, {means} on the validation set"
+    text = f"ended: {event.verdict}, {means} on the validation set"
     found = event.held_out
-    if found is not None and found.winner_mean is not None:
-        text += f", {change(found.baseline_mean, found.winner_mean)} on held-out examples"
+    if found is not None and (gain := found.gain) is not None and gain.interval:
+        means = change(gain.mean_before, gain.mean_after)
+        text += f", {means} on held-out examples ({gain.interval})"
     why = f"; stopped by {event.stop_reason}: {event.stop_detail}"
     return f"{text}, {counted(event.rollouts, 'rollout')}{why}"

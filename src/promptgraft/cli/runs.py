@@ -26,8 +26,10 @@ from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import gain
 from promptgraft.runs import RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import Incomparable, RunFigures, figures_of, incomparable
+from promptgraft.runs.documents import gain_json
 from promptgraft.runs.lines import encoded_json
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
@@ -104,8 +106,11 @@ def _list(runs: Runs, *, as_json: bool) -> None:
 
 
 def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
-    head = ("state", "base", "best", "gain", "rollouts", "dollars", "run")
-    screen.table([head, *(_row(one) for one in found)])
+    head = ("state", "base", "best", "gain", "held out (95 %)", "rollouts", "dollars", "run")
+    table = [head, *(_row(one) for one in found)]
+    if not any(one.held_out for one in found):
+        table = [(*row[:4], *row[5:]) for row in table]
+    screen.table(table)
     if any(mark for one in found for mark in one.estimated):
         screen.line(ESTIMATED)
 
@@ -115,6 +120,7 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     return (
         f"{run.state}",
         *means_row(run.baseline_mean, run.best_mean, estimated=run.estimated),
+        run.held_out.short if run.held_out else "",
         f"{run.rollouts}{of}",
         "unknown" if run.cost is None else f"{run.cost:.4f}",
         run.id,
@@ -123,7 +129,6 @@ def _row(run: RunSummary) -> tuple[str, ...]:
 
 def summary_json(run: RunSummary) -> dict[str, Json]:
     """Return a run as an entry of a list, for machines."""
-    unseen = run.held_out
     return {
         "id": run.id,
         "folder": str(run.folder.path.absolute()),
@@ -138,7 +143,7 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
         "baseline_estimated": run.estimated[0],
         "best_mean": run.best_mean,
         "best_estimated": run.estimated[1],
-        "held_out": unseen and {"baseline_mean": unseen[0], "winner_mean": unseen[1]},
+        "held_out": None if run.held_out is None else gain_json(run.held_out),
         "improved": run.improved,
         "stop_reason": run.stop_reason or None,
         "cost": money(run.cost),
@@ -193,6 +198,8 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     means = change(summary.baseline_mean, summary.best_mean, estimated=summary.estimated)
     if summary.state is State.ENDED:
         verdict = "improved" if summary.improved else "not improved"
+        if summary.improved and summary.held_out:
+            verdict += summary.held_out.doubt
         screen.line(f"{summary.id} has ended: {verdict}, {means}; stopped by {summary.stop_reason}")
         next_ = runs.command("apply" if summary.improved else "show", summary.folder)
     else:
@@ -245,7 +252,7 @@ def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> No
     differing = incomparable(one, other)
     sides = figures_of(one), figures_of(other)
     if as_json:
-        plain: list[Json] = [unstructure(attrs.asdict(side)) for side in sides]
+        plain: list[Json] = [side.to_json() for side in sides]
         print_json({"runs": plain, "incomparable": unstructure(attrs.asdict(differing))})
     else:
         _print(Screen(), *sides, differing)
@@ -278,10 +285,15 @@ def _rows(first: RunFigures, second: RunFigures, differing: Incomparable) -> lis
         ("best", *_means(first, second, -1, comparable=comparable)),
     ]
     if first.held_out is not None or second.held_out is not None:
-        one, other = first.held_out or (None, None), second.held_out or (None, None)
-        for name, *means in zip(("baseline", "winner"), one, other, strict=True):
-            gain = "" if differing.held_out else difference(*means)
-            rows.append((f"held out, {name}", *map(score, means), gain))
+        one, other = first.held_out or gain({}, {}), second.held_out or gain({}, {})
+        for name, *means in (
+            ("baseline", one.mean_before, other.mean_before),
+            ("winner", one.mean_after, other.mean_after),
+        ):
+            more = "" if differing.held_out else difference(*means)
+            rows.append((f"held out, {name}", *map(score, means), more))
+        rows.append(("held out, gain", one.short, other.short, ""))
+        rows.append(("held out, cases", one.counts, other.counts, ""))
     answers = {None: "not yet", True: "yes", False: "no"}
     rows.append(("improved", answers[first.improved], answers[second.improved], ""))
     for name in ("rollouts", "steps", "candidates", "rejected"):
@@ -300,5 +312,5 @@ def _means(
         side.path[place][2:] if side.path else (None, False) for side in (first, second)
     )
     marked = one or other
-    gain = difference(before, after, estimated=(marked, marked)) if comparable else ""
-    return score(before, estimated=one), score(after, estimated=other), gain
+    more = difference(before, after, estimated=(marked, marked)) if comparable else ""
+    return score(before, estimated=one), score(after, estimated=other), more

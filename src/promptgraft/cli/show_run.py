@@ -18,7 +18,7 @@ from promptgraft.runs.folder import read_document
 from promptgraft.runs.lines import encoded
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
-from promptgraft.serde import Json, did_you_mean, parse_json, unstructure
+from promptgraft.serde import Json, did_you_mean, parse_json
 from promptgraft.text import change, counted, dollars, moment, score
 
 _MOST_CANDIDATES = 20
@@ -43,11 +43,11 @@ def show_run(
 def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
     """Show where a run stands and its candidates; for machines without texts and scores."""
     figures, folder = figures_of(record), record.folder
+    gain = figures.held_out
     if as_json:
-        plain = unstructure(figures)
         print_json(
             {
-                **(plain if isinstance(plain, dict) else {}),
+                **figures.to_json(),
                 "run": record.id,
                 "folder": str(folder.path.absolute()),
                 "created": record.created.isoformat(),
@@ -66,7 +66,8 @@ def _show_overview(record: RunRecord, runs: Runs, *, as_json: bool) -> None:
         ("prompt", record.prompt),
         ("made", moment(record.created)),
         ("validation", change(figures.baseline, figures.best, estimated=estimated)),
-        ("held out", change(*figures.held_out) if figures.held_out else ""),
+        ("held out", change(gain.mean_before, gain.mean_after) if gain else ""),
+        ("cases", gain.details if gain else ""),
         ("used", f"{counted(record.rollouts, 'rollout')}, {dollars(cost)}"),
         ("stopped", f"{figures.stop_reason}: {figures.stop_detail}" if figures.stop_reason else ""),
         ("rejected", counted(figures.rejected, "proposal")),

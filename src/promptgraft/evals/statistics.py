@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.notebook import Card, Shown
-from promptgraft.serde import digest
+from promptgraft.serde import Json, digest
 from promptgraft.strict.checks import number
 from promptgraft.text import counted, score
 
@@ -27,10 +28,11 @@ Score = float | None
 
 _RESAMPLES = 9_999
 _LEAST_RESAMPLES = 999
-_ENUMERATED = 13  # cases; their 2 ** 13 - 1 subsets are fewer than the resamples
 _CELLS = 3_000_000
 _DECIMALS = 9
 _FUZZ = 1e-9
+_EXACT = 1e-7
+_NEGLIGIBLE = 1e6
 
 
 def mean(scores: Iterable[Score]) -> Score:
@@ -92,27 +94,65 @@ def differences(before: Sequence[Score], after: Sequence[Score]) -> list[float]:
     return gains
 
 
-def interval(gains: Sequence[float], level: float) -> tuple[float, float] | None:
-    """Return the confidence interval of the mean gain; None when too few cases changed for one.
+def interval(gains: Sequence[float], level: float, *, reach: float = 1.0) -> tuple[float, float]:
+    """Return the confidence interval of the mean gain on cases like these.
 
-    The ends are ranks among the means of the subsets of ``gains`` (Hartigan 1969): the
-    interval holds just those gains that the two-sided sign-flip test does not refuse, so it
-    excludes 0 when that test refuses 0. Its width never comes from a spread that is zero by
-    accident: three cases that all gain 1 have no interval at 95 %, not one of width 0.
+    No case can gain or lose more than ``reach``: so much scores may differ. The lower end is the
+    quantile ``(1 - level) / 2`` of the mean of ``gains`` and one loss of ``reach``, under weights
+    that are uniform among all that add up to 1; the upper end mirrors it. For gains of two values
+    these are the ends of Clopper and Pearson (1934). For won, lost and tied cases of one size the
+    interval excludes 0 exactly where the two-sided sign test rejects it. For gains of any kind
+    see Gaffke (2005), and Learned-Miller and Thomas (2019, arXiv:1905.06208): no distribution
+    is known for which it holds the mean less often than ``level``, whatever the number of cases.
+
+    Args:
+        gains: one for each case; at least one.
+        level: above 0 and below 1.
+        reach: at least the largest of ``gains``, whatever its sign.
     """
-    if sum(gain != 0 for gain in gains) < least_changed(level):
-        return None
-    scale = max(map(abs, gains))
-    means = _subset_means([gain / scale for gain in gains])
-    rank = math.floor((1 - level) / 2 * (len(means) + 1) + _FUZZ)
-    low, high = float(means[rank - 1]) * scale, float(means[-rank]) * scale
-    # Means are rounded, so that an end may lie beyond every gain by a hair.
-    return max(low, min(gains)), min(high, max(gains))
+    share = (1 - level) / 2
+    scaled = [gain / reach for gain in gains]
+    low, high = _quantile([*scaled, -1.0], share), _quantile([*scaled, 1.0], 1 - share)
+    return low * reach, high * reach
 
 
-def least_changed(level: float) -> int:
-    """Return how many cases must change before an interval at ``level`` can exclude 0."""
+def least_cases(level: float) -> int:
+    """Return how many cases it takes before an interval at ``level`` can exclude 0."""
     return max(1, math.ceil(math.log2(2 / (1 - level)) - _FUZZ))
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Return the quantile of the mean of values under uniform weights that add up to 1."""
+    counts = Counter(values)
+    low, high = min(counts), max(counts)
+    while high - low > _EXACT:
+        middle = (low + high) / 2
+        if _share_below(middle, counts) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _share_below(bound: float, counts: Mapping[float, int]) -> float:
+    """Return how likely such a mean is at most ``bound``.
+
+    Uniform weights are exponential variables divided by their sum, so this is the probability
+    that a weighted sum of these is negative. Its characteristic function is a product, inverted
+    as Davies (1973) does it: the mean of the sum, 8 of its standard deviations and 20 of its
+    largest terms are covered, so that the result is exact to about 1e-6.
+    """
+    terms = [(value - bound, count) for value, count in counts.items() if value != bound]
+    spread = math.sqrt(math.fsum(count * term**2 for term, count in terms))
+    drift = abs(math.fsum(count * term for term, count in terms))
+    step = math.tau / (drift + 8 * spread + 20 * max(abs(term) for term, _ in terms))
+    total, place, inverse = 0.0, 0.5, 1 + 0j
+    while abs(inverse) * place < _NEGLIGIBLE:
+        at = -step * place
+        inverse = math.prod((complex(1, at * term) ** count for term, count in terms), start=1 + 0j)
+        total += (1 / inverse).imag / place
+        place += 1
+    return 0.5 - total / math.pi
 
 
 def _p_value(moved: Sequence[float]) -> float:
@@ -137,27 +177,6 @@ def _p_value(moved: Sequence[float]) -> float:
         rng=_generator(moved),
     )
     return float(found.pvalue)
-
-
-def _subset_means(gains: Sequence[float]) -> Floats:
-    """Return the sorted means of all non-empty subsets, or of many random ones."""
-    check_installed()
-    import numpy as np
-
-    values = np.sort(np.asarray(gains, dtype=np.float64))
-    if len(values) <= _ENUMERATED:
-        codes = np.arange(1, 2 ** len(values))
-        chosen = codes[:, None] >> np.arange(len(values)) & 1
-        return np.sort(np.round(chosen @ values / chosen.sum(axis=1), _DECIMALS))
-    generator = _generator(values.tolist())
-    wanted = _resamples(len(values))
-    rows = max(1, _CELLS // len(values))
-    means = []  # in batches, because all choices at once may not fit into memory
-    for first in range(0, wanted, rows):
-        picked = generator.random((min(rows, wanted - first), len(values))) < 0.5
-        sizes = picked.sum(axis=1)
-        means.append((picked @ values)[sizes > 0] / sizes[sizes > 0])
-    return np.sort(np.round(np.concatenate(means), _DECIMALS))
 
 
 def _rounded_mean(values: Floats, axis: int) -> Floats:
@@ -204,11 +223,10 @@ class Gain(Shown):
             None without such cases.
         mean_gain: their difference.
         level: the confidence of the interval, above 0 and below 1.
-        low: the lower end of the interval of the mean gain, and ``high`` the upper one; None when
-            too few cases changed for one (6 at 95 %).
+        low: the lower end of the interval of the mean gain, and ``high`` the upper one; None
+            without such cases.
         won: ids of the cases that scored higher than before; ``lost`` and ``tied`` alike.
         unscored: those without a score on one side or both; they are in no mean.
-        p_value: of the one-sided test that after is better; 1 without cases.
     """
 
     mean_before: float | None
@@ -221,7 +239,6 @@ class Gain(Shown):
     lost: tuple[str, ...]
     tied: tuple[str, ...]
     unscored: tuple[str, ...]
-    p_value: float
 
     @property
     def cases(self) -> int:
@@ -237,21 +254,63 @@ class Gain(Shown):
             return Outcome.WORSE
         return Outcome.NO_IMPROVEMENT
 
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty without cases."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{self.level * 100:g} % interval {self.low:+.3f} to {self.high:+.3f}"
+
+    @property
+    def short(self) -> str:
+        """The gain with its interval for a cell of a table; empty without cases."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{self.mean_gain:+.3f} ({self.low:+.2f} to {self.high:+.2f})"
+
+    @property
+    def counts(self) -> str:
+        """How many cases were won, lost, tied and unscored, in words."""
+        missing = f"; {len(self.unscored)} unscored" if self.unscored else ""
+        return f"{len(self.won)} won, {len(self.lost)} lost, {len(self.tied)} tied{missing}"
+
+    @property
+    def meaning(self) -> str:
+        """What the interval says of luck, in words."""
+        if self.verdict is not Outcome.NO_IMPROVEMENT:
+            side = "above" if self.verdict is Outcome.IMPROVED else "below"
+            return f"more than luck: the whole interval is {side} 0"
+        if self.cases < least_cases(self.level):
+            few = "1 case is" if self.cases == 1 else f"{self.cases} cases are"
+            return f"{few} too few to tell: even {self.cases} of {self.cases} won may be luck"
+        return "it may be luck: the interval includes 0"
+
     def line(self) -> str:
         """Return the gain as one line for reports."""
-        missing = f"; {len(self.unscored)} unscored" if self.unscored else ""
         if self.mean_gain is None:
+            missing = f"; {len(self.unscored)} unscored" if self.unscored else ""
             return f"gain unknown: no case has a score before and after{missing}"
-        return (
-            f"gain {self.mean_gain:+.3f} ({self._interval()}) on {counted(self.cases, 'case')}, "
-            f"{len(self.won)} won, {len(self.lost)} lost, {len(self.tied)} tied{missing}"
-        )
+        on = counted(self.cases, "case")
+        return f"gain {self.mean_gain:+.3f} ({self.interval}) on {on}, {self.counts}"
 
-    def _interval(self) -> str:
-        name = f"{self.level * 100:g} % interval"
-        if self.low is None or self.high is None:
-            return f"no {name}: it takes {least_changed(self.level)} changed cases"
-        return f"{name} {self.low:+.3f} to {self.high:+.3f}"
+    @property
+    def details(self) -> str:
+        """Cases, interval and what that means, in words; empty without cases."""
+        return f"{self.counts}; {self.interval}; {self.meaning}" if self.cases else ""
+
+    @property
+    def doubt(self) -> str:
+        """What stands beside "improved" where held-out cases do not confirm it."""
+        if not self.cases or self.verdict is Outcome.IMPROVED:
+            return ""
+        is_worse = self.verdict is Outcome.WORSE
+        return ", but worse on held-out cases" if is_worse else ", but it may be luck"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the gain as plain data, with numbers of cases instead of ids."""
+        cases = {name: len(getattr(self, name)) for name in ("won", "lost", "tied", "unscored")}
+        ends = {"low": self.low, "high": self.high, "level": self.level}
+        return {"gain": self.mean_gain, **ends, **cases}
 
     def __repr__(self) -> str:
         return f"<Gain {self.verdict}: {self.line()}>"
@@ -262,7 +321,7 @@ class Gain(Shown):
             lead=self.line(),
             fields=(
                 ("mean", f"{score(self.mean_before)} -> {score(self.mean_after)}"),
-                ("p-value", f"{self.p_value:.3g}"),
+                ("meaning", self.meaning),
                 ("won", _ids(self.won)),
                 ("lost", _ids(self.lost)),
                 ("unscored", _ids(self.unscored)),
@@ -291,27 +350,27 @@ def gain(
         level: the confidence of the interval, above 0 and below 1.
 
     Raises:
-        ConfigError: the level is no such number, a score is not finite, or the library of the
-            extra ``stats`` is not installed.
+        ConfigError: the level is no such number, or two scores differ by more than a number holds.
     """
     number(above=0, below=1).hold("level", level)
     ids = tuple(dict.fromkeys((*before, *after)))
     means = {id_: (mean(before.get(id_, ())), mean(after.get(id_, ()))) for id_ in ids}
     scored = [id_ for id_ in ids if None not in means[id_]]
-    first, second = [means[id_][0] for id_ in scored], [means[id_][1] for id_ in scored]
+    first = [one for one, other in means.values() if one is not None and other is not None]
+    second = [other for one, other in means.values() if one is not None and other is not None]
     gains = dict(zip(scored, differences(first, second), strict=True))
-    low, high = interval(tuple(gains.values()), level) or (None, None)
-    tested = paired_test(first, second)
+    # A score is between 0 and 1, or where the scores themselves go beyond that.
+    reach = max([1.0, *first, *second]) - min([0.0, *first, *second])
+    low, high = interval(tuple(gains.values()), level, reach=reach) if gains else (None, None)
     return Gain(
         mean_before=mean(first),
         mean_after=mean(second),
-        mean_gain=tested.mean_gain if gains else None,
+        mean_gain=mean(gains.values()),
         level=level,
         low=low,
         high=high,
         won=tuple(id_ for id_, gained in gains.items() if gained > 0),
         lost=tuple(id_ for id_, gained in gains.items() if gained < 0),
         tied=tuple(id_ for id_, gained in gains.items() if not gained),
-        unscored=tuple(id_ for id_ in ids if id_ not in scored),
-        p_value=tested.p_value,
+        unscored=tuple(id_ for id_ in ids if id_ not in gains),
     )

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.errors import JournalError
+from promptgraft.evals.statistics import Gain
 from promptgraft.journal.records import decode_header
+from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
 from promptgraft.search.ledger import money
-from promptgraft.serde import Json, shown
+from promptgraft.serde import Json, shown, unstructure
 
 _JUDGED_BY = {
     "feedback_fn": "metrics",
@@ -28,7 +30,7 @@ class RunFigures:
     Attributes:
         baseline: mean of the baseline on the validation set.
         best: mean of the best candidate there.
-        held_out: means of baseline and winner on the held-out examples; None without them.
+        held_out: what was gained on the held-out examples; None when that was not measured.
         improved: whether the best beats the baseline; None before the end.
         cost: US dollars as text; None when a price is not known, or before the first candidate.
         path: the line from the baseline to the best candidate.
@@ -42,7 +44,7 @@ class RunFigures:
     baseline_estimated: bool
     best: float | None
     best_estimated: bool
-    held_out: tuple[float | None, float | None] | None
+    held_out: Gain | None
     improved: bool | None
     stop_reason: str
     stop_detail: str
@@ -52,6 +54,13 @@ class RunFigures:
     rollouts: int
     cost: str | None
     path: Ancestry
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the figures as plain data."""
+        plain = {
+            name: unstructure(value) for name, value in attrs.asdict(self, recurse=False).items()
+        }
+        return {**plain, "held_out": None if self.held_out is None else gain_json(self.held_out)}
 
 
 def figures_of(record: RunRecord) -> RunFigures:
@@ -66,7 +75,7 @@ def figures_of(record: RunRecord) -> RunFigures:
         baseline_estimated=record.estimated[0],
         best=record.means[1],
         best_estimated=record.estimated[1],
-        held_out=held_out_means(record),
+        held_out=held_out_gain(record),
         improved=None if ended is None else ended.improved,
         stop_reason="" if ended is None else ended.stop_reason,
         stop_detail="" if ended is None else ended.stop_detail,
@@ -79,12 +88,10 @@ def figures_of(record: RunRecord) -> RunFigures:
     )
 
 
-def held_out_means(record: RunRecord) -> tuple[float | None, float | None] | None:
-    """Return the means of baseline and winner on the held-out examples; None without them."""
+def held_out_gain(record: RunRecord) -> Gain | None:
+    """Return what was gained on the held-out examples; None when that was not measured."""
     found = record.ended.held_out if record.ended else None
-    if found is None or found.why_not:
-        return None
-    return found.baseline_mean, found.winner_mean
+    return found.gain if found else None
 
 
 def _path(record: RunRecord) -> Ancestry:

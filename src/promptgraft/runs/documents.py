@@ -9,6 +9,7 @@ from operator import eq
 
 import attrs
 
+from promptgraft.evals.statistics import Gain
 from promptgraft.overrides.diff import (
     PartDiff,
     diff_bodies,
@@ -48,7 +49,6 @@ def result_document(
     (:func:`changed_parts`), ``warnings`` what is doubtful about it (:func:`warnings_of`).
     """
     held_out = ended.held_out
-    is_measured = held_out is not None and not held_out.why_not
     return {
         "prompt": name,
         "seed": seed,
@@ -56,9 +56,7 @@ def result_document(
         "best": ended.best,
         "scores": {
             "pareto": pareto_means_json(ended, examples),
-            "held_out": means_json(held_out.baseline_mean, held_out.winner_mean, len(held_out.ids))
-            if held_out and is_measured
-            else None,
+            "held_out": gain_json(held_out.gain) if held_out and held_out.gain else None,
         },
         "candidates": ended.candidates,
         "means": list(ended.means),
@@ -213,6 +211,12 @@ def pareto_means_json(ended: RunEnded, examples: int) -> dict[str, Json]:
         "baseline_estimated": ended.baseline_estimated,
         "best_estimated": ended.best_estimated,
     }
+
+
+def gain_json(gain: Gain) -> dict[str, Json]:
+    """Return what was gained on cases that the search never saw."""
+    examples = gain.cases + len(gain.unscored)
+    return {**means_json(gain.mean_before, gain.mean_after, examples), **gain.to_json()}
 
 
 def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:

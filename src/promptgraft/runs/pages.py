@@ -172,9 +172,8 @@ def summary_page(
 ) -> str:
     """Return the page; ``changes`` are what the winner changes in the source."""
     name = history.started.prompt if history.started else folder.id
-    verdict = "improved" if ended.improved else "not improved"
     blocks = [
-        f"# {name}: {verdict}",
+        f"# {name}: {ended.verdict}",
         f"Run `{folder.id}`, stopped by {ended.stop_reason}: {plain_line(ended.stop_detail)}.",
         *_summary_scores(history, ended),
         _summary_used(ended, history.budget or 0),
@@ -198,6 +197,8 @@ def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     gain = difference(*history.means, estimated=history.estimated)
     rows.append([label, *map(shown_mean, history.sides or ()), gain])
     yield "\n".join(_table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
+    if found is not None and found.gain is not None and found.gain.details:
+        yield f"Held out, case by case: {found.gain.details}."
     if found is not None and found.why_not:
         yield f"Not measured on held-out examples: {plain_line(found.why_not)}."
 

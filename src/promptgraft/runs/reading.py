@@ -92,12 +92,11 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
     """Return what is known after an event near the end of a run."""
     match event:
         case RunEnded():
-            found = event.held_out
             return attrs.evolve(
                 _measured(known, event),
                 state=State.ENDED,
                 steps=event.steps,
-                held_out=(found.baseline_mean, found.winner_mean) if found is not None else None,
+                held_out=event.held_out.gain if event.held_out else None,
                 improved=event.improved,
                 stop_reason=event.stop_reason,
             )

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import attrs
 
+from promptgraft.evals.statistics import Gain
 from promptgraft.notebook import Card, LongText, Shown, first_rows
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
@@ -47,7 +48,7 @@ class RunSummary:
         baseline_mean: mean of the baseline on the validation set; None when it is not known.
         best_mean: mean of the best candidate on the validation set.
         estimated: whether these two are estimates, because some examples have no score.
-        held_out: means of baseline and winner on the held-out examples; None without them.
+        held_out: what was gained on the held-out examples; None when that was not measured.
         improved: whether the best beats the baseline; None before the end.
         stop_reason: why the run ended; empty before the end.
         cost: US dollars; None when a price is not known.
@@ -65,7 +66,7 @@ class RunSummary:
     baseline_mean: float | None = None
     best_mean: float | None = None
     estimated: tuple[bool, bool] = (False, False)
-    held_out: tuple[float | None, float | None] | None = None
+    held_out: Gain | None = None
     improved: bool | None = None
     stop_reason: str = ""
     cost: Decimal | None = None

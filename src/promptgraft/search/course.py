@@ -10,7 +10,7 @@ from promptgraft.search.acceptance import AcceptancePolicy
 from promptgraft.search.algorithm import Search
 from promptgraft.search.answers import Answers
 from promptgraft.search.asks import Asking, GiveUp, Rollouts, Together
-from promptgraft.search.events import Confirmation, HeldOut
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.population import Pool
 from promptgraft.search.result import RunResult

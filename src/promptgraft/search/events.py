@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
-import attrs
 import msgspec
 
 from promptgraft.parts.descriptors import SectionPath
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.notices import (
     CallWaits,
@@ -22,7 +22,7 @@ from promptgraft.search.notices import (
     StopFileRemoved,
     Working,
 )
-from promptgraft.search.scores import Score, Scores, is_estimate, paired_means
+from promptgraft.search.scores import Score, Scores, is_estimate
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutRecord
 
@@ -270,53 +270,6 @@ class MergeRejected(Event, frozen=True, kw_only=True, tag="merge_rejected"):
     detail: str
 
 
-@attrs.frozen(kw_only=True)
-class Confirmation:
-    """What baseline and winner did on fresh answers to the validation set.
-
-    Attributes:
-        candidate: the winner's position.
-        baseline_mean: the baseline's mean; None when nothing was scored.
-        winner_mean: the winner's.
-        p_value: how often chance alone would do as well or better, 0 to 1.
-        confirmed: whether that is at most the policy's level.
-    """
-
-    candidate: int
-    baseline_mean: float | None
-    winner_mean: float | None
-    p_value: float
-    confirmed: bool
-
-
-@attrs.frozen(kw_only=True)
-class HeldOut:
-    """Baseline and winner on the held-out examples.
-
-    Attributes:
-        ids: the examples.
-        baseline_scores: the baseline's scores, by example; None for unscored. Empty when
-            nothing was measured.
-        winner_scores: the winner's.
-        why_not: why nothing was measured; empty when it was.
-    """
-
-    ids: tuple[str, ...]
-    baseline_scores: tuple[Score, ...] = ()
-    winner_scores: tuple[Score, ...] = ()
-    why_not: str = ""
-
-    @property
-    def baseline_mean(self) -> float | None:
-        """The baseline's mean over the examples that both have a score for."""
-        return paired_means(self.baseline_scores, self.winner_scores)[0]
-
-    @property
-    def winner_mean(self) -> float | None:
-        """The winner's mean over the same."""
-        return paired_means(self.baseline_scores, self.winner_scores)[1]
-
-
 class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     """A run ended; when the store refused the winner, too.
 
@@ -373,6 +326,14 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     reflections: int
     ledger: tuple[LedgerEntry, ...]
     cost: Decimal | None
+
+    @property
+    def verdict(self) -> str:
+        """What came of the run in a few words; luck is not ruled out by the search itself."""
+        if not self.improved:
+            return "not improved"
+        gain = self.held_out.gain if self.held_out else None
+        return f"improved{gain.doubt if gain else ''}"
 
 
 RunEvent = (

@@ -17,7 +17,8 @@ from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool import ToolOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
-from promptgraft.search.events import Confirmation, HeldOut, MutationRejected, RunEnded
+from promptgraft.search.events import MutationRejected, RunEnded
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
@@ -253,9 +254,8 @@ class RunResult(Shown):
 
 def _line(result: RunResult) -> str:
     """Return the outcome of a run in one line."""
-    verdict = "improved" if result.improved else "not improved"
     return (
-        f"{result.name}: {verdict}, {_change(result)} on the validation set, "
+        f"{result.name}: {result.ended.verdict}, {_change(result)} on the validation set, "
         f"{counted(result.total_rollouts, 'rollout')}, stopped by {result.stop_reason}"
     )
 
@@ -265,7 +265,7 @@ def _card_of(result: RunResult) -> Card:
     merged = f", {counted(result.accepted_merges, 'merge')}" if result.accepted_merges else ""
     return Card(
         title=result.name,
-        lead="improved" if result.improved else "not improved",
+        lead=result.ended.verdict,
         fields=(
             *_held_out(result),
             ("validation", _on_examples(result)),
@@ -325,7 +325,8 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     if found.why_not:
         return (("held out", f"not measured: {found.why_not}"),)
     means = change(found.baseline_mean, found.winner_mean)
-    return (("held out", f"{means} on {counted(len(found.ids), 'example')} never seen"),)
+    seen = ("held out", f"{means} on {counted(len(found.ids), 'example')} never seen")
+    return seen, ("cases", found.gain.details if found.gain else "")
 
 
 def _rejected(result: RunResult) -> str:

@@ -100,7 +100,7 @@ def test_a_comparison_says_what_changed_with_an_interval() -> None:
     found = compare(Baseline.of(before), after)
     assert (found.before, found.after) == (0.0, 0.875)
     assert [change.case_id for change in found.changes] == [f"t-{n}" for n in range(1, 8)]
-    assert found.line().startswith("gain +0.875 (95 % interval +0.500 to +1.000) on 8 cases")
+    assert found.line().startswith("gain +0.875 (95 % interval +0.156 to +0.997) on 8 cases")
 
 
 def test_cases_without_a_score_on_both_sides_are_named_and_in_no_mean() -> None:
@@ -111,17 +111,15 @@ def test_cases_without_a_score_on_both_sides_are_named_and_in_no_mean() -> None:
     assert (found.before, found.after, found.changes) == (0.25, 0.25, ())
 
 
-def test_without_the_statistics_the_gain_stands_and_the_interval_is_said_to_be_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_few_cases_have_an_interval_without_any_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
 
     found = compare(Baseline.of(report({"a": 0.5})), report({"a": 1.0}))
-    assert found.gain is None
     assert found.line() == (
-        "gain +0.500, 1 won, 0 lost; no interval: paired tests need the library scipy, which is "
-        'not installed; run `pip install "promptgraft[stats]"`'
+        "gain +0.500 (95 % interval -0.963 to +0.988) on 1 case, 1 won, 0 lost, 0 tied"
     )
+    low, high = found.gain.low, found.gain.high
+    assert [found.to_json()[name] for name in ("low", "high", "level")] == [low, high, 0.95]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Str
 from promptgraft.search.config import ToolExampleTarget
 from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
 from promptgraft.search.events import CandidateScored as GepaCandidateScored
-from promptgraft.search.events import Confirmation, HeldOut
 from promptgraft.search.events import ExampleGenerated as GepaExampleGenerated
 from promptgraft.search.events import MergeAccepted as GepaMergeAccepted
 from promptgraft.search.events import MergeAttempted as GepaMergeAttempted
@@ -18,6 +17,7 @@ from promptgraft.search.events import MutationRejected as GepaMutationRejected
 from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
 from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
 from promptgraft.search.events import RunStarted as GepaOptimizationStarted
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
 from promptgraft.search.notices import Working as GepaWorking

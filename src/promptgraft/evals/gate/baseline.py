@@ -147,15 +147,14 @@ class Comparison:
         before: their mean in the baseline, and ``after`` now; None without such cases.
         changes: the cases whose score changed, in the order of the data set.
         unscored: ids of the cases without a score on one side or both.
-        gain: with its interval; None when there is none, for the reason ``no_gain``.
+        gain: with its 95 % interval.
     """
 
     before: float | None
     after: float | None
     changes: tuple[Change, ...]
     unscored: tuple[str, ...]
-    gain: Gain | None
-    no_gain: str = ""
+    gain: Gain
 
     @property
     def worse(self) -> tuple[Change, ...]:
@@ -163,23 +162,15 @@ class Comparison:
         return tuple(change for change in self.changes if change.worse)
 
     def line(self) -> str:
-        """Return what changed as one line; with an interval where there can be one."""
-        if self.gain is not None:
-            return self.gain.line()
-        if self.before is None or self.after is None:
-            return "gain unknown: no case has a score before and after"
-        better = len(self.changes) - len(self.worse)
-        return (
-            f"gain {self.after - self.before:+.3f}, {better} won, {len(self.worse)} lost; "
-            f"no interval: {self.no_gain}"
-        )
+        """Return what changed as one line, with the interval of the gain."""
+        return self.gain.line()
 
     def to_json(self) -> dict[str, Json]:
         """Return the comparison as plain data."""
         return {
             "before": self.before,
             "after": self.after,
-            **{name: getattr(self.gain, name, None) for name in ("low", "high", "level")},
+            **{name: self.gain.to_json()[name] for name in ("low", "high", "level")},
             "changes": unstructure(self.changes),
             "unscored": list(self.unscored),
         }
@@ -218,7 +209,6 @@ def compare(baseline: Baseline, report: GateReport, *, where: str = "baseline") 
             scored.append(
                 Change(case_id=case.id, before=before, after=after, critical=case.critical)
             )
-    found, why = _gain(baseline, report) if scored else (None, "no case has two scores")
     return Comparison(
         before=mean(one.before for one in scored),
         after=mean(one.after for one in scored),
@@ -226,15 +216,11 @@ def compare(baseline: Baseline, report: GateReport, *, where: str = "baseline") 
             one for one in scored if not math.isclose(one.before, one.after, rel_tol=1e-12)
         ),
         unscored=tuple(unscored),
-        gain=found,
-        no_gain=why,
+        gain=_gain(baseline, report),
     )
 
 
-def _gain(baseline: Baseline, report: GateReport) -> tuple[Gain | None, str]:
+def _gain(baseline: Baseline, report: GateReport) -> Gain:
     before = {case_id: (score,) for case_id, score in baseline.scores.items()}
     after = {case.id: (case.score,) for case in report.cases}
-    try:
-        return gain(before, after), ""
-    except ConfigError as error:  # the extra `stats` is not installed
-        return None, str(error)
+    return gain(before, after)

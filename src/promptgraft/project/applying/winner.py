@@ -29,7 +29,7 @@ from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry, SkipReason
 from promptgraft.parts.validation import shown_hash
 from promptgraft.runs import RunFolder, RunRecord, State
-from promptgraft.runs.comparing import held_out_means
+from promptgraft.runs.comparing import held_out_gain
 from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import digest, shown
 from promptgraft.targets.parts.part import named_in
@@ -183,8 +183,8 @@ def _base(folder: RunFolder, tag: str) -> Mapping[str, Change]:
 def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:
     """Return the means on the validation set, and on the held-out set those of the winner."""
     found = {"baseline": run.candidates[0].mean, "best": chosen.mean}
-    if run.best == chosen.candidate and (means := held_out_means(run)) is not None:
-        found |= {"held_out_baseline": means[0], "held_out_best": means[1]}
+    if run.best == chosen.candidate and (gain := held_out_gain(run)) is not None:
+        found |= {"held_out_baseline": gain.mean_before, "held_out_best": gain.mean_after}
     return FrozenMap((name, mean) for name, mean in found.items() if mean is not None)
 
 

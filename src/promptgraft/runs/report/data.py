@@ -14,13 +14,8 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
-from promptgraft.search.events import (
-    CandidateAdded,
-    Confirmation,
-    HeldOut,
-    MergeRejected,
-    MutationRejected,
-)
+from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
+from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.targets.parts.part import named_in

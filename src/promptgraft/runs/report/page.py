@@ -14,7 +14,7 @@ from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, short_name
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
-from promptgraft.runs.report.tables import frontier_rows, heat_map, measured
+from promptgraft.runs.report.tables import across, frontier_rows, heat_map
 from promptgraft.runs.report.texts import (
     candidate_views,
     case_views,
@@ -58,7 +58,7 @@ def _filled(data: ReportData, limits: Limits) -> str:
             script=script,
             policy=_policy(style, script),
             verdict=_verdict(data),
-            held_out=measured(data.held_out),
+            held_out=data.held_out.gain,
             rollouts_chart=rollouts_chart(data),
             spending=spending_chart(data),
             steps=tuple(steps_of(data.candidates, data.winner))[:200],
@@ -83,7 +83,9 @@ def _verdict(data: ReportData) -> dict[str, str]:
         told = "mark", "!", "interrupted", "The run did not come to its end."
     elif data.improved:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
-        told = "good", "✓", "improved", sentence
+        gain = data.held_out.gain
+        doubt = gain.doubt if gain else ""
+        told = "mark" if doubt else "good", "!" if doubt else "✓", f"improved{doubt}", sentence
     else:
         told = "plain", "=", "not improved", "No candidate beats the baseline."
     return dict(zip(("kind", "sign", "word", "sentence"), told, strict=True))
@@ -143,6 +145,7 @@ def _environment() -> Environment:
         "dollars": dollars,
         "crop": lambda text: cropped(text, 2_000),
         "name": short_name,
+        "across": across,
         "sentence": _sentence,
     }
     return environment

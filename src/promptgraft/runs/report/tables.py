@@ -8,18 +8,16 @@ from operator import eq
 
 import attrs
 
-from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import differences, interval, least_changed
+from promptgraft.evals.statistics import Gain
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.report.data import ReportData
-from promptgraft.search.events import CandidateAdded, HeldOut
+from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import Score, packed
 
 LEVELS = 10
 UNSCORED = LEVELS + 1
 """The level of a cell without a score."""
 
-_CONFIDENCE = 0.95
 _MOST_ROWS = 100
 _MOST_COLUMNS = 60
 _MOST_CELLS = 6_000
@@ -28,64 +26,10 @@ _FEWER_COLUMNS = 20
 _FEWER_ROWS = 400
 
 
-@attrs.frozen(kw_only=True)
-class HeldOutView:
-    """The held-out result as the page shows it, over the cases that both have a score for.
-
-    Attributes:
-        before: the baseline's mean.
-        after: the winner's.
-        won: cases that scored higher than before.
-        lost: cases that scored lower.
-        unscored: cases that one side or both have no score for.
-        ends: the interval of the gain; None when there is none.
-        no_interval: why there is none.
-    """
-
-    before: float
-    after: float
-    gain: float
-    cases: int
-    won: int
-    lost: int
-    unscored: int
-    ends: tuple[float, float] | None
-    no_interval: str
-
-    def across(self, value: float) -> float:
-        """Return where a gain stands in a drawing 560 wide with zero in its middle."""
-        reach = max(map(abs, (self.gain, *(self.ends or ())))) * 1.1 or 1.0
-        return round(280 + value / reach * 250, 1)
-
-
-def measured(data: HeldOut) -> HeldOutView | None:
-    """Return the held-out result; None when nothing was measured on both sides."""
-    before, after = data.baseline_mean, data.winner_mean
-    if before is None or after is None:
-        return None
-    gains = differences(data.baseline_scores, data.winner_scores)
-    ends, why_not = _interval(gains)
-    return HeldOutView(
-        before=before,
-        after=after,
-        gain=sum(gains) / len(gains),
-        cases=len(gains),
-        won=sum(gain > 0 for gain in gains),
-        lost=sum(gain < 0 for gain in gains),
-        unscored=len(data.ids) - len(gains),
-        ends=ends,
-        no_interval=why_not,
-    )
-
-
-def _interval(gains: list[float]) -> tuple[tuple[float, float] | None, str]:
-    try:
-        found = interval(gains, _CONFIDENCE)
-    except ConfigError:
-        return None, 'An interval needs scipy: run pip install "promptgraft[stats]".'
-    least = least_changed(_CONFIDENCE)
-    why_not = f"No interval: it takes {least} changed cases at {_CONFIDENCE:.0%}."
-    return found, "" if found else why_not
+def across(gain: Gain, value: float) -> float:
+    """Return where a gain stands in a drawing 560 wide with zero in its middle."""
+    reach = max(abs(end) for end in (gain.low, gain.high) if end is not None) * 1.1 or 1.0
+    return round(280 + value / reach * 250, 1)
 
 
 @attrs.frozen(kw_only=True)
