@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -142,9 +143,32 @@ def small_run(**changes: Any) -> ReportData:
             for number in (0, 3)
             for case in (1, 2, 3)
         },
+        "unseen": {
+            (number, f"unseen-{case}"): said(number, f"unseen-{case}", "red", found, tone=case / 8)
+            for number, found in ((0, "blue"), (3, "red"))
+            for case in range(6)
+        },
         **changes,
     }
     return ReportData(**values)
+
+
+def said(number: int, case: str, expected: str, found: str, *, tone: float) -> RolloutRecord:
+    """Return an answer that two metrics judge, one of them by comparing labels."""
+    right = expected == found
+    wrong = f"[failed] color 0: expected `{expected}`, found `{found}`"
+    color = f"[passed] color 1: found `{found}`" if right else wrong
+    return RolloutRecord(
+        example_id=case,
+        inputs_repr=json.dumps({"question": f"which color has {case}", "urgent": False}),
+        output_repr=f"{found}, says {number}",
+        tool_trace_repr="",
+        feedback=RolloutFeedback(
+            score=(right + tone) / 2,
+            feedback=f"{color}\n[failed] tone {tone:g}: too loud",
+            objectives={"color": float(right), "tone": tone},
+        ),
+    )
 
 
 def hostile_run() -> ReportData:
@@ -170,7 +194,9 @@ def hostile_run() -> ReportData:
         stop_reason=HOSTILE[0],
         stop_detail=everything,
         gains={HOSTILE[4]: 0.5},
-        held_out=HeldOut(ids=(), why_not=everything),
+        held_out=HeldOut(
+            ids=ids, baseline_scores=(0.0,) * len(ids), winner_scores=(1.0,) * len(ids)
+        ),
         case_ids=ids,
         candidates=candidates,
         rejections=tuple(
@@ -187,6 +213,21 @@ def hostile_run() -> ReportData:
                 tool_trace_repr=everything,
                 feedback=RolloutFeedback(score=0.5, feedback=text),
                 fault=text,
+            )
+            for number in (0, 3)
+            for id_, text in zip(ids, HOSTILE, strict=True)
+        },
+        unseen={
+            (number, id_): RolloutRecord(
+                example_id=id_,
+                inputs_repr=json.dumps({text: text}),
+                output_repr=text,
+                tool_trace_repr=text,
+                feedback=RolloutFeedback(
+                    score=0.5,
+                    feedback=f"[failed] {HOSTILE[0]} 0: expected `{text}`, found `{text[::-1]}`",
+                    objectives={HOSTILE[0]: 0.5, HOSTILE[3]: 0.25},
+                ),
             )
             for number in (0, 3)
             for id_, text in zip(ids, HOSTILE, strict=True)

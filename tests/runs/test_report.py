@@ -16,6 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from promptgraft.evals import metrics
+from promptgraft.evals.metrics.base import feedback_text
+from promptgraft.evals.metrics.values import labels_in
+from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runs import read_run
 from promptgraft.runs.report import write_report
 from promptgraft.runs.report.allowance import Limits, cropped, size
@@ -29,6 +33,7 @@ from promptgraft.runs.report.drawings import (
     spending_chart,
 )
 from promptgraft.runs.report.page import render
+from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
 from promptgraft.runs.report.texts import candidate_views
 from promptgraft.search.events import CandidateAdded
@@ -85,6 +90,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
         "score",
         "family",
         "frontier",
+        "scores",
         "cases",
         "changes",
         "rejected",
@@ -125,6 +131,61 @@ def test_what_came_of_a_second_round_is_said(confirmed: bool, word: str) -> None
     assert f"A second round of answers {sentence}" in told
 
 
+def test_held_out_answers_come_first_and_some_of_them_are_open() -> None:
+    page = render(small_run())
+    told = section(page, "answers")
+    assert told.index("Held-out cases") < told.index("red, says 3") < told.index("Validation set")
+    assert "unseen-0 ▲ better which color has unseen-0; false 0.000 → 0.500" in told
+    assert len(re.findall(r"<details class=\"row\"[^>]* open>", page)) == 6
+
+
+def test_scores_are_told_by_metric_and_by_label_and_confusions_as_a_matrix() -> None:
+    told = section(render(small_run()), "scores")
+    assert "On 6 of the held-out cases." in told
+    assert "color 6 0.000 1.000 +1.000" in told
+    assert "tone 6 0.312 0.312 +0.000" in told
+    assert "red 6 0.156 0.656 +0.500" in told
+    assert "Baseline Expected red blue red · 6 Winner Expected red blue red 6 ·" in told
+    without = small_run(unseen={})
+    assert "There is one metric and no label to compare" in section(render(without), "scores")
+
+
+def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:
+    run = small_run()
+    lost = attrs.evolve(
+        run.unseen[3, "unseen-0"],
+        feedback=RolloutFeedback(
+            score=0.0,
+            feedback='[failed] color 0: expected one of `red`, `blue`, found "grue"',
+            objectives={"color": 0.0, "tone": 0.0},
+        ),
+    )
+    found = breakdown(attrs.evolve(run, unseen={**run.unseen, (3, "unseen-0"): lost}))
+    assert found is not None
+    (labels,) = found.labels
+    assert labels.found == ("red", "blue", "no known label")
+    assert [one.rows for one in labels.confusions] == [(("red", (0, 6, 0)),), (("red", (5, 0, 1)),)]
+
+
+@given(
+    st.lists(st.sampled_from(("red", "not, red", "b`ue", "größe", "x" * 90)), min_size=1),
+    st.booleans(),
+)
+def test_labels_are_read_back_from_what_the_metric_said(answers: list[str], several: bool) -> None:
+    labels = ("red", "not, red", "größe")
+    metric = metrics.classification(name="color 2: x", labels=labels, several=several)
+    for text in answers:
+        case = Case(id="c", input="?", expected="red")
+        verdict = metric.judge(case, Answer(text=text))
+        assert isinstance(verdict, Verdict)
+        found = labels_in(feedback_text(case, [verdict]), metric.name)
+        if text in labels and not (several and "," in text):
+            assert found == ("red", text)
+        else:
+            assert found is None or found[0] == "red"
+        assert labels_in(feedback_text(case, [verdict]), "color") is None
+
+
 def test_what_was_not_measured_is_said_with_its_reason() -> None:
     run = small_run(held_out=HeldOut(ids=("a",), why_not="nothing beat the baseline"))
     told = section(render(run), "held-out")
@@ -161,10 +222,12 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "There was no text to read." in rejected
     assert "Merges that were not kept" in rejected
     answers = section(page, "answers")
-    assert "t-1 ▲ better 0.000 → 1.000 Input question 1 Baseline: 0.000 answer 0.1" in answers
+    assert (
+        "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 answer" in answers
+    )
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
     assert "task some-model 60 1 1,200 0 300 $0.4000 12.5" in section(page, "ledger")
-    assert "t-2 0 .5 .5 .5" in section(page, "cases")
+    assert "t-2 question 2 0 .5 .5 .5" in section(page, "cases")
     assert "Mean 0.00" not in section(page, "cases")
 
 
@@ -339,7 +402,7 @@ def test_of_a_large_map_the_leaders_are_shown_and_the_rest_is_counted() -> None:
     found = heat_map(run)
     assert found is not None
     assert found.candidates == (0, 99, 5)
-    assert [cell.level for cell in found.rows[0][1]] == [LEVELS] * 3
+    assert [cell.level for cell in found.rows[0].cells] == [LEVELS] * 3
     assert "97 other candidates not" in section(render(run), "cases")
 
 
@@ -347,8 +410,8 @@ def test_a_small_map_is_a_table_of_all_scores() -> None:
     found = heat_map(small_run())
     assert found is not None
     assert found.candidates == (0, 1, 2, 3)
-    assert [cell.text for cell in found.rows[3][1]] == ["0", "–", "0", "0"]
-    assert found.rows[3][1][1].level == UNSCORED
+    assert [cell.text for cell in found.rows[3].cells] == ["0", "–", "0", "0"]
+    assert found.rows[3].cells[1].level == UNSCORED
     assert found.has_unscored
 
 
@@ -461,8 +524,10 @@ def test_a_kept_run_has_its_report_beside_it(tmp_path: Path) -> None:
     assert f"winner #{record.ended.best}" in section(page, "verdict")
     answers = section(page, "answers")
     assert all(case in answers for case in record.pareto_ids)
-    assert answers.count("Baseline: ") == len(record.pareto_ids)
-    assert answers.count(f"Winner, #{record.ended.best}: ") == len(record.pareto_ids)
+    assert record.ended.held_out is not None
+    cases = [*record.pareto_ids, *record.ended.held_out.ids]
+    assert answers.count("Baseline: ") == len(cases)
+    assert answers.count(f"Winner, #{record.ended.best}: ") == len(cases)
     assert write_report(folder, tmp_path / "other.html").read_text("utf-8") == page
 
 

@@ -151,9 +151,10 @@ def test_without_scripts_everything_is_there(opened: _Open) -> None:
     row = page.locator("#candidates .row").nth(1)
     row.locator("summary").click()
     assert row.locator("ins").first.is_visible()
-    answer = page.locator("#transcripts .row").first
+    answer = page.locator("#validation-cases .row").first
     answer.locator("summary").first.click()
     assert answer.get_by_text("answer 3.1").is_visible()
+    assert page.get_by_text("red, says 3").first.is_visible()
 
 
 def test_a_link_to_a_candidate_opens_its_row_without_scripts_too(opened: _Open) -> None:
@@ -183,6 +184,29 @@ def test_candidates_can_be_filtered_ordered_and_jumped_to(opened: _Open) -> None
     controls.get_by_label("Jump to").fill("500")
     controls.get_by_label("Jump to").press("Enter")
     assert controls.get_by_role("status").inner_text() == "no line for #500"
+    assert found.said == []
+
+
+def test_cases_can_be_searched_and_limited_to_those_that_changed_or_failed(opened: _Open) -> None:
+    found = opened("small")
+    page = found.page
+    controls = page.locator("#answers .controls").last
+    rows = page.locator("#validation-cases .row").filter(visible=True)
+    status = controls.get_by_role("status")
+    controls.get_by_label("Search").fill("ANSWER 3.2")
+    assert (rows.count(), status.inner_text()) == (1, "1 of 3")
+    controls.get_by_label("Search").fill("")
+    controls.get_by_label("only changed").check()
+    assert (rows.count(), status.inner_text()) == (3, "3 of 3")
+    controls.get_by_label("only failed").check()
+    assert (rows.count(), status.inner_text()) == (0, "0 of 3")
+
+    controls = page.locator("#cases .controls")
+    cells = page.locator("#heat tbody tr").filter(visible=True)
+    controls.get_by_label("only failed").check()
+    assert cells.locator("th").all_inner_texts() == ["t-2", "t-4"]
+    controls.get_by_label("Search").fill("question 2")
+    assert cells.locator("th").all_inner_texts() == ["t-2"]
     assert found.said == []
 
 

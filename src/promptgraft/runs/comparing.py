@@ -131,7 +131,7 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     Raises:
         OSError: a file cannot be read.
     """
-    one, other = _fingerprint(first), _fingerprint(second)
+    one, other = fingerprint_of(first), fingerprint_of(second)
     judged = tuple(_judged_differently(first, second, one, other))
     pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids)
     same_data = one is None or other is None or one.get("dataset") == other.get("dataset")
@@ -141,7 +141,8 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
-def _fingerprint(record: RunRecord) -> Mapping[str, Json] | None:
+def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:
+    """Return what decides the path of a run; None when its journal does not say."""
     try:
         with record.folder.journal.open("rb") as file:
             return decode_header(file.readline())

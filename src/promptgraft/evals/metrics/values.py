@@ -24,6 +24,12 @@ _NUMBER = re.compile(
 )
 
 _BETWEEN = re.compile(r"[,;\n]")
+_LISTED = r"`[^`\n]{1,80}`(?:, `[^`\n]{1,80}`){0,20}"
+_COMPARED = re.compile(
+    rf"^\[(?:passed|failed)\] ([^\n]{{1,160}}) \S{{1,24}}: "
+    rf"(?:expected ({_LISTED}), )?found ({_LISTED}|no label)$",
+    re.MULTILINE,
+)
 
 
 # Without slots, so that metrics can inherit it beside their own base.
@@ -273,3 +279,20 @@ class Classification(ReferenceMetric):
 
     def _listed(self, labels: frozenset[str]) -> str:
         return ", ".join(f"`{label}`" for label in self.labels if label in labels)
+
+
+def labels_in(feedback: str, metric: str) -> tuple[str, str] | None:
+    """Return which labels were expected and found, as a text of :class:`Classification` says it.
+
+    Args:
+        feedback: what all metrics said of an answer.
+        metric: the name of the one that is meant.
+
+    Returns:
+        None when that metric says nothing of the kind: it does not compare labels, or there was
+        no label that it knows.
+    """
+    for name, expected, found in _COMPARED.findall(feedback):
+        if name == metric:
+            return (expected or found).replace("`", ""), found.replace("`", "")
+    return None

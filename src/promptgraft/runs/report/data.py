@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
+from promptgraft.runs.comparing import fingerprint_of
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
@@ -18,9 +19,13 @@ from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRej
 from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
+from promptgraft.search.place import Phase
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
 from promptgraft.text import moment
+
+Answers = Mapping[tuple[int, str], RolloutRecord]
+"""Rollouts by the position of the candidate and the id of the case."""
 
 _ON_VALIDATION_SET = {"baseline", "pareto", "merge", "final"}
 _NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no held-out cases")
@@ -48,7 +53,9 @@ class ReportData:
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
         rollout_budget: how many might have been used; None when that is not known.
-        answers: the rollouts of baseline and winner by position and case.
+        perfect: the score that no answer can better.
+        answers: the rollouts of baseline and winner on the validation set.
+        unseen: those on the held-out cases.
     """
 
     run_id: str
@@ -71,7 +78,9 @@ class ReportData:
     rollouts: int = 0
     rollout_budget: int | None = None
     reflections: int = 0
-    answers: Mapping[tuple[int, str], RolloutRecord] = attrs.field(factory=dict)
+    perfect: float = 1.0
+    answers: Answers = attrs.field(factory=dict)
+    unseen: Answers = attrs.field(factory=dict)
 
     @property
     def cost(self) -> Decimal | None:
@@ -140,7 +149,11 @@ def gather(folder: RunFolder) -> ReportData:
             winner=ended.best if ended.improved else 0,
             ledger=ended.ledger,
         )
-    return attrs.evolve(data, answers=_answers(record, data.winner))
+    answers, unseen = _answers(record, data)
+    perfect = (fingerprint_of(record) or {}).get("objectives.perfect_score")
+    if isinstance(perfect, int | float):
+        data = attrs.evolve(data, perfect=float(perfect))
+    return attrs.evolve(data, answers=answers, unseen=unseen)
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -182,12 +195,16 @@ def _frontier(record: RunRecord) -> tuple[int, ...]:
     return tuple(frontier.members()) if record.candidates else ()
 
 
-def _answers(record: RunRecord, winner: int) -> Mapping[tuple[int, str], RolloutRecord]:
-    wanted = set(record.pareto_ids)
-    return {
-        (found.candidate, found.case): found.record
-        for found in transcripts(record, candidates={0, winner})
-        if found.candidate is not None
-        and found.phase in _ON_VALIDATION_SET
-        and found.case in wanted
-    }
+def _answers(record: RunRecord, data: ReportData) -> tuple[Answers, Answers]:
+    """Return what baseline and winner answered on the validation set, and on held-out cases."""
+    seen: dict[tuple[int, str], RolloutRecord] = {}
+    unseen: dict[tuple[int, str], RolloutRecord] = {}
+    cases, held_out = set(data.case_ids), set(data.held_out.ids)
+    for found in transcripts(record, candidates={0, data.winner}):
+        if found.candidate is None:
+            continue
+        if found.phase in _ON_VALIDATION_SET and found.case in cases:
+            seen[found.candidate, found.case] = found.record
+        elif found.phase == Phase.HELD_OUT and found.case in held_out:
+            unseen[found.candidate, found.case] = found.record
+    return seen, unseen

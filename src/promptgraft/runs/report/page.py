@@ -14,11 +14,12 @@ from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, short_name
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
+from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map
 from promptgraft.runs.report.texts import (
     candidate_views,
-    case_views,
     rejection_views,
+    transcripts_of,
     winner_changes,
 )
 from promptgraft.text import counted, dollars, score, visible
@@ -70,7 +71,8 @@ def _filled(data: ReportData, limits: Limits) -> str:
             candidates=candidate_views(data, limits),
             rejections=rejection_views(data, limits),
             reasons=_reasons(data),
-            cases=case_views(data, limits),
+            transcripts=transcripts_of(data, limits),
+            breakdown=breakdown(data),
         )
     )
 

@@ -11,6 +11,7 @@ import attrs
 from promptgraft.evals.statistics import Gain
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.texts import brief, outcome
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import Score, packed
 
@@ -72,18 +73,35 @@ class Cell:
 
 
 @attrs.frozen(kw_only=True)
+class CaseRow:
+    """The scores on one case.
+
+    Attributes:
+        input: the beginning of its input; empty when no answer to it is at hand.
+        outcome: what became of it with the winner: ``better``, ``worse``, ``same``, ``unscored``.
+        failed: whether the winner is not perfect on it.
+    """
+
+    case: str
+    input: str
+    outcome: str
+    failed: bool
+    cells: tuple[Cell, ...]
+
+
+@attrs.frozen(kw_only=True)
 class HeatMap:
     """Scores case by candidate: of a large run those of the leaders, on the first cases.
 
     Attributes:
         candidates: positions of the candidates, its columns.
-        rows: names of the cases and the scores on them.
+        rows: the cases with the scores on them.
         means: the mean of each column.
         legend: the levels with the scores that they stand for.
     """
 
     candidates: tuple[int, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[CaseRow, ...]
     means: tuple[str, ...]
     legend: tuple[Cell, ...]
     has_unscored: bool
@@ -108,7 +126,7 @@ def heat_map(data: ReportData) -> HeatMap | None:
     return HeatMap(
         candidates=tuple(columns),
         rows=tuple(
-            (case, tuple(cell(one.scores[at] if at < len(one.scores) else None) for one in shown))
+            _case_row(data, at, case, tuple(cell(_score(one, at)) for one in shown))
             for at, case in enumerate(cases)
         ),
         means=tuple(map(_mean, shown)),
@@ -117,6 +135,22 @@ def heat_map(data: ReportData) -> HeatMap | None:
         ),
         has_unscored=any(None in one.scores for one in shown),
     )
+
+
+def _case_row(data: ReportData, at: int, case: str, cells: tuple[Cell, ...]) -> CaseRow:
+    answer = data.answers.get((0, case)) or data.answers.get((data.winner, case))
+    before, after = (_score(data.candidates[number], at) for number in (0, data.winner))
+    return CaseRow(
+        case=case,
+        input=brief(answer.inputs_repr) if answer else "",
+        outcome=outcome(before, after),
+        failed=after is None or after < data.perfect,
+        cells=cells,
+    )
+
+
+def _score(one: CandidateAdded, at: int) -> Score:
+    return one.scores[at] if at < len(one.scores) else None
 
 
 def _scale(scores: Iterable[Sequence[Score]]) -> tuple[float, float]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from msgspec.structs import replace
 
+from promptgraft.errors import DataFormatError
 from promptgraft.runs.report.allowance import Allowance, Limits, cropped, short_name, size
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
+from promptgraft.serde import parse_json
 from promptgraft.targets.types import RolloutRecord
 
 _PIECE_BYTES = 16
@@ -19,6 +22,9 @@ _LINE_BYTES = 400
 _DETAIL_BYTES = 2_000
 _CASE_BYTES = 900
 _LONGEST_ANSWER = 12_000
+_LONGEST_JSON = 4_000
+# Held-out cases that are open at once.
+_OPEN = 6
 # Candidates that stand in the list at once, not in a group that is opened.
 _NEAR = 60
 # Unchanged characters beside a change.
@@ -176,11 +182,20 @@ class CaseView:
     Attributes:
         answers: who answered, and the answer; one or two.
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
+        failed: whether the last answer is not perfect.
+        is_open: whether it is shown without being asked for.
     """
 
     case: str
     answers: tuple[tuple[str, RolloutRecord], ...]
     outcome: str
+    failed: bool
+    is_open: bool = False
+
+    @property
+    def input(self) -> str:
+        """The beginning of the input, in one line."""
+        return brief(self.answers[0][1].inputs_repr)
 
     @property
     def size(self) -> int:
@@ -192,35 +207,75 @@ class CaseView:
         return found
 
 
-def case_views(data: ReportData, limits: Limits) -> tuple[tuple[CaseView, ...], int]:
-    """Return the answers to each case of the validation set that fit, and how many do not.
+@attrs.frozen(kw_only=True)
+class Transcripts:
+    """The answers to the cases of one set: those that fit, and how many do not."""
 
-    Those first whose score the winner changed.
+    id: str
+    title: str
+    views: tuple[CaseView, ...]
+    left_out: int
+
+
+def transcripts_of(data: ReportData, limits: Limits) -> tuple[Transcripts, ...]:
+    """Return the answers to held-out cases, then those to cases of the validation set.
+
+    Those first whose score the winner changed; of the held-out ones some are open.
     """
     allowance = Allowance(limits.answers)
-    found = [view for case in data.case_ids if (view := _case(data, case)) is not None]
-    ranked = sorted(found, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
-    views = tuple(view for view in ranked if allowance.takes(view.size))
-    return views, len(found) - len(views)
+    found = []
+    for id_, title, ids, answers in (
+        ("held-out-cases", "Held-out cases", data.held_out.ids, data.unseen),
+        ("validation-cases", "Validation set", data.case_ids, data.answers),
+    ):
+        told = [view for case in ids if (view := _case(data, answers, case)) is not None]
+        ranked = sorted(told, key=lambda view: (*_OUTCOMES, "").index(view.outcome))
+        fitting = [view for view in ranked if allowance.takes(view.size)]
+        if answers is data.unseen:
+            opened = [attrs.evolve(view, is_open=True) for view in fitting[:_OPEN]]
+            fitting = [*opened, *fitting[_OPEN:]]
+        if told:
+            left_out = len(told) - len(fitting)
+            found.append(Transcripts(id=id_, title=title, views=tuple(fitting), left_out=left_out))
+    return tuple(found)
 
 
-def _case(data: ReportData, case: str) -> CaseView | None:
+def brief(text: str) -> str:
+    """Return the beginning of an input in one line; of an object its values."""
+    try:
+        value = parse_json(text[:_LONGEST_JSON], where="the input")
+    except DataFormatError:
+        value = text
+    if isinstance(value, dict):
+        value = "; ".join(
+            one if isinstance(one, str) else json.dumps(one) for one in value.values()
+        )
+    return short_name(" ".join(value.split()) if isinstance(value, str) else json.dumps(value))
+
+
+def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
     names = {data.winner: f"Winner, #{data.winner}", 0: "Baseline"}
-    answers = tuple(
+    told = tuple(
         (names[number], _shortened(answer))
         for number in sorted(names)
-        if (answer := data.answers.get((number, case))) is not None
+        if (answer := answers.get((number, case))) is not None
     )
-    if not answers:
+    if not told:
         return None
-    before, after = answers[0][1].score, answers[-1][1].score
-    if len(answers) == 1:
-        outcome = ""
-    elif before is None or after is None:
-        outcome = "unscored"
-    else:
-        outcome = "same" if before == after else "better" if after > before else "worse"
-    return CaseView(case=case, answers=answers, outcome=outcome)
+    before, after = told[0][1].score, told[-1][1].score
+    return CaseView(
+        case=case,
+        answers=told,
+        outcome=outcome(before, after) if len(told) > 1 else "",
+        failed=after is None or after < data.perfect,
+    )
+
+
+def outcome(before: Score, after: Score) -> str:
+    """Return what became of a case: ``better``, ``worse``, ``same`` or ``unscored``."""
+    if before is None or after is None:
+        return "unscored"
+    return "same" if before == after else "better" if after > before else "worse"
 
 
 def _shortened(answer: RolloutRecord) -> RolloutRecord:

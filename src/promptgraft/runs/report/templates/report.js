@@ -30,29 +30,42 @@
     const filter = controls.querySelector(".filter");
     const box = document.getElementById(filter.dataset.for);
     const count = controls.querySelector(".count");
-    const rows = all(".row", box);
+    const rows = all(".row, tbody > tr", box);
+    const only = all(".only", controls);
     const texts = new Map();
+    const text = (row) => {
+      if (!texts.has(row)) {
+        const whole = "whole" in filter.dataset ? row : row.querySelector("summary");
+        texts.set(row, whole.textContent.toLowerCase());
+      }
+      return texts.get(row);
+    };
+    const wants = {
+      changed: (row) => ["better", "worse"].includes(row.dataset.outcome),
+      failed: (row) => "failed" in row.dataset,
+    };
 
     const apply = () => {
       const wanted = filter.value.trim().toLowerCase();
+      const chosen = only.filter((box) => box.checked).map((box) => wants[box.value]);
       let shown = 0;
       for (const row of rows) {
-        if (wanted && !texts.has(row)) {
-          texts.set(row, row.querySelector("summary").textContent.toLowerCase());
-        }
-        row.hidden = Boolean(wanted) && !texts.get(row).includes(wanted);
-        shown += row.hidden ? 0 : 1;
+        const fits = (!wanted || text(row).includes(wanted)) && chosen.every((wants) => wants(row));
+        row.hidden = !fits;
+        shown += fits ? 1 : 0;
       }
       for (const group of all(".group", box)) {
         const found = all(".row", group).some((row) => !row.hidden);
         group.hidden = Boolean(wanted) && !found;
         if (wanted) group.open = found;
       }
-      count.textContent = wanted ? `${shown} of ${rows.length}` : "";
+      count.textContent = wanted || chosen.length ? `${shown} of ${rows.length}` : "";
     };
     filter.addEventListener("input", apply);
+    for (const box of only) box.addEventListener("change", apply);
 
     const expand = controls.querySelector(".expand");
+    expand.hidden = box.tagName === "TABLE";
     expand.addEventListener("click", () => {
       const open = expand.textContent === "Expand all";
       for (const row of rows) if (!row.hidden) row.open = open;
