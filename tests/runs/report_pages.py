@@ -15,7 +15,7 @@ from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRej
 from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.spending import Role
+from promptgraft.targets.spending import Role, Spending
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 HOSTILE = (
@@ -129,6 +129,12 @@ def small_run(**changes: Any) -> ReportData:
                 seconds=12.5,
             ),
         ),
+        "prompts": {
+            "support/triage": {
+                "baseline": "## Rules\n\nAnswer.",
+                "winner": "## Rules\n\nAnswer in one word.\n\n$ticket",
+            }
+        },
         "rollouts": 60,
         "rollout_budget": 61,
         "reflections": 5,
@@ -139,6 +145,15 @@ def small_run(**changes: Any) -> ReportData:
                 output_repr=f"answer {number}.{case}",
                 tool_trace_repr="looked twice",
                 feedback=RolloutFeedback(score=(0.0, 1.0)[number > 0], feedback="half right"),
+                spent=(
+                    Spending(
+                        role=Role.TASK,
+                        model="some-model",
+                        input_tokens=100 + 50 * number,
+                        output_tokens=case,
+                        cost=Decimal("0.002"),
+                    ),
+                ),
             )
             for number in (0, 3)
             for case in (1, 2, 3)
@@ -194,6 +209,8 @@ def hostile_run() -> ReportData:
         stop_reason=HOSTILE[0],
         stop_detail=everything,
         gains={HOSTILE[4]: 0.5},
+        prompts={everything: {"baseline": "", "winner": everything}},
+        warnings=HOSTILE,
         held_out=HeldOut(
             ids=ids, baseline_scores=(0.0,) * len(ids), winner_scores=(1.0,) * len(ids)
         ),

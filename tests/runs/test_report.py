@@ -16,11 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from optimizers.worlds import PROMPT
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics.base import feedback_text
 from promptgraft.evals.metrics.values import labels_in
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runs import read_run
+from promptgraft.runs.folder import read_document
 from promptgraft.runs.report import write_report
 from promptgraft.runs.report.allowance import Limits, cropped, size
 from promptgraft.runs.report.data import ReportData
@@ -38,6 +41,7 @@ from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat
 from promptgraft.runs.report.texts import candidate_views
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.fresh import Confirmation, HeldOut
+from promptgraft.strict import structure
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
 from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
@@ -92,6 +96,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
         "frontier",
         "scores",
         "cases",
+        "whole",
         "changes",
         "rejected",
         "answers",
@@ -184,6 +189,38 @@ def test_labels_are_read_back_from_what_the_metric_said(answers: list[str], seve
         else:
             assert found is None or found[0] == "red"
         assert labels_in(feedback_text(case, [verdict]), "color") is None
+
+
+def test_the_whole_prompt_stands_there_with_its_length_and_what_an_answer_costs() -> None:
+    run = small_run(unseen={}, warnings=("it is long",))
+    told = section(render(run), "whole")
+    assert "characters 17 38 2.24" in told
+    assert "tokens sent for an answer 100.0 250.0 2.50" in told
+    assert "tokens received for an answer 2.0 2.0 1.00" in told
+    assert "dollars for an answer $0.002000 $0.002000 1.00" in told
+    assert "It is long." in told
+    assert "support/triage Copy ## Rules Answer in one word. $ticket" in told
+    lost = section(render(attrs.evolve(run, winner=0, improved=False)), "whole")
+    assert "## Rules Answer." in lost
+    assert "Winner" not in lost
+    long = {"a/b": {"baseline": "", "winner": "w" * 400_000}}
+    cut = section(render(attrs.evolve(run, prompts=long)), "whole")
+    assert "promptgraft export --run 20260101-000000-triage prints it whole." in cut
+
+
+def test_a_kept_run_knows_the_prompt_over_what_the_store_held_at_first(tmp_path: Path) -> None:
+    job = make_job()
+    (address,) = job.prompts
+    store = InMemoryPromptOverridesStore()
+    store.set_section_override(PROMPT, path=("notes",), body="From the store.")
+    context = attrs.evolve(job.context, overrides_store=store)
+    folder = kept_run(tmp_path, attrs.evolve(job, context=context))
+    texts = read_document(folder.result)["prompts"]
+    assert isinstance(texts, dict)
+    found = structure(texts[address], dict[str, str], where="prompts")
+    assert found["baseline"].endswith("## Notes\n\nFrom the store.")
+    assert "## Notes\n\nFrom the store. w" in found["winner"]
+    assert "From the store. w" in section(folder.report.read_text("utf-8"), "whole")
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -207,6 +208,17 @@ def test_cases_can_be_searched_and_limited_to_those_that_changed_or_failed(opene
     assert cells.locator("th").all_inner_texts() == ["t-2", "t-4"]
     controls.get_by_label("Search").fill("question 2")
     assert cells.locator("th").all_inner_texts() == ["t-2"]
+    assert found.said == []
+
+
+def test_the_whole_prompt_can_be_copied(opened: _Open) -> None:
+    found = opened("small")
+    button = found.page.locator("#whole .copy")
+    button.click()
+    sync_api = pytest.importorskip("playwright.sync_api")
+    sync_api.expect(button).to_have_text(re.compile("Copied|Selected: press Ctrl[+]C"))
+    chosen = found.page.evaluate("getSelection().toString()")
+    assert chosen == "## Rules\n\nAnswer in one word.\n\n$ticket"
     assert found.said == []
 
 

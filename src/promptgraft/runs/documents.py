@@ -17,7 +17,11 @@ from promptgraft.overrides.diff import (
     diff_revisions,
     parts_json,
 )
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.overlay_store import overlaid
+from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptLike
+from promptgraft.prompt.template import Prompt
 from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
@@ -125,6 +129,19 @@ def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) ->
         return ()
     said = f"the winner has {after:,} characters where the source has {before:,}"
     return (f"{said}, and every call pays for them; `guards.max_part_chars` bounds each part",)
+
+
+def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:
+    """Return the whole text of a prompt as a candidate has it, with its placeholders.
+
+    Args:
+        prompt: the source.
+        base: what was in force when the run began.
+        changes: what the candidate says over that.
+    """
+    store = InMemoryPromptOverridesStore([overlaid(prompt.descriptor, base, changes)])
+    held = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
+    return held.with_placeholders().text
 
 
 def _part(kind: str, name: str, before: str | None, after: str | None) -> PartDiff:

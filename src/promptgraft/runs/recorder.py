@@ -12,17 +12,19 @@ import attrs
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.errors import PromptgraftError
 from promptgraft.journal import FileJournal
-from promptgraft.parts.descriptors import PromptLike
+from promptgraft.prompt.template import Prompt
 from promptgraft.runs.documents import (
     changed_parts,
     frontier_document,
     ledger_document,
     result_document,
     warnings_of,
+    whole_prompt,
 )
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, write_document, write_text
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
+from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import (
     CandidateAdded,
@@ -34,7 +36,8 @@ from promptgraft.search.events import (
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
 from promptgraft.search.scores import Score
-from promptgraft.targets.types import read_changes
+from promptgraft.serde import Json
+from promptgraft.targets.types import Candidate, Change, read_changes
 
 
 class Recorder:
@@ -53,7 +56,7 @@ class Recorder:
     """
 
     def __init__(
-        self, folder: RunFolder, prompts: Mapping[str, PromptLike], *, clock: Clock
+        self, folder: RunFolder, prompts: Mapping[str, Prompt[object]], *, clock: Clock
     ) -> None:
         for inside in (folder.candidates, folder.rejected):
             inside.mkdir(exist_ok=True)
@@ -152,11 +155,27 @@ class Recorder:
             budget=history.budget or 0,
             examples=len(history.pareto_ids),
         )
-        write_document(folder.result, document)
+        write_document(folder.result, {**document, "prompts": self._whole(ended, baseline, winner)})
         write_document(folder.frontier, frontier_document(history, ended))
         write_document(folder.ledger, ledger_document(ended))
         page = summary_page(folder, history, ended, changes, warnings=warnings)
         write_text(folder.summary, page)
+
+    def _whole(
+        self, ended: RunEnded, baseline: Mapping[str, Change], winner: Mapping[str, Change]
+    ) -> dict[str, Json]:
+        """Return the whole text of each prompt as baseline and winner have it."""
+        if not self._prompts:
+            return {}
+        base = Candidate(changes=base_of(self._folder, ended.tag)).overrides
+        sides = {"baseline": Candidate(changes=baseline), "winner": Candidate(changes=winner)}
+        return {
+            at: {
+                name: whole_prompt(prompt, base[at], one.overrides[at])
+                for name, one in sides.items()
+            }
+            for at, prompt in self._prompts.items()
+        }
 
     def _write_means(self, told: Sequence[Score]) -> None:
         """Write the pages again of those whose estimates have changed with the baseline's mean."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, StepCandidates
@@ -13,7 +14,10 @@ from promptgraft.runs.reading import read_events
 from promptgraft.runs.records import RunRecord
 from promptgraft.search.batches import record_from_json
 from promptgraft.search.place import Phase, Place
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.types import Change, RolloutRecord, read_changes
+
+_BASE = "base"
+"""The key of the journal's record of what the tag held at first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +100,22 @@ def transcripts(
                 )
                 if case in (None, found.case):
                     yield found
+
+
+def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
+    """Return what the tag held when the run began, out of the journal, without its lock.
+
+    Raises:
+        ConfigError: the journal does not say.
+        JournalCorruptError: a line is not what was written.
+    """
+    with folder.journal.open("rb") as file:
+        next(file, None)  # the header
+        for line in file:
+            if line.endswith(b"\n") and record_key(line) == _BASE:
+                where = f"{folder.journal}: {_BASE}"
+                return read_changes(decode_record(line).answer, tag, where=where)
+    raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
 
 
 def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | None:

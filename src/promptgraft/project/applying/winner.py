@@ -11,7 +11,6 @@ import attrs
 
 from promptgraft.errors import ConfigError, HashMismatchError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.journal.records import decode_record, record_key
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -28,15 +27,13 @@ from promptgraft.overrides.resolution import check_names, checked_entry, is_fres
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.parts.entry import Entry, SkipReason
 from promptgraft.parts.validation import shown_hash
-from promptgraft.runs import RunFolder, RunRecord, State
+from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
+from promptgraft.runs.transcripts import base_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import digest, shown
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import Change, read_changes
-
-_BASE = "base"
-"""The key of the journal's record of what the tag held at first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +142,7 @@ def winners_of(
         )
     tag = addresses[0].tag
     where = f"{run.folder.events}: candidate {candidate}: entries"
-    changes, base = read_changes(chosen.entries, tag, where=where), _base(run.folder, tag)
+    changes, base = read_changes(chosen.entries, tag, where=where), base_of(run.folder, tag)
     note = f"candidate {candidate}, {run.rollouts} rollouts, seed {run.seed}"
     provenance = Provenance(run_id=run.id, note=note, scores=_scores(run, chosen))
     return tuple(
@@ -167,17 +164,6 @@ def _override(changes: Mapping[str, Change], name: str, *, where: str) -> Prompt
     if not isinstance(found, PromptOverride):
         raise ConfigError(f"{where}: expected overrides of prompt `{name}`, found {shown(found)}")
     return found
-
-
-def _base(folder: RunFolder, tag: str) -> Mapping[str, Change]:
-    """Return what the tag held when the run began, out of the journal, without its lock."""
-    with folder.journal.open("rb") as file:
-        next(file, None)  # the header
-        for line in file:
-            if line.endswith(b"\n") and record_key(line) == _BASE:
-                where = f"{folder.journal}: {_BASE}"
-                return read_changes(decode_record(line).answer, tag, where=where)
-    raise ConfigError(f"{folder.journal} does not say what the run began with; restore the journal")
 
 
 def _scores(run: RunRecord, chosen: CandidateAdded) -> FrozenMap[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 
 import attrs
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.runs.comparing import fingerprint_of
-from promptgraft.runs.folder import RunFolder
+from promptgraft.runs.folder import RunFolder, read_document
 from promptgraft.runs.reading import read_run
 from promptgraft.runs.records import RunRecord
 from promptgraft.runs.transcripts import transcripts
@@ -20,6 +21,7 @@ from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.place import Phase
+from promptgraft.strict import structure
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
 from promptgraft.text import moment
@@ -53,6 +55,8 @@ class ReportData:
         merges: every merge that was not kept.
         ledger: calls, tokens, money and time by role and model.
         rollout_budget: how many might have been used; None when that is not known.
+        prompts: by address the whole texts of a prompt, ``baseline`` and ``winner``.
+        warnings: what is doubtful about the winner.
         perfect: the score that no answer can better.
         answers: the rollouts of baseline and winner on the validation set.
         unseen: those on the held-out cases.
@@ -78,6 +82,8 @@ class ReportData:
     rollouts: int = 0
     rollout_budget: int | None = None
     reflections: int = 0
+    prompts: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    warnings: tuple[str, ...] = ()
     perfect: float = 1.0
     answers: Answers = attrs.field(factory=dict)
     unseen: Answers = attrs.field(factory=dict)
@@ -149,11 +155,32 @@ def gather(folder: RunFolder) -> ReportData:
             winner=ended.best if ended.improved else 0,
             ledger=ended.ledger,
         )
+        if record.folder.result.exists():
+            data = _with_prompts(data, record.folder.result)
     answers, unseen = _answers(record, data)
     perfect = (fingerprint_of(record) or {}).get("objectives.perfect_score")
     if isinstance(perfect, int | float):
         data = attrs.evolve(data, perfect=float(perfect))
     return attrs.evolve(data, answers=answers, unseen=unseen)
+
+
+@attrs.frozen
+class _OfResult:
+    """What only the result of a run says."""
+
+    prompts: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def _with_prompts(data: ReportData, result: Path) -> ReportData:
+    plain = {
+        key: value for key, value in read_document(result).items() if key in ("prompts", "warnings")
+    }
+    found = structure(plain, _OfResult, where=str(result))
+    # What is improved is no prompt: its texts are whole.
+    before, after = (data.candidates[number].texts for number in (0, data.winner))
+    texts = {name: {"baseline": before[name], "winner": after[name]} for name in before}
+    return attrs.evolve(data, prompts=found.prompts or texts, warnings=found.warnings)
 
 
 def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from promptgraft.runs.report.texts import (
     transcripts_of,
     winner_changes,
 )
+from promptgraft.runs.report.whole import amounts, whole_prompts
 from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def _filled(data: ReportData, limits: Limits) -> str:
             candidates=candidate_views(data, limits),
             rejections=rejection_views(data, limits),
             reasons=_reasons(data),
+            whole=whole_prompts(data),
+            amounts=tuple(amounts(data)),
             transcripts=transcripts_of(data, limits),
             breakdown=breakdown(data),
         )

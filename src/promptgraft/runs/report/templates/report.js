@@ -94,6 +94,20 @@
     }
   }
 
+  for (const button of all(".copy")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const text = document.getElementById(button.dataset.for);
+      getSelection().selectAllChildren(text);
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Selected: press Ctrl+C";
+      }
+    });
+  }
+
   for (const table of all("table.sortable")) {
     const heads = all("thead th", table);
     heads.forEach((head, column) => {
