@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import math
 import re
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -329,10 +330,28 @@ def test_a_merge_hangs_on_both_of_its_parents() -> None:
     tree = family_tree(small_run())
     assert tree is not None
     assert [node.value.candidate for node in tree.nodes] == [0, 1, 2, 3]
+    assert [(node.x - 18, node.y - 18) for node in tree.nodes] == [
+        (0, 0),
+        (18, 26),
+        (0, 52),
+        (0, 78),
+    ]
     assert len(tree.edges) == 4
     assert sum(edge.is_second for edge in tree.edges) == 1
     assert [node.value.candidate for node in tree.nodes if node.is_on_line] == [0, 2, 3]
     assert [edge.is_on_line for edge in tree.edges] == [False, False, True, True]
+
+
+def test_estimates_are_drawn_unlike_means_over_all_cases() -> None:
+    run = small_run()
+    assert [one.estimated for one in run.candidates] == [False, True, False, False]
+    page = render(run)
+    assert len(re.findall(r'class="node guess', page)) == 1
+    assert len(re.findall(r'<path class="guesses"', page)) == 3  # two charts and their legend
+    assert "an estimate, from some of the cases" in section(page, "score")
+    plain = tuple(one for one in run.candidates if not one.estimated)[:1]
+    without = section(render(attrs.evolve(run, candidates=plain, winner=0, frontier=())), "score")
+    assert "an estimate" not in without
 
 
 def test_the_frontier_says_on_how_many_cases_nobody_is_better_and_nobody_as_good() -> None:
@@ -365,7 +384,7 @@ def test_a_merge_says_what_it_took_from_its_second_parent() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 10**6), max_size=160), st.integers(0, 10**6))
-def test_every_candidate_has_a_place_of_its_own_right_of_its_parents(
+def test_every_candidate_has_a_row_of_its_own_below_its_parent_in_a_tree_that_fits(
     choices: list[int], winner: int
 ) -> None:
     pool = [candidate(0)]
@@ -378,13 +397,16 @@ def test_every_candidate_has_a_place_of_its_own_right_of_its_parents(
 
     assert tree is not None
     places = {node.value.candidate: (node.x, node.y) for node in tree.nodes}
-    assert len(set(places.values())) == len(places)
+    assert len({y for _, y in places.values()}) == len(places)
+    assert tree.width <= 300 + 2 * 18 + 18 * math.log2(len(places))
     assert len(places) + tree.left_out == len(pool)
     assert set(run.line_of(run.winner)) <= set(places)
     for number, (x, y) in places.items():
         assert 0 < x < tree.width
         assert 0 < y < tree.height
-        assert all(places[parent][0] < x for parent in pool[number].parents if parent in places)
+        for parent in [at for at in pool[number].parents if at in places][:1]:
+            assert places[parent][1] < y
+            assert places[parent][0] <= x
     if len(pool) <= MOST_NODES:
         assert not tree.left_out
 
@@ -408,8 +430,10 @@ def test_every_dot_lies_inside_its_chart(means: list[float | None], rollouts: in
     if chart is None:
         assert all(mean is None for mean in means)
         return
-    assert len(chart.dots) == sum(mean is not None for mean in means)
-    for x, y in chart.dots:
+    guessed = [one for one in pool if one.estimated]
+    assert len(chart.guesses) == len(guessed)
+    assert len(chart.dots) == sum(mean is not None for mean in means) - len(guessed)
+    for x, y in (*chart.dots, *chart.guesses):
         assert chart.left <= x <= chart.right <= WIDTH
         assert chart.top <= y <= chart.bottom <= HEIGHT
     assert 2 <= len(chart.y_ticks) <= 8

@@ -18,10 +18,9 @@ _TICKS = 4
 _LEAST_SPAN = 1e-6
 
 MOST_NODES = 120
-_COLUMN, _ROW = 132, 30
-_MARGIN = 22
-_LABEL = 96
-_BEND = 46
+_LANE, _ROW = 18, 26
+_MARGIN = 18
+_LABEL = 300
 
 _Point = tuple[float, float]
 
@@ -34,6 +33,7 @@ class Chart:
         what: what the horizontal axis counts; distinguishes the drawings of a page.
         x_ticks: places and labels of the horizontal axis; ``y_ticks`` of the vertical one.
         best: the best so far, as the data of one SVG path.
+        dots: where the means are; ``guesses`` where those are that only estimate one.
         baseline: the height of the baseline; None when it is unscored.
         winner: where the winner is; None when nothing beat the baseline.
         is_dense: whether the dots are so many that they cover each other.
@@ -44,6 +44,7 @@ class Chart:
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     dots: tuple[_Point, ...]
+    guesses: tuple[_Point, ...]
     best: str
     baseline: float | None
     winner: _Point | None
@@ -97,12 +98,14 @@ def _chart(
     label: Callable[[float, float], str],
 ) -> Chart | None:
     scored = [
-        (x, one.mean) for x, one in zip(used, data.candidates, strict=True) if one.mean is not None
+        (x, one.mean, one.estimated)
+        for x, one in zip(used, data.candidates, strict=True)
+        if one.mean is not None
     ]
     if not scored:
         return None
-    means = [mean for _, mean in scored]
-    end = max(total, *(x for x, _ in scored)) or 1.0
+    means = [mean for _, mean, _ in scored]
+    end = max(total, *(x for x, _, _ in scored)) or 1.0
     x_marks, y_marks = _marks(0, end), _marks(*_range(min(means), max(means)))
     most = max(end, x_marks[-1])
 
@@ -132,7 +135,8 @@ def _chart(
         summary=f"{summary}.",
         x_ticks=tuple((across(mark), label(mark, most)) for mark in x_marks),
         y_ticks=tuple((up(mark), f"{mark:.4g}") for mark in y_marks),
-        dots=tuple((across(x), up(y)) for x, y in scored),
+        dots=tuple((across(x), up(y)) for x, y, estimated in scored if not estimated),
+        guesses=tuple((across(x), up(y)) for x, y, estimated in scored if estimated),
         best=f"{start}{path}H{across(end):g}" if steps else "",
         baseline=None if first is None else up(first),
         winner=winner,
@@ -188,9 +192,11 @@ class Edge:
 
 @attrs.frozen(kw_only=True)
 class Tree:
-    """A drawing of candidates, each right of its parents.
+    """A drawing of candidates, each in a row of its own below its first parent.
 
-    The edges on the winner's line come last, so that they lie on top.
+    The child with the most descendants stands in the lane of its parent, the others one lane to
+    the right: however wide or deep a tree is, n candidates need log2(n) + 1 lanes at most. The
+    edges on the winner's line come last, so that they lie on top.
     """
 
     width: int
@@ -239,29 +245,24 @@ def _shown(data: ReportData) -> list[int]:
 def _places(
     candidates: Sequence[CandidateAdded], shown: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return where candidates are: leaves below each other, parents between their children."""
+    """Return where candidates are, the branches of one before the rest of its own lane."""
     children: dict[int, list[int]] = {number: [] for number in shown}
-    depth: dict[int, int] = {}
-    roots: list[int] = []
-    for number in shown:
+    sizes = dict.fromkeys(shown, 1)
+    waiting: list[tuple[int, int]] = []
+    for number in reversed(shown):
         parents = [parent for parent in candidates[number].parents if parent in children]
-        depth[number] = 1 + max((depth[parent] for parent in parents), default=-1)
-        (children[parents[0]] if parents else roots).append(number)
-    # Parents before their children, the first child and all below it before the second.
-    order: list[int] = []
-    waiting = roots[::-1]
+        children[number].sort(key=lambda child: (sizes[child], -child), reverse=True)
+        if parents:
+            children[parents[0]].append(number)
+            sizes[parents[0]] += sizes[number]
+        else:
+            waiting.append((number, 0))
+    places: dict[int, tuple[int, int]] = {}
     while waiting:
-        order.append(waiting.pop())
-        waiting += reversed(children[order[-1]])
-    leaves = [number for number in order if not children[number]]
-    rows: dict[int, float] = {number: row for row, number in enumerate(leaves)}
-    for number in reversed(order):
-        if below := children[number]:
-            rows[number] = (rows[below[0]] + rows[below[-1]]) / 2
-    return {
-        number: (_MARGIN + depth[number] * _COLUMN, round(_MARGIN + rows[number] * _ROW))
-        for number in shown
-    }
+        number, lane = waiting.pop()
+        places[number] = _MARGIN + lane * _LANE, _MARGIN + len(places) * _ROW
+        waiting += [(child, lane + (at > 0)) for at, child in enumerate(children[number])]
+    return places
 
 
 def _edges(
@@ -271,7 +272,10 @@ def _edges(
         for at, parent in enumerate(node.value.parents):
             if parent in places:
                 x, y = places[parent]
-                # Bent close to the child, so that no line crosses the parent's label.
-                bend, middle = node.x - _BEND, node.x - _BEND // 2
-                path = f"M{x} {y}H{bend}C{middle} {y} {middle} {node.y} {node.x} {node.y}"
+                path = f"M{x} {y}V{node.y - _ROW // 2}Q{x} {node.y} {node.x} {node.y}"
+                if at:
+                    right = max(x, node.x) + 3 * _LANE
+                    path = f"M{x} {y}C{right} {y} {right} {node.y} {node.x} {node.y}"
+                elif x == node.x:
+                    path = f"M{x} {y}V{node.y}"
                 yield Edge(path, node.is_on_line and parent in line, at > 0)
