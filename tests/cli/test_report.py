@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli.console import Console
+from cli.console import Console, process
 from runs.toy_runs import kept_run
 
 
@@ -45,3 +45,45 @@ def test_a_run_that_is_not_there_is_named(console: Console, project: Path) -> No
     ended = console("report", "20300101")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("promptgraft: there are no runs in runs")
+
+
+def test_a_report_is_opened_in_the_browser_that_is_named(project: Path) -> None:
+    folder = kept_run(project / "runs")
+    browser = project / "browser"
+    browser.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN"\n')
+    browser.chmod(0o755)
+    seen = project / "seen"
+
+    named = {"BROWSER": str(browser), "SEEN": str(seen)}
+    ended = process("report", "--open", folder=project, environment=named)
+
+    where = f"runs/{folder.id}/report.html"
+    assert (ended.returncode, ended.stdout.decode()) == (0, f"{where}\n")
+    assert seen.read_text() == f"{folder.report.resolve().as_uri()}\n"
+
+    none = {"BROWSER": "/bin/false", "PATH": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    ended = process("report", "--open", folder=project, environment=none)
+    assert (ended.returncode, ended.stdout.decode()) == (2, f"{where}\n")
+    assert ended.stderr.decode() == (
+        f"promptgraft: --open: no browser can be started; open {where} yourself, or name a "
+        "browser in BROWSER\n"
+    )
+
+
+def test_pages_over_several_runs_are_written_and_named(console: Console, project: Path) -> None:
+    folder = kept_run(project / "runs")
+
+    ended = console("compare", folder.id, "--html", "of/last/both.html")
+    assert (ended.code, ended.out, ended.err) == (0, "of/last/both.html\n", "")
+    page = (project / "of" / "last" / "both.html").read_text("utf-8")
+    assert page.count(f"<code>{folder.id}</code>") == 2
+
+    ended = console("runs", "--html", "history.html", "--json")
+    written = project / "history.html"
+    size = written.stat().st_size
+    assert json.loads(ended.out) == {"page": str(written), "bytes": size}
+    assert folder.id in written.read_text("utf-8")
+    refused = console("runs", "--html", "runs")
+    assert (refused.code, refused.out) == (2, "")
+    refused = console("runs", "--html", "x.html", "rm", folder.id)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -10,7 +10,10 @@ import attrs
 from msgspec.structs import replace
 
 from promptgraft.adapters.base import Usage
+from promptgraft.runs import RunFolder, RunRecord, read_run
+from promptgraft.runs.reading import summarize
 from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.overviews import comparison_page, history_page
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
 from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry
@@ -250,3 +253,38 @@ def hostile_run() -> ReportData:
             for id_, text in zip(ids, HOSTILE, strict=True)
         },
     )
+
+
+def hostile_record(folder: RunFolder) -> RunRecord:
+    """Return the record of a run in which every text is hostile."""
+    record, everything = read_run(folder), "\n".join(HOSTILE)
+    assert record.ended is not None
+    ended = replace(
+        record.ended,
+        stop_reason=HOSTILE[0],
+        stop_detail=everything,
+        held_out=HeldOut(
+            ids=HOSTILE, baseline_scores=(0.0,) * len(HOSTILE), winner_scores=(1.0,) * len(HOSTILE)
+        ),
+    )
+    record.prompt, record.ended = everything, ended
+    assert record.started is not None
+    record.started = replace(record.started, pareto_ids=HOSTILE)
+    record.candidates = [
+        replace(one, module=everything, texts={everything: f"{everything} {one.candidate}"})
+        for one in record.candidates
+    ]
+    return record
+
+
+def overviews(folder: RunFolder) -> tuple[str, str]:
+    """Return the pages over two runs, and over all of a folder, with hostile texts."""
+    record, everything = hostile_record(folder), "\n".join(HOSTILE)
+    other = hostile_record(folder)
+    other.candidates = [
+        replace(one, texts={everything: everything[::-1]}) for one in other.candidates
+    ]
+    listed = attrs.evolve(
+        summarize(folder), prompt=everything, stop_reason=everything, fault=everything
+    )
+    return comparison_page(record, other), history_page(HOSTILE[1], [listed, listed])

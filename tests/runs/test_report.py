@@ -25,6 +25,7 @@ from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runs import read_run
 from promptgraft.runs.folder import read_document
+from promptgraft.runs.reading import summarize
 from promptgraft.runs.report import write_report
 from promptgraft.runs.report.allowance import Limits, cropped, size
 from promptgraft.runs.report.data import ReportData
@@ -36,6 +37,7 @@ from promptgraft.runs.report.drawings import (
     rollouts_chart,
     spending_chart,
 )
+from promptgraft.runs.report.overviews import comparison_page, history_page
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
@@ -45,7 +47,7 @@ from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.strict import structure
 from promptgraft.targets.types import RolloutFeedback
 from promptgraft.text import visible
-from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
+from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, said, small_run
 from runs.toy_runs import kept_run, make_job, sulky
 
 
@@ -295,8 +297,8 @@ def test_the_policy_allows_just_the_style_and_the_script_of_the_page() -> None:
     )
 
 
-def test_nothing_in_the_page_leads_out_of_it() -> None:
-    for page in (render(small_run()), render(hostile_run())):
+def test_nothing_in_the_page_leads_out_of_it(tmp_path: Path) -> None:
+    for page in (render(small_run()), render(hostile_run()), *overviews(kept_run(tmp_path))):
         found = Page(page)
         assert {value[:1] for value in found.values("href")} <= {"#", "d"}
         assert all(value.startswith("data:") for value in found.values("src"))
@@ -314,16 +316,66 @@ def test_every_link_has_a_target_and_every_id_is_there_once() -> None:
     assert set(labels) <= set(ids)
 
 
-def test_hostile_texts_are_texts() -> None:
-    page, plain = render(hostile_run()), Page(render(small_run()))
+def test_hostile_texts_are_texts(tmp_path: Path) -> None:
+    plain = Page(render(small_run()))
+    for page in (render(hostile_run()), *overviews(kept_run(tmp_path))):
+        found = Page(page)
+        assert set(found.tags) <= {*plain.tags, "img"}
+        assert found.tags.count("script") == found.tags.count("style") == 1
+        assert "base" not in found.tags
+        for text in HOSTILE:
+            assert visible(text) in "".join(found.texts)
+        assert not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page
+        )
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.text(min_size=1), st.sampled_from(HOSTILE))
+def test_no_text_becomes_part_of_the_page(text: str, hostile: str) -> None:
+    told, label = f"{hostile}{text}", f"{text}{hostile}"
+    run = small_run()
+    answers = {
+        (number, f"unseen-{case}"): said(number, told, label, f"{label}{number}", tone=0.5)
+        for number in (0, 3)
+        for case in range(2)
+    }
+    prompts = {told: {"baseline": label, "winner": told}}
+    found = Page(render(attrs.evolve(run, unseen=answers, prompts=prompts, warnings=(told,))))
+    plain = Page(render(run))
+    assert set(found.tags) <= set(plain.tags)
+    assert {name for _, name, _ in found.attributes} <= {name for _, name, _ in plain.attributes}
+    assert visible(told) in "".join(found.texts)
+
+
+def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) -> None:
+    first, second = (read_run(kept_run(tmp_path / name)) for name in "ab")
+    page = comparison_page(first, second)
     found = Page(page)
-    assert set(found.tags) <= {*plain.tags, "img"}
-    assert found.tags.count("script") == found.tags.count("style") == found.tags.count("base") + 1
-    for text in HOSTILE:
-        assert visible(text) in "".join(found.texts)
-    assert not re.search(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page
-    )
+    assert found.tags.count("h1") == 1
+    for title in ("Figures", "Held-out result", "Prompt changes", "Cases"):
+        assert title in found.texts
+    assert "held out, gain" in page
+    assert "The winner of B against that of A: gain +0.000 (95 % interval" in page
+    assert "They have the same texts." in page
+    assert page.count('<tr data-outcome="same">') == 9
+    other = read_run(kept_run(tmp_path / "c", make_job(pareto_set_size=4)))
+    differing = comparison_page(first, other)
+    assert "Scores cannot be compared:" in differing
+    assert "the examples of the validation set differ: 6 in A, 4 in B, 4 in both" in differing
+    assert comparison_page(first, other) == differing
+
+
+def test_the_runs_of_a_folder_have_a_page_with_the_gain_of_each(tmp_path: Path) -> None:
+    folder = kept_run(tmp_path)
+    summary = summarize(folder)
+    assert summary.held_out is not None
+    page = history_page("runs", [summary, attrs.evolve(summary, held_out=None)])
+    told = " ".join(Page(page).texts)
+    assert "2 runs in runs" in told
+    assert summary.held_out.short in told
+    assert page.count("Interval of the gain: ") == 1
+    assert "0 runs in runs" in history_page("runs", [])
 
 
 def test_a_merge_hangs_on_both_of_its_parents() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from promptgraft.runs.report.page import render
 from promptgraft.text import visible
-from runs.report_pages import HOSTILE, candidate, hostile_run, small_run
+from runs.report_pages import HOSTILE, candidate, hostile_run, overviews, small_run
+from runs.toy_runs import kept_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -66,8 +67,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "hostile": hostile_run(),
         "many": small_run(candidates=many, winner=89, frontier=(40, 89)),
     }
-    for name, run in reports.items():
-        (folder / f"{name}.html").write_text(render(run), "utf-8")
+    two, all_runs = overviews(kept_run(tmp_path_factory.mktemp("runs")))
+    texts = {name: render(run) for name, run in reports.items()} | {"two": two, "all": all_runs}
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
     return folder
 
 
@@ -111,7 +114,16 @@ def opened(browser: Browser, pages: Path) -> Iterator[_Open]:
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("small", 390), ("hostile", 390), ("hostile", 1280), ("many", 1280)]
+    ("name", "width"),
+    [
+        ("small", 390),
+        ("hostile", 390),
+        ("hostile", 1280),
+        ("many", 1280),
+        ("two", 390),
+        ("all", 390),
+        ("all", 1280),
+    ],
 )
 def test_a_page_asks_for_nothing_complains_of_nothing_and_never_scrolls_sideways(
     opened: _Open, name: str, width: int

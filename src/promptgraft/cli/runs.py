@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,36 +27,56 @@ from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
-from promptgraft.evals.statistics import gain
 from promptgraft.runs import RunSummary, State, list_runs, read_run
-from promptgraft.runs.comparing import Incomparable, RunFigures, figures_of, incomparable
+from promptgraft.runs.comparing import (
+    Incomparable,
+    RunFigures,
+    figure_rows,
+    figures_of,
+    incomparable,
+)
 from promptgraft.runs.documents import gain_json
+from promptgraft.runs.folder import write_text
 from promptgraft.runs.lines import encoded_json
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure
-from promptgraft.text import change, counted, difference, listed, score, visible_line
+from promptgraft.text import change, counted, listed, score, visible_line
+
+html_option = click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page there that needs nothing else, instead of printing; its folder is made.",
+)
 
 
 @click.group(
     "runs",
     invoke_without_command=True,
-    epilog=examples("runs", "runs --runs runs --json", "runs rm 20260131-1204 --yes"),
+    epilog=examples("runs", "runs --html history.html", "runs rm 20260131-1204 --yes"),
 )
+@html_option
 @project_option
 @runs_option
 @json_option
 @click.pass_context
 def runs_command(
-    context: click.Context, *, project: str | None, runs: str | None, as_json: bool
+    context: click.Context,
+    *,
+    page: Path | None,
+    project: str | None,
+    runs: str | None,
+    as_json: bool,
 ) -> None:
     """List the runs of the project, or of a folder, the newest first; or remove some.
 
     A run is running, has ended, or was interrupted: `promptgraft resume` resumes it.
     """
     if context.invoked_subcommand is None:
-        _list(chosen_runs(runs, project), as_json=as_json)
-    elif project is not None or runs is not None or as_json:
+        _list(chosen_runs(runs, project), page, as_json=as_json)
+    elif page is not None or project is not None or runs is not None or as_json:
         raise click.UsageError(f"options of `{context.invoked_subcommand}` stand behind it")
 
 
@@ -88,16 +109,32 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
         Screen().line(f"removed {listed(folder.id for folder in folders)}")
 
 
-def _list(runs: Runs, *, as_json: bool) -> None:
+def _list(runs: Runs, page: Path | None, *, as_json: bool) -> None:
     found = list_runs(runs.root)
-    if as_json:
+    if page is not None:
+        from promptgraft.runs.report.overviews import history_page
+
+        _write(page, history_page(str(relative(runs.root)), found), as_json=as_json)
+    elif as_json:
         rows = [summary_json(one) for one in found]
         print_json({"runs_folder": str(runs.root.absolute()), "runs": rows})
-        return
-    screen = Screen()
-    if not found:
-        screen.line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
-        return
+    elif not found:
+        Screen().line(f"no runs in {relative(runs.root)}; `promptgraft optimize` makes one")
+    else:
+        _print_list(Screen(), runs, found)
+
+
+def _write(page: Path, text: str, *, as_json: bool) -> None:
+    """Write a page over several runs, and say where it is."""
+    make_room(page)
+    write_text(page, text)
+    if as_json:
+        print_json({"page": str(page.absolute()), "bytes": page.stat().st_size})
+    else:
+        Screen().line(str(relative(page)))
+
+
+def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None:
     screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
     _print_runs(screen, found)
     for one in found:
@@ -215,9 +252,10 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     metavar="FILE",
     help="Where to; its folder is made. By default `report.html` in the folder of the run.",
 )
+@click.option("--open", "opened", is_flag=True, help="Open it in the browser.")
 @runs_options
 @json_option
-def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> None:
+def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_json: bool) -> None:
     """Write a run as one HTML file that needs nothing else, and say where it is.
 
     A run that has ended has its report already. This writes it again, or that of a run in
@@ -235,20 +273,33 @@ def report_command(run: str, *, out: str | None, runs: Runs, as_json: bool) -> N
         print_json({"run": folder.id, "report": str(written.absolute()), "bytes": size})
     else:
         Screen().line(str(relative(written)))
+    if opened and not webbrowser.open(written.absolute().as_uri()):
+        raise ConfigError(
+            f"--open: no browser can be started; open {relative(written)} yourself, or name a "
+            "browser in BROWSER"
+        )
 
 
-@command("compare", "compare 20260131-1204 latest", "compare 20260131 20260201 --json")
+@command("compare", "compare 20260131-1204 latest", "compare 20260131 --html both.html")
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="[RUN]", default="latest")
+@html_option
 @runs_options
 @json_option
-def compare_command(first: str, second: str, *, runs: Runs, as_json: bool) -> None:
+def compare_command(
+    first: str, second: str, *, page: Path | None, runs: Runs, as_json: bool
+) -> None:
     """Show two runs side by side: quality, cost, why they ended, and the path to the best.
 
     A RUN is an id, the start of one, or `latest`; the second is `latest` by default. When the
     two have other data or metrics, it says that their scores cannot be compared.
     """
     one, other = (read_run(runs.find(name)) for name in (first, second))
+    if page is not None:
+        from promptgraft.runs.report.overviews import comparison_page
+
+        _write(page, comparison_page(one, other), as_json=as_json)
+        return
     differing = incomparable(one, other)
     sides = figures_of(one), figures_of(other)
     if as_json:
@@ -264,7 +315,7 @@ def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Inc
     for reason in differing.reasons:
         screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
-    screen.table([("", "A", "B", "B - A"), *_rows(first, second, differing)])
+    screen.table([("", "A", "B", "B - A"), *figure_rows(first, second, differing)])
     for name, side in (("A", first), ("B", second)):
         screen.line()
         ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"
@@ -276,41 +327,3 @@ def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Inc
     if any(estimated for side in (first, second) for *_, estimated in side.path):
         screen.line()
         screen.line(ESTIMATED)
-
-
-def _rows(first: RunFigures, second: RunFigures, differing: Incomparable) -> list[tuple[str, ...]]:
-    comparable = not differing.pareto
-    rows: list[tuple[str, ...]] = [
-        ("baseline", *_means(first, second, 0, comparable=comparable)),
-        ("best", *_means(first, second, -1, comparable=comparable)),
-    ]
-    if first.held_out is not None or second.held_out is not None:
-        one, other = first.held_out or gain({}, {}), second.held_out or gain({}, {})
-        for name, *means in (
-            ("baseline", one.mean_before, other.mean_before),
-            ("winner", one.mean_after, other.mean_after),
-        ):
-            more = "" if differing.held_out else difference(*means)
-            rows.append((f"held out, {name}", *map(score, means), more))
-        rows.append(("held out, gain", one.short, other.short, ""))
-        rows.append(("held out, cases", one.counts, other.counts, ""))
-    answers = {None: "not yet", True: "yes", False: "no"}
-    rows.append(("improved", answers[first.improved], answers[second.improved], ""))
-    for name in ("rollouts", "steps", "candidates", "rejected"):
-        before, after = getattr(first, name), getattr(second, name)
-        rows.append((name, str(before), str(after), f"{after - before:+d}"))
-    rows.append(("dollars", first.cost or "unknown", second.cost or "unknown", ""))
-    seeds = ("unknown" if side.seed is None else str(side.seed) for side in (first, second))
-    rows.append(("seed", *seeds, ""))
-    return rows
-
-
-def _means(
-    first: RunFigures, second: RunFigures, place: int, *, comparable: bool
-) -> tuple[str, str, str]:
-    (before, one), (after, other) = (
-        side.path[place][2:] if side.path else (None, False) for side in (first, second)
-    )
-    marked = one or other
-    more = difference(before, after, estimated=(marked, marked)) if comparable else ""
-    return score(before, estimated=one), score(after, estimated=other), more

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptgraft.errors import JournalError
-from promptgraft.evals.statistics import Gain
+from promptgraft.evals.statistics import Gain, gain
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, shown, unstructure
+from promptgraft.text import difference, score
 
 _JUDGED_BY = {
     "feedback_fn": "metrics",
@@ -139,6 +140,47 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
         pareto = ("the training examples differ, and those of the validation set may too",)
     held_out = _other_cases("held-out", _held_out_ids(first), _held_out_ids(second))
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
+
+
+def figure_rows(
+    first: RunFigures, second: RunFigures, differing: Incomparable
+) -> list[tuple[str, ...]]:
+    """Return name, figure of A, figure of B and their difference, where they can be compared."""
+    comparable = not differing.pareto
+    rows: list[tuple[str, ...]] = [
+        ("baseline", *_means(first, second, 0, comparable=comparable)),
+        ("best", *_means(first, second, -1, comparable=comparable)),
+    ]
+    if first.held_out is not None or second.held_out is not None:
+        one, other = first.held_out or gain({}, {}), second.held_out or gain({}, {})
+        for name, *means in (
+            ("baseline", one.mean_before, other.mean_before),
+            ("winner", one.mean_after, other.mean_after),
+        ):
+            more = "" if differing.held_out else difference(*means)
+            rows.append((f"held out, {name}", *map(score, means), more))
+        rows.append(("held out, gain", one.short, other.short, ""))
+        rows.append(("held out, cases", one.counts, other.counts, ""))
+    answers = {None: "not yet", True: "yes", False: "no"}
+    rows.append(("improved", answers[first.improved], answers[second.improved], ""))
+    for name in ("rollouts", "steps", "candidates", "rejected"):
+        before, after = getattr(first, name), getattr(second, name)
+        rows.append((name, str(before), str(after), f"{after - before:+d}"))
+    rows.append(("dollars", first.cost or "unknown", second.cost or "unknown", ""))
+    seeds = ("unknown" if side.seed is None else str(side.seed) for side in (first, second))
+    rows.append(("seed", *seeds, ""))
+    return rows
+
+
+def _means(
+    first: RunFigures, second: RunFigures, place: int, *, comparable: bool
+) -> tuple[str, str, str]:
+    (before, one), (after, other) = (
+        side.path[place][2:] if side.path else (None, False) for side in (first, second)
+    )
+    marked = one or other
+    more = difference(before, after, estimated=(marked, marked)) if comparable else ""
+    return score(before, estimated=one), score(after, estimated=other), more
 
 
 def fingerprint_of(record: RunRecord) -> Mapping[str, Json] | None:

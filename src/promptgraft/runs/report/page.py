@@ -15,7 +15,7 @@ from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, shor
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
 from promptgraft.runs.report.scores import breakdown
-from promptgraft.runs.report.tables import across, frontier_rows, heat_map
+from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
 from promptgraft.runs.report.texts import (
     candidate_views,
     rejection_views,
@@ -48,35 +48,35 @@ def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
     return page
 
 
-def _filled(data: ReportData, limits: Limits) -> str:
+def filled(template: str, **values: object) -> str:
+    """Return a page: a template with its values, style and script."""
     style, script = _asset("report.css"), _asset("report.js")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            data=data,
-            version=__version__,
-            style=style,
-            script=script,
-            policy=_policy(style, script),
-            verdict=_verdict(data),
-            held_out=data.held_out.gain,
-            rollouts_chart=rollouts_chart(data),
-            spending=spending_chart(data),
-            steps=tuple(steps_of(data.candidates, data.winner))[:200],
-            tree=family_tree(data),
-            objectives=_objectives(data),
-            frontier=frontier_rows(data),
-            heat=heat_map(data),
-            winner_changes=winner_changes(data),
-            candidates=candidate_views(data, limits),
-            rejections=rejection_views(data, limits),
-            reasons=_reasons(data),
-            whole=whole_prompts(data),
-            amounts=tuple(amounts(data)),
-            transcripts=transcripts_of(data, limits),
-            breakdown=breakdown(data),
-        )
+    policy = _policy(style, script)
+    found = _environment().get_template(template)
+    return found.render(version=__version__, style=style, script=script, policy=policy, **values)
+
+
+def _filled(data: ReportData, limits: Limits) -> str:
+    return filled(
+        "page.html",
+        data=data,
+        verdict=_verdict(data),
+        held_out=data.held_out.gain,
+        rollouts_chart=rollouts_chart(data),
+        spending=spending_chart(data),
+        steps=tuple(steps_of(data.candidates, data.winner))[:200],
+        tree=family_tree(data),
+        objectives=_objectives(data),
+        frontier=frontier_rows(data),
+        heat=heat_map(data),
+        winner_changes=winner_changes(data),
+        candidates=candidate_views(data, limits),
+        rejections=rejection_views(data, limits),
+        reasons=_reasons(data),
+        whole=whole_prompts(data),
+        amounts=tuple(amounts(data)),
+        transcripts=transcripts_of(data, limits),
+        breakdown=breakdown(data),
     )
 
 
@@ -151,6 +151,7 @@ def _environment() -> Environment:
         "crop": lambda text: cropped(text, 2_000),
         "name": short_name,
         "across": across,
+        "reach": lambda gain: reach_of([gain]),
         "sentence": _sentence,
     }
     return environment

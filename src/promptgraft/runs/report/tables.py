@@ -27,10 +27,15 @@ _FEWER_COLUMNS = 20
 _FEWER_ROWS = 400
 
 
-def across(gain: Gain, value: float) -> float:
-    """Return where a gain stands in a drawing 560 wide with zero in its middle."""
-    reach = max(abs(end) for end in (gain.low, gain.high) if end is not None) * 1.1 or 1.0
-    return round(280 + value / reach * 250, 1)
+def reach_of(gains: Iterable[Gain]) -> float:
+    """Return how far a drawing of gains must reach to either side of 0."""
+    ends = (abs(end) for gain in gains for end in (gain.low, gain.high) if end is not None)
+    return max(ends, default=0.0) or 1.0
+
+
+def across(value: float, reach: float, width: int) -> float:
+    """Return where a gain stands in a drawing with 0 in its middle."""
+    return round(width / 2 + value / reach * (width / 2 - 8), 1)
 
 
 @attrs.frozen(kw_only=True)

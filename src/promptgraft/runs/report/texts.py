@@ -92,7 +92,7 @@ def winner_changes(data: ReportData) -> tuple[PartChange, ...]:
     if not data.candidates or not data.winner:
         return ()
     before, after = data.candidates[0].texts, data.candidates[data.winner].texts
-    return tuple(_changes(before, after, around=_AROUND_OF_WINNER))
+    return tuple(changes_between(before, after, around=_AROUND_OF_WINNER))
 
 
 def candidate_views(data: ReportData, limits: Limits) -> tuple[CandidateView, ...]:
@@ -141,15 +141,16 @@ def rejection_views(data: ReportData, limits: Limits) -> tuple[RejectionView, ..
 
 
 def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
-    for change in _changes(parents[0].texts, one.texts) if parents else ():
+    for change in changes_between(parents[0].texts, one.texts) if parents else ():
         text = one.texts.get(change.part)
         same = [parent.candidate for parent in parents[1:] if parent.texts.get(change.part) == text]
         yield attrs.evolve(change, origin=same[0]) if same else change
 
 
-def _changes(
+def changes_between(
     before: Mapping[str, str], after: Mapping[str, str], *, around: int = _AROUND
 ) -> Iterator[PartChange]:
+    """Yield how the text of each part differs, with ``around`` unchanged characters beside it."""
     for part in dict.fromkeys((*before, *after)):
         old, new = before.get(part, ""), after.get(part, "")
         if old != new:
