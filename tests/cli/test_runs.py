@@ -388,6 +388,9 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert re.search(rf"(?m)^held out, gain .*{re.escape(gain)}", ended.out)
     cases = "{won} won, {lost} lost, {tied} tied".format(**in_result)
     assert re.search(rf"(?m)^held out, cases .*{cases}", ended.out)
+    between = document["between"]
+    assert between["gain"] == pytest.approx(other["held_out"]["best"] - one["held_out"]["best"])
+    assert "B's winner against A's, held out: gain {gain:+.3f} (".format(**between) in ended.out
     assert f"cases       {cases}; 95 % interval " in console("show", second.id).out
 
 

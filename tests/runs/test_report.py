@@ -172,7 +172,10 @@ def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:
     assert found is not None
     (labels,) = found.labels
     assert labels.found == ("red", "blue", "no known label")
-    assert [one.rows for one in labels.confusions] == [(("red", (0, 6, 0)),), (("red", (5, 0, 1)),)]
+    assert dict(labels.confusions) == {
+        "Baseline": {"red": [0, 6, 0]},
+        "Winner": {"red": [5, 0, 1]},
+    }
 
 
 @given(

@@ -27,12 +27,14 @@ from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError
+from promptgraft.evals.statistics import Gain
 from promptgraft.runs import RunSummary, State, list_runs, read_run
 from promptgraft.runs.comparing import (
     Incomparable,
     RunFigures,
     figure_rows,
     figures_of,
+    gain_between,
     incomparable,
 )
 from promptgraft.runs.documents import gain_json
@@ -302,20 +304,33 @@ def compare_command(
         return
     differing = incomparable(one, other)
     sides = figures_of(one), figures_of(other)
+    between = gain_between(one, other, differing)
     if as_json:
         plain: list[Json] = [side.to_json() for side in sides]
-        print_json({"runs": plain, "incomparable": unstructure(attrs.asdict(differing))})
+        reasons = unstructure(attrs.asdict(differing))
+        gained = None if between is None else gain_json(between)
+        print_json({"runs": plain, "incomparable": reasons, "between": gained})
     else:
-        _print(Screen(), *sides, differing)
+        _print(Screen(), *sides, differing, between=between)
 
 
-def _print(screen: Screen, first: RunFigures, second: RunFigures, differing: Incomparable) -> None:
+def _print(
+    screen: Screen,
+    first: RunFigures,
+    second: RunFigures,
+    differing: Incomparable,
+    *,
+    between: Gain | None,
+) -> None:
     for name, value in (("A", first), ("B", second)):
         screen.fields([(name, f"{value.run}, {value.prompt}, {value.state}")])
     for reason in differing.reasons:
         screen.line(f"scores cannot be compared: {reason}", color="yellow")
     screen.line()
     screen.table([("", "A", "B", "B - A"), *figure_rows(first, second, differing)])
+    if between is not None:
+        screen.line()
+        screen.line(f"B's winner against A's, held out: {between.line()}; {between.meaning}")
     for name, side in (("A", first), ("B", second)):
         screen.line()
         ended = f"{side.stop_reason}: {side.stop_detail}" if side.stop_reason else "has not ended"

@@ -142,6 +142,26 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
+def seen_scores(record: RunRecord) -> Mapping[str, float | None]:
+    """Return what the best candidate scored on the validation set, by case."""
+    best = record.sides[1] if record.sides else None
+    return dict(zip(record.pareto_ids, best.scores, strict=False)) if best else {}
+
+
+def unseen_scores(record: RunRecord) -> Mapping[str, float | None]:
+    """Return what the winner scored on held-out cases; nothing when it was not measured."""
+    found = record.ended.held_out if record.ended else None
+    return dict(zip(found.ids, found.winner_scores, strict=False)) if found else {}
+
+
+def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -> Gain | None:
+    """Return what the winner of B gains over that of A on held-out cases; None without any."""
+    one, other = unseen_scores(first), unseen_scores(second)
+    if differing.held_out or not one or not other:
+        return None
+    return gain({id_: (one[id_],) for id_ in one}, {id_: (other[id_],) for id_ in other})
+
+
 def figure_rows(
     first: RunFigures, second: RunFigures, differing: Incomparable
 ) -> list[tuple[str, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.gate.report import GateReport, Tried
-from promptgraft.evals.statistics import Gain, gain, mean
+from promptgraft.evals.statistics import Gain, gain
 from promptgraft.files import write_atomically
 from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
 from promptgraft.strict import structure
@@ -144,17 +143,27 @@ class Comparison:
     """What changed since the baseline, over the cases with a score on both sides.
 
     Attributes:
-        before: their mean in the baseline, and ``after`` now; None without such cases.
         changes: the cases whose score changed, in the order of the data set.
-        unscored: ids of the cases without a score on one side or both.
         gain: with its 95 % interval.
     """
 
-    before: float | None
-    after: float | None
     changes: tuple[Change, ...]
-    unscored: tuple[str, ...]
     gain: Gain
+
+    @property
+    def before(self) -> float | None:
+        """Their mean in the baseline; None without such cases."""
+        return self.gain.mean_before
+
+    @property
+    def after(self) -> float | None:
+        """Their mean now; None without such cases."""
+        return self.gain.mean_after
+
+    @property
+    def unscored(self) -> tuple[str, ...]:
+        """Ids of the cases without a score on one side or both."""
+        return self.gain.unscored
 
     @property
     def worse(self) -> tuple[Change, ...]:
@@ -198,29 +207,13 @@ def compare(baseline: Baseline, report: GateReport, *, where: str = "baseline") 
         ConfigError: the baseline is of something else; names what differs.
     """
     check_comparable(baseline, report, where=where)
-    kept = baseline.scores
-    scored: list[Change] = []
-    unscored: list[str] = []
-    for case in report.cases:
-        before, after = kept.get(case.id), case.score
-        if before is None or after is None:
-            unscored.append(case.id)
-        else:
-            scored.append(
-                Change(case_id=case.id, before=before, after=after, critical=case.critical)
-            )
-    return Comparison(
-        before=mean(one.before for one in scored),
-        after=mean(one.after for one in scored),
-        changes=tuple(
-            one for one in scored if not math.isclose(one.before, one.after, rel_tol=1e-12)
-        ),
-        unscored=tuple(unscored),
-        gain=_gain(baseline, report),
-    )
-
-
-def _gain(baseline: Baseline, report: GateReport) -> Gain:
-    before = {case_id: (score,) for case_id, score in baseline.scores.items()}
-    after = {case.id: (case.score,) for case in report.cases}
-    return gain(before, after)
+    kept, now = baseline.scores, {case.id: case.score for case in report.cases}
+    found = gain({id_: (kept.get(id_),) for id_ in now}, {id_: (now[id_],) for id_ in now})
+    moved = {*found.won, *found.lost}
+    changes = [
+        Change(case_id=case.id, before=before, after=case.score, critical=case.critical)
+        for case in report.cases
+        if case.id in moved and case.score is not None
+        if (before := kept[case.id]) is not None
+    ]
+    return Comparison(changes=tuple(changes), gain=found)

@@ -73,7 +73,7 @@ def _filled(data: ReportData, limits: Limits) -> str:
         candidates=candidate_views(data, limits),
         rejections=rejection_views(data, limits),
         reasons=_reasons(data),
-        whole=whole_prompts(data),
+        whole=tuple(whole_prompts(data)),
         amounts=tuple(amounts(data)),
         transcripts=transcripts_of(data, limits),
         breakdown=breakdown(data),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from promptgraft.evals.metrics.values import labels_in
-from promptgraft.runs.report.data import Answers, ReportData
+from promptgraft.runs.report.data import ReportData
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.types import RolloutRecord
 
@@ -30,14 +30,6 @@ class Row:
     after: Score
 
 
-@attrs.frozen
-class Confusion:
-    """How often which label was found: for each label that was expected, a row of counts."""
-
-    who: str
-    rows: tuple[tuple[str, tuple[int, ...]], ...]
-
-
 @attrs.frozen(kw_only=True)
 class Labels:
     """What a metric that compares labels says.
@@ -46,13 +38,14 @@ class Labels:
         metric: its name.
         rows: the scores on the cases with each label.
         found: the labels that answers had, the columns of the confusions.
-        confusions: of the baseline, and of the winner when there is one.
+        confusions: of the baseline, and of the winner when there is one: for each label that was
+            expected, how often each label was found.
     """
 
     metric: str
     rows: tuple[Row, ...]
     found: tuple[str, ...]
-    confusions: tuple[Confusion, ...]
+    confusions: tuple[tuple[str, Mapping[str, Sequence[int]]], ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +54,7 @@ class Breakdown:
 
     Attributes:
         cases: on which cases, in words.
-        metrics: a row for each metric; none where there is only one.
+        metrics: a row for each metric.
         labels: an entry for each metric that compares labels.
     """
 
@@ -73,70 +66,58 @@ class Breakdown:
 def breakdown(data: ReportData) -> Breakdown | None:
     """Return the scores on the held-out cases, or else on the validation set; None without any."""
     for name, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
-        if sides := tuple(_sides(answers, data.winner)):
-            metrics = _metrics(sides)
+        sides = [
+            (one, answers[data.winner, case])
+            for (number, case), one in answers.items()
+            if number == 0 and (data.winner, case) in answers
+        ]
+        if sides:
+            metrics = list(dict.fromkeys(metric for one, _ in sides for metric in _scores(one)))
             names = ("Baseline", "Winner") if data.winner else ("Baseline",)
-            labels = tuple(_labels(metric.name, sides, names) for metric in metrics)
+            labels = [_labels(metric, sides, names) for metric in metrics]
             return Breakdown(
                 cases=f"{len(sides):,} of the {name}",
-                metrics=metrics if len(metrics) > 1 else (),
+                metrics=tuple(_metric(metric, sides) for metric in metrics[:_MOST_METRICS]),
                 labels=tuple(found for found in labels if found.rows),
             )
     return None
-
-
-def _sides(answers: Answers, winner: int) -> Iterator[_Sides]:
-    for number, case in answers:
-        if number == 0 and (winner, case) in answers:
-            yield answers[0, case], answers[winner, case]
-
-
-def _metrics(sides: Sequence[_Sides]) -> tuple[Row, ...]:
-    names = dict.fromkeys(name for one, _ in sides for name in _scores(one))
-    return tuple(
-        _row(name, ((_scores(one).get(name), _scores(other).get(name)) for one, other in sides))
-        for name in list(names)[:_MOST_METRICS]
-    )
 
 
 def _scores(record: RolloutRecord) -> Mapping[str, float]:
     return record.feedback.objectives if record.feedback else {}
 
 
+def _metric(name: str, sides: Iterable[_Sides]) -> Row:
+    return _row(name, [(_scores(one).get(name), _scores(other).get(name)) for one, other in sides])
+
+
 def _row(name: str, scores: Iterable[tuple[Score, Score]]) -> Row:
     known = [pair for pair in scores if None not in pair]
-    means = [mean_score([pair[side] for pair in known]) for side in (0, 1)]
-    return Row(name, len(known), *means)
+    before, after = (mean_score([pair[side] for pair in known]) for side in (0, 1))
+    return Row(name, len(known), before, after)
 
 
 def _labels(metric: str, sides: Sequence[_Sides], names: Sequence[str]) -> Labels:
     """Return what was expected and found; a case of which no answer says it is left out."""
-    told: list[tuple[str, _Sides, tuple[str, str]]] = []
+    told: list[tuple[str, _Sides, list[str]]] = []
     for pair in sides:
         said = [labels_in(one.feedback.feedback if one.feedback else "", metric) for one in pair]
         expected = next((found[0] for found in said if found), None)
         if expected is not None:
-            before, after = (found[1] if found else OTHER for found in said)
-            told.append((expected, pair, (before, after)))
+            told.append((expected, pair, [found[1] if found else OTHER for found in said]))
     wanted = [name for name, _ in Counter(one for one, _, _ in told).most_common(_MOST_LABELS)]
-    known = Counter(label for _, _, found in told for label in found)
-    found = [*wanted, *(name for name, _ in known.most_common(_MOST_LABELS) if name not in wanted)]
+    known = Counter(label for _, _, found in told for label in found).most_common(_MOST_LABELS)
+    found = list(dict.fromkeys([*wanted, *(name for name, _ in known)]))
+    confusions = []
+    for side, who in enumerate(names):
+        counts = Counter((expected, got[side]) for expected, _, got in told)
+        confusions.append((who, {one: [counts[one, other] for other in found] for one in wanted}))
     return Labels(
         metric=metric,
         rows=tuple(
-            _row(label, ((one.score, two.score) for want, (one, two), _ in told if want == label))
+            _row(label, [(one.score, two.score) for want, (one, two), _ in told if want == label])
             for label in wanted
         ),
         found=tuple(found),
-        confusions=tuple(
-            Confusion(name, _counts(wanted, found, [(want, got[side]) for want, _, got in told]))
-            for side, name in enumerate(names)
-        ),
+        confusions=tuple(confusions),
     )
-
-
-def _counts(
-    wanted: Sequence[str], found: Sequence[str], told: Sequence[tuple[str, str]]
-) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    counts = Counter(told)
-    return tuple((want, tuple(counts[want, got] for got in found)) for want in wanted)

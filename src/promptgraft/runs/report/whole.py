@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from decimal import Decimal
 
 import attrs
 
 from promptgraft.runs.report.allowance import cropped
 from promptgraft.runs.report.data import ReportData
-from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.spending import Role
 from promptgraft.targets.types import RolloutRecord
 
@@ -25,55 +25,39 @@ class WholePrompt:
     is_cut: bool
 
 
-@attrs.frozen
-class Amount:
-    """What a prompt takes: of the baseline, and of the winner; ``format`` shows a number of it."""
-
-    name: str
-    format: str
-    before: float
-    after: float
-
-
-def whole_prompts(data: ReportData) -> tuple[WholePrompt, ...]:
-    """Return the prompts of a run that has ended; at most ten."""
-    found = []
+def whole_prompts(data: ReportData) -> Iterator[WholePrompt]:
+    """Yield the prompts of a run that has ended; at most ten."""
     for name, texts in list(data.prompts.items())[:_MOST_PROMPTS]:
         text = texts["winner" if data.winner else "baseline"]
         shown = cropped(text, _LONGEST)
-        found.append(WholePrompt(name, shown, shown != text))
-    return tuple(found)
+        yield WholePrompt(name, shown, shown != text)
 
 
-def amounts(data: ReportData) -> Iterator[Amount]:
-    """Yield how long the prompts are, and the means of what an answer took where that is known."""
+def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
+    """Yield what a prompt takes where it is known: name, format, of the baseline, of the winner."""
     if data.prompts:
-        sides = ("baseline", "winner" if data.winner else "baseline")
-        lengths = (sum(len(one[side]) for one in data.prompts.values()) for side in sides)
-        yield Amount("characters", "{:,.0f}", *lengths)
+        texts = data.prompts.values()
+        after = sum(len(one["winner" if data.winner else "baseline"]) for one in texts)
+        yield "characters", "{:,.0f}", sum(len(one["baseline"]) for one in texts), after
     pairs = [
-        (one, answers[data.winner, case])
+        (_taken(one), _taken(answers[data.winner, case]))
         for answers in (data.answers, data.unseen)
         for (number, case), one in answers.items()
         if number == 0 and (data.winner, case) in answers
     ]
-    for name, shape, place in (
-        ("tokens sent for an answer", "{:,.1f}", 0),
-        ("tokens received for an answer", "{:,.1f}", 1),
-        ("dollars for an answer", "${:,.6f}", 2),
+    for place, name, shape in (
+        (0, "tokens sent for an answer", "{:,.1f}"),
+        (1, "tokens received for an answer", "{:,.1f}"),
+        (2, "dollars for an answer", "${:,.6f}"),
     ):
-        before, after = (_mean((pair[side] for pair in pairs), place) for side in (0, 1))
-        if before and after:
-            yield Amount(name, shape, before, after)
+        one, other = (sum((pair[side][place] for pair in pairs), Decimal(0)) for side in (0, 1))
+        if one and other and (one + other).is_finite():
+            yield name, shape, float(one / len(pairs)), float(other / len(pairs))
 
 
-def _mean(answers: Iterable[RolloutRecord], place: int) -> Score:
-    """Return the mean of what calls of the task took; None when some price is not known."""
-    sums = []
-    for answer in answers:
-        spent = [one for one in answer.spent if one.role is Role.TASK]
-        if any(one.cost is None for one in spent) and place == 2:
-            return None
-        taken = ((one.input_tokens, one.output_tokens, float(one.cost or 0)) for one in spent)
-        sums.append(sum(one[place] for one in taken))
-    return mean_score(sums)
+def _taken(answer: RolloutRecord) -> tuple[Decimal, Decimal, Decimal]:
+    """Return the tokens sent and received, and the dollars; NaN when a price is not known."""
+    spent = [one for one in answer.spent if one.role is Role.TASK]
+    costs = (Decimal("NaN") if one.cost is None else one.cost for one in spent)
+    tokens = sum(one.input_tokens for one in spent), sum(one.output_tokens for one in spent)
+    return Decimal(tokens[0]), Decimal(tokens[1]), sum(costs, Decimal(0))
