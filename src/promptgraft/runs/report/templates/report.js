@@ -50,9 +50,9 @@
       const chosen = only.filter((box) => box.checked).map((box) => wants[box.value]);
       let shown = 0;
       for (const row of rows) {
-        const fits = (!wanted || text(row).includes(wanted)) && chosen.every((wants) => wants(row));
-        row.hidden = !fits;
-        shown += fits ? 1 : 0;
+        const shows = (!wanted || text(row).includes(wanted)) && chosen.every((fits) => fits(row));
+        row.hidden = !shows;
+        shown += shows ? 1 : 0;
       }
       for (const group of all(".group", box)) {
         const found = all(".row", group).some((row) => !row.hidden);
