@@ -251,7 +251,7 @@ def _places(
     waiting: list[tuple[int, int]] = []
     for number in reversed(shown):
         parents = [parent for parent in candidates[number].parents if parent in children]
-        children[number].sort(key=lambda child: (sizes[child], -child), reverse=True)
+        children[number].sort(key=lambda child: (sizes[child], child), reverse=True)
         if parents:
             children[parents[0]].append(number)
             sizes[parents[0]] += sizes[number]
