@@ -159,6 +159,19 @@ def test_an_override_is_stale_once_its_source_has_changed(change: dict[str, Any]
     assert found.applied == ()
 
 
+def test_stale_overrides_are_named_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    sections = [attrs.evolve(TEMPLATE.sections[0], template="Dear $name!"), *TEMPLATE.sections[1:]]
+    edited = attrs.evolve(TEMPLATE, sections=sections)
+    prompt = Prompt(edited, overrides_store=store_of((("dollar",), "Hello $name."))).bind(VALUES)
+    for _ in range(3):
+        prompt.render()
+    [warning] = caplog.messages
+    assert warning == (
+        f"prompt `{edited.ns}/{edited.key}`: overrides that do not apply to its source are left "
+        "out: section dollar (stale)"
+    )
+
+
 def test_a_new_title_or_place_among_the_siblings_makes_nothing_stale() -> None:
     sections = [attrs.evolve(TEMPLATE.sections[0], title="New"), *TEMPLATE.sections[1:]]
     edited = attrs.evolve(TEMPLATE, sections=reversed(sections))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Generic, TypeVar
 
 import attrs
@@ -31,6 +32,8 @@ from promptgraft.text import counted
 
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
+_logger = logging.getLogger("promptgraft")
+
 
 _KEPT = 4
 
@@ -44,6 +47,7 @@ class _RecentlySettled:
 
     def __init__(self) -> None:
         self._recent: tuple[tuple[PromptOverride | None, Settled], ...] = ()
+        self._skipped: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[type[_RecentlySettled], tuple[()]]:
         return type(self), ()
@@ -57,7 +61,20 @@ class _RecentlySettled:
                 return settled
         settled = settle(descriptor, walked, resolve_override(descriptor, override))
         self._recent = ((override, settled), *recent[: _KEPT - 1])
+        self._warn(descriptor, settled)
         return settled
+
+    def _warn(self, descriptor: PromptDescriptor, settled: Settled) -> None:
+        """Log which overrides do not apply, unless that was the last thing said."""
+        skipped = tuple(f"{one.part} ({one.reason})" for one in settled.resolution.skipped)
+        if skipped and skipped != self._skipped:
+            self._skipped = skipped
+            _logger.warning(
+                "prompt `%s/%s`: overrides that do not apply to its source are left out: %s",
+                descriptor.ns,
+                descriptor.key,
+                "; ".join(skipped),
+            )
 
 
 @attrs.frozen(kw_only=True)
