@@ -332,8 +332,8 @@ def main(seed: int) -> None:
         print(f"{len(journal)} answers, {recorded} of them from the journal", end="; ")
     print(f"stopped: {result.stop_reason}")
     print(f"validation: {result.baseline_pareto_mean:.3f} -> {result.best_pareto_mean:.3f}")
-    print(f"accepted:   {result.accepted_mutations}", end=" ")
-    print(f"({result.accepted_example_mutations} of examples), {result.accepted_merges} merges")
+    of_examples, merges = result.accepted_example_mutations, result.accepted_merges
+    print(f"accepted:   {result.accepted_mutations}, {of_examples} of examples, {merges} merges")
     for generated in result.generated_task_examples:
         calls = [step["tool_name"] for step in json.loads(generated.steps_json)]
         print(f"new:        {generated.key}: {' then '.join(calls)}")

@@ -6,7 +6,7 @@ from typing import ClassVar
 import attrs
 
 from promptgraft import GepaConfig, PromptTemplate
-from promptgraft.algorithms.gepa.prompts import question_on
+from promptgraft.algorithms.gepa.questions import question_on
 from promptgraft.search import Asking, BaseSearch, InvalidProposalError, Kit, Rollouts, RunConfig
 from promptgraft.search import parse_reply as text_of
 

@@ -174,7 +174,7 @@ def _described(result: GepaResult, budget: int) -> dict[str, Plain]:
         "validation": list(result.pareto_ids),
         "candidates": [_candidate(result, number) for number in range(len(result.candidates))],
         "accepted": {
-            "mutations": result.accepted_mutations,
+            "mutations": result.ended.accepted,
             "of examples": result.accepted_example_mutations,
             "merges": result.accepted_merges,
         },

@@ -226,7 +226,7 @@ def print_found(
             ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
             ("spent", f"{dollars(result.total_cost)}{time}"),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
-            ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
+            ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
             ("rejected", rejected or "none"),
         ],
         width=FIELD,

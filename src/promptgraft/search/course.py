@@ -16,7 +16,6 @@ from promptgraft.search.population import Pool
 from promptgraft.search.result import RunResult
 from promptgraft.search.scores import Score, Scorer, mean_score
 from promptgraft.search.stopping import RunStoppedError, StopReason, reason_of
-from promptgraft.targets.modules import is_example
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _ENDS = set(StopReason) - {
@@ -226,6 +225,7 @@ def build_result(
     candidates = tuple(pool.candidates)
     confirmation = course.confirmation
     best = course.winner
+    of_examples = sum(modules[0].is_example for modules in search.accepted)
     return RunResult(
         run_id=run_id,
         name=name,
@@ -246,8 +246,8 @@ def build_result(
         ancestry=tuple(found.parents[0] if found.parents else None for found in candidates),
         parents=tuple(found.parents for found in candidates),
         gains=_gains(pool, best),
-        accepted_mutations=len(search.accepted),
-        accepted_example_mutations=sum(is_example(modules[0]) for modules in search.accepted),
+        accepted_mutations=len(search.accepted) - of_examples,
+        accepted_example_mutations=of_examples,
         accepted_merges=sum(len(found.parents) == 2 for found in candidates),
         rejections=tuple(search.rejections),
         total_rollouts=ledger.rollouts,

@@ -75,8 +75,9 @@ class RunResult(Shown):
         ancestry: for each candidate the position of its (first) parent, None for the baseline.
         parents: for each candidate the positions of its parents; two for a merge.
         gains: what each kind of change along the winner's line did to its mean.
-        accepted_mutations: how many proposals joined the pool; several of a step in one candidate.
-        accepted_example_mutations: those of them that changed or wrote an example.
+        accepted_mutations: accepted proposals that changed instructions; several of a step may be
+            in one candidate.
+        accepted_example_mutations: accepted proposals that changed or wrote an example.
         accepted_merges: how many merges joined the pool.
         rejections: every rejected proposal with its reason.
         total_rollouts: rollouts used, unscored ones included.
@@ -233,7 +234,7 @@ class RunResult(Shown):
             confirmation=self.confirmation,
             held_out=self.held_out,
             tag=self.tag,
-            accepted=self.accepted_mutations,
+            accepted=self.accepted_mutations + self.accepted_example_mutations,
             merges=self.accepted_merges,
             rejected=self.rejected_by_reason,
             candidates=len(self.candidates),
@@ -273,7 +274,7 @@ def _card_of(result: RunResult) -> Card:
                 "changed",
                 ", ".join(name for name, _ in _changed(result)) or "nothing",
             ),
-            ("accepted", f"{counted(result.accepted_mutations, 'mutation')}{merged}"),
+            ("accepted", f"{counted(result.ended.accepted, 'mutation')}{merged}"),
             ("rejected", _rejected(result)),
             ("used", _used(result)),
             ("stopped", f"{result.stop_reason}: {result.stop_detail}"),
