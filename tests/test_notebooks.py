@@ -134,6 +134,7 @@ RUN = RunRecord(
         run_id="0123456789ab",
         prompt="toy/words",
         seed=0,
+        settings={},
         modules=("section rules",),
         texts={},
         pareto_ids=("a", "b"),

@@ -98,9 +98,10 @@ def search(
         seed=world.seed,
         minibatch_size=minibatch_size,
         enable_merge=enable_merge,
-        strategy=Strategy(**strategy),
+        # The simulated reflection model has to know which text it is asked about.
+        strategy=Strategy(published_question=False, **strategy),
         targets=Targets(tools=world.tools),
-        guards=Guards(max_copied_words=None, max_part_chars=20_000),
+        guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )
     result = GepaOptimizer(context, config).optimize(Prompt(_template(world)))
     recorder.note(pool[result.best_index])

@@ -27,7 +27,8 @@ from adapters.agent_world import (
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
-from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS
+from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.clock import FakeClock
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.overrides import InMemoryPromptOverridesStore

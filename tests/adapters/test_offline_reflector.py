@@ -18,7 +18,8 @@ from promptgraft import (
     RolloutRecord,
     Session,
 )
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
+from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.errors import ConfigError
 from promptgraft.parts.body import BodySyntax, marker_names
 from promptgraft.search.reply import parse_reply

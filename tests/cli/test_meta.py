@@ -11,9 +11,8 @@ from cli.console import Console
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS, REFLECT_ON_SECTION
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, SectionOverride
 from promptgraft.serde import HexDigest
-from promptgraft.targets.types import MetaPrompt
 
-NAMES = [name.value for name in MetaPrompt]
+NAMES = [*META_PROMPTS]
 ADDRESS = OverrideAddress("promptgraft/gepa", "reflect-section", "latest")
 
 
@@ -45,10 +44,11 @@ def test_list_names_every_meta_prompt_and_what_is_overridden(
     console("meta", "apply", "meta")
 
     assert (
-        "reflect-section        1 section overridden, revision 1 (" in console("meta", "list").out
+        "reflect-section            1 section overridden, revision 1 ("
+        in console("meta", "list").out
     )
     listed = json.loads(console("meta", "list", "--json").out)["prompts"]
-    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 5]
+    assert [found["overridden"] for found in listed] == [["section task"], *[[]] * 6]
 
 
 def test_write_replaces_no_file_that_says_something_else(
@@ -157,7 +157,7 @@ def test_list_names_an_override_of_an_older_shipped_text(console: Console, proje
     # What is not in force is not what one goes on from.
     console("meta", "write", "meta")
     text = (project / "meta" / "reflect-section.md").read_text("utf-8")
-    assert META_PROMPTS[MetaPrompt.SECTION].section_body(("task",)) in text
+    assert META_PROMPTS["reflect-section"].section_body(("task",)) in text
 
 
 def test_reset_uses_the_shipped_ones_again_and_keeps_the_revisions(

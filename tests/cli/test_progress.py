@@ -58,6 +58,7 @@ def begun(seconds: float = 0, *, examples: int = 0, **limits: Any) -> list[Event
             run_id="r",
             prompt="support/triage",
             seed=0,
+            settings={},
             modules=(),
             texts={},
             pareto_ids=tuple(f"e{number}" for number in range(examples)),

@@ -100,7 +100,8 @@ def settings_of(world: World, plain: Mapping[str, Any], stop_file: Path) -> Gepa
     }
     if validation is not None:
         made["validation"] = Racing(**validation) if validation else Full()
-    return GepaConfig(**grouped(**given, **made))
+    # The reflector of this world has to know which part it is asked about.
+    return GepaConfig(**grouped(**given, **made, published_question=False))
 
 
 _NAMES = {"required_objectives": "required", "shuffle_examples": "shuffle"}

@@ -42,15 +42,19 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
     session = Session()
     run = Run(session=session)
     result = run.start()
-    story = session.select_all(object)
-    assert story[0] == GepaOptimizationStarted(
+    [started, *_] = story = session.select_all(object)
+    assert isinstance(started, GepaOptimizationStarted)
+    assert started == GepaOptimizationStarted(
         run_id=result.run_id,
         prompt="toy/words",
         pareto_ids=tuple(f"e{number}" for number in range(6)),
         modules=("section rules", "section notes"),
         texts={"section rules": "Known words:", "section notes": "More words:"},
         seed=1,
+        settings=started.settings,
     )
+    expected = {"algorithm": "gepa", "strategy.exploration": 1.0, "task_model": "task", "seed": 1}
+    assert expected.items() <= started.settings.items()
     plan = run.plan()
     assert story[1] == RunPlanned(budget=200, line=plan.line, warnings=plan.warnings)
     assert story[-1] == result.ended

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +32,9 @@ from promptgraft.algorithms.gepa import (
     GepaMergeAttempted,
     GepaMergeRejected,
     GepaMutationProposed,
+    GepaRolloutCompleted,
 )
-from promptgraft.algorithms.gepa.merging import ancestors_of, triples
+from promptgraft.algorithms.gepa.merging import ancestors_of, have_gained, triples, won_lost_tied
 from promptgraft.overrides import (
     AddedTaskExample,
     PromptOverride,
@@ -41,6 +45,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.parts.entry import Entry
 from promptgraft.runtime import SessionProtocol
+from promptgraft.search.scores import Score
 from promptgraft.serde import HexDigest, digest
 from promptgraft.targets.grafting import merged_entries
 from promptgraft.targets.types import Candidate
@@ -162,6 +167,42 @@ def test_only_pairs_with_a_common_ancestor_that_neither_is_are_merged() -> None:
     assert found == {(0, 1, 2), (0, 2, 3)}
 
 
+def test_a_pair_is_merged_over_each_of_its_ancestors() -> None:
+    pool = [candidate(), candidate(0), candidate(1), candidate(1)]
+    found = [triple.ancestor for triple in triples(pool, {2: 1, 3: 1})]
+    assert found == [1, 0]
+
+
+def test_examples_are_told_by_which_of_two_candidates_is_better() -> None:
+    first, second = [1.0, 0.0, 0.5, 0.2, 0.9], [0.0, 1.0, 0.5, 0.1, 0.1]
+    assert won_lost_tied([0, 1, 2, 3], first, second) == ([0, 3], [1], [2])
+
+
+def test_a_merge_is_first_tried_on_wins_of_both_sides_and_on_ties() -> None:
+    tried = [
+        event.record.example_id
+        for event in Run(merge=True).events
+        if isinstance(event, GepaRolloutCompleted) and "/merge/" in event.position
+    ]
+    sides = Counter(SIDES[int(name[1:]) % 5] for name in tried[:5])
+    assert sides == {"left": 2, "right": 2, "plain": 1}
+
+
+@pytest.mark.parametrize(
+    ("ancestor", "pair", "gained"),
+    [
+        (0.5, (0.5, 0.6), True),
+        (0.5, (0.4, 0.9), False),
+        (0.5, (0.9, None), False),
+        (None, (None, 0.1), True),
+    ],
+)
+def test_nothing_is_merged_over_an_ancestor_that_is_better(
+    ancestor: Score, pair: tuple[Score, Score], gained: bool
+) -> None:
+    assert have_gained(ancestor, pair) is gained
+
+
 def feedback(
     example: GepaExample, response: PromptResponse[object], session: SessionProtocol
 ) -> RolloutFeedback:
@@ -217,7 +258,7 @@ class Run:
             feedback_fn=feedback,
             enable_merge=merge,
             seed=seed,
-            strategy=Strategy(preset="paper"),
+            strategy=Strategy(preset="paper", published_question=False),
             limits=Limits(max_failed_reflections=100),
         )
         self.result: GepaResult = GepaOptimizer(context, config).optimize(Prompt(TEMPLATE))

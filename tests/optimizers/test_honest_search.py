@@ -296,7 +296,8 @@ def copied_run(reflection: Reply, **changes: Any) -> tuple[Run, CountingStore]:
     data = [
         Case(id=f"{split}-{q}", input=q, expected=a) for split in "vt" for q, a in ANSWERS.items()
     ]
-    settings = config(**(over(data[:4], data[4:], Exact()) | changes))
+    guard = {"max_copied_words": 8}
+    settings = config(**(over(data[:4], data[4:], Exact()) | guard | changes))
     return Run(settings, task=recite, reflection=reflection, overrides_store=store), store
 
 
@@ -330,9 +331,17 @@ def test_a_reflector_that_relents_wins_without_an_answer_in_the_pool_or_the_stor
 
 
 def test_without_the_guard_the_copied_answers_win() -> None:
-    run, store = copied_run(copying, max_copied_words=None)
+    run, store = copied_run(copying, max_copied_words=0)
     assert run.start().improved
     assert holds_answers(store.resolve(PROMPT.descriptor))
+
+
+@pytest.mark.parametrize(("preset", "improved"), [("lean", False), ("paper", True)])
+def test_the_guard_is_there_by_default_and_not_in_the_published_algorithm(
+    preset: str, improved: bool
+) -> None:
+    run, _ = copied_run(copying, max_copied_words=None, preset=preset)
+    assert run.start().improved is improved
 
 
 # A metric that was gamed

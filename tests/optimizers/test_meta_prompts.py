@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizers.worlds import bound, hostile_text, section
+from optimizers.worlds import Run, bound, config, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa.policies import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
+    PUBLISHED,
     REFLECT_ON_SECTION,
     ReflectionParams,
-    reflection_params,
 )
+from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.search.reply import JSON_TAG, parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
@@ -239,3 +241,26 @@ def test_a_part_without_a_text_shows_no_empty_block(kind: MetaPrompt) -> None:
     shown = section(rendered, ("current",)).text.strip()
     note = "" if kind is MetaPrompt.GENERATION else "\n\nIt has no text yet."
     assert shown == f"The part is: section rules{note}"
+
+
+def test_the_published_question_shows_the_text_and_the_rollouts_alone() -> None:
+    params = reflection_params(MODULE, [RECORD])
+    text = Prompt(META_PROMPTS["reflect-section-published"]).bind(params).render().text
+    for part in (
+        "to perform a task for me:\n\n```\nBe brief, $tone.\n```",
+        "and some feedback on how the assistant's response could be better:\n\n### Example e1",
+        "Identify all niche and domain specific factual information about the task",
+        "- Use at most 500 characters.\n- Keep each of these placeholders",
+        "one fenced block that opens with ```instruction",
+    ):
+        assert part in text
+    assert "None." not in text  # the other section
+    assert "Expected answers" not in text
+
+
+@pytest.mark.parametrize(("preset", "key"), [("lean", "reflect-section"), ("paper", PUBLISHED.key)])
+def test_a_preset_decides_which_question_is_asked(preset: Preset, key: str) -> None:
+    settings = attrs.evolve(config(), strategy=Strategy(preset=preset))
+    run = Run(settings, reflection=lambda _: "?")
+    run.start()
+    assert {request.key for request in run.reflection.requests} == {key}

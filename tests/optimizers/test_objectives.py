@@ -310,7 +310,7 @@ def test_a_rollout_that_is_too_dear_is_refused() -> None:
         ({"frontier_type": "all"}, "objectives.frontier_type: expected one of `instance`, "),
         ({"max_prompt_chars": 0}, "guards.max_prompt_chars: expected an integer of at least 1"),
         ({"max_rollout_cost": 0}, "guards.max_rollout_cost: expected US dollars above 0"),
-        ({"max_copied_words": 0}, "guards.max_copied_words: expected an integer of at least 1"),
+        ({"max_copied_words": -1}, "guards.max_copied_words: expected an integer of at least 0"),
         ({"acceptance": "strict"}, "acceptance: expected a policy such as Strict(), MinGain(0.05)"),
     ],
 )

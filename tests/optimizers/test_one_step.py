@@ -41,7 +41,7 @@ class Trace:
 def test_a_step_of_the_published_algorithm_can_be_followed() -> None:
     trace = Trace()
     try:
-        result = optimize(config(preset="paper", stoppers=[trace], max_copied_words=None))
+        result = optimize(config(preset="paper", stoppers=[trace]))
     finally:
         sys.setprofile(None)
     assert result.stop_reason is StopReason.STOPPER

@@ -9,7 +9,8 @@ import pytest
 
 from optimizers.worlds import grafted, refusal_of, target_of
 from plain_texts import QUERY, plain_texts
-from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION, reflection_params
+from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
+from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
 from promptgraft.search.reply import parse_reply

@@ -90,6 +90,7 @@ def config(**changes: Any) -> GepaConfig:
     """
     settings: dict[str, Any] = {
         "preset": "paper",
+        "published_question": False,  # reflectors of these worlds are told which part it is
         "rollout_budget": 200,
         "minibatch_size": 3,
         "pareto_set_size": 6,

@@ -372,7 +372,7 @@ def test_defaults_are_filled_in_where_settings_are_described(folder: Path) -> No
     optimizer = described["optimizer"]
     assert isinstance(optimizer, dict)
     assert (optimizer["rollout_budget"], optimizer["minibatch_size"]) == ("light", 6)
-    assert optimizer["guards"] == {"max_part_chars": 6_000, "max_copied_words": 8}
+    assert optimizer["guards"] == {"max_part_chars": 6_000}
 
 
 def test_what_opens_does_not_look_at_what_the_file_names(folder: Path) -> None:

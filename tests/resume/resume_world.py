@@ -276,6 +276,7 @@ def run(
             seed=seed,
             strategy=Strategy(
                 preset="paper",
+                published_question=False,
                 frontier_pruning="dominated",
                 minibatches="random",
                 proposals_per_step=proposals,

@@ -118,6 +118,7 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
         "run_id": TEXTS,
         "prompt": TEXTS,
         "seed": st.integers(),
+        "settings": BY_NAME,
         "modules": NAMES,
         "texts": BY_NAME,
         "pareto_ids": NAMES,

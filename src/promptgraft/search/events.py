@@ -40,11 +40,14 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="started"):
         modules: names of what may be mutated.
         texts: the baseline's text of each module; those that write new examples have none.
         pareto_ids: ids of the validation set, in the order of every list of scores.
+        settings: what decides the path of the run, by the paths of settings, as plain data:
+            functions and models by name, data by digest. Limits are not in it.
     """
 
     run_id: str
     prompt: str
     seed: int
+    settings: Mapping[str, object]
     modules: tuple[str, ...]
     texts: Mapping[str, str]
     pareto_ids: tuple[str, ...]

@@ -18,7 +18,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.modules import Module
 from promptgraft.targets.replies import read_value
 from promptgraft.targets.types import GepaExample, ModuleDescription
 from promptgraft.text import folded_spans, folded_words, is_spaced
@@ -86,7 +86,7 @@ class AnswerGuard:
         Raises:
             InvalidProposalError: naming the example and the passage.
         """
-        if is_example(module):
+        if module.is_example:
             return
         if description.as_json:
             proposal = _texts_in(proposal)

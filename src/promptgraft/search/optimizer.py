@@ -133,12 +133,12 @@ class _Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.data.held_out))
         self._check_prices()
-        fingerprint = fingerprint_of(
+        self._fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )
-        self._run_id = digest(fingerprint)[:12]
+        self._run_id = digest(self._fingerprint)[:12]
         if context.journal is not None:
-            context.journal.begin(fingerprint)
+            context.journal.begin(self._fingerprint)
         self._answers = Answers(context.journal)
         self._target = self._as_begun(target)
         self._ledger = Ledger(
@@ -157,6 +157,7 @@ class _Run:
                 modules=tuple(module.name for module in self._target.modules),
                 texts=texts_of(self._target, self._target.baseline()),
                 seed=self._config.seed,
+                settings=self._fingerprint,
             )
         )
         self._emit(self._planned())

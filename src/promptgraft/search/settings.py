@@ -253,7 +253,7 @@ class Guards(Settings):
         max_part_chars: longest text that a part may get.
         max_prompt_chars: longest rendered prompt that a candidate may lead to.
         max_copied_words: an instruction that carries this many words in a row of a training
-            answer is refused; None for no guard.
+            answer is refused; 0 for no guard. By default 8, and no guard in the published GEPA.
         max_rollout_cost: US dollars that one rollout of a candidate may cost.
     """
 
@@ -264,7 +264,7 @@ class Guards(Settings):
         validator=integer(1, MAX_BODY_CHARS),  # which is what stores keep
     )
     max_prompt_chars: int | None = attrs.field(default=None, validator=COUNT.or_none)
-    max_copied_words: int | None = attrs.field(default=8, validator=COUNT.or_none)
+    max_copied_words: int | None = attrs.field(default=None, validator=integer(0).or_none)
     max_rollout_cost: Decimal | None = attrs.field(
         default=None, converter=_as_max_rollout_cost, validator=DOLLARS.or_none
     )

@@ -53,13 +53,3 @@ class Module(ABC):
 def names_of(modules: Iterable[Module]) -> str:
     """Return the names of modules as one text."""
     return ", ".join(module.name for module in modules)
-
-
-def is_example(module: Module) -> bool:
-    """Tell whether a module is an example, which a rate of its own is kept for."""
-    return module.is_example
-
-
-def owner_of(module: Module) -> str | None:
-    """Return the section or tool that shows a module to a model; None for the answer's fields."""
-    return module.owner

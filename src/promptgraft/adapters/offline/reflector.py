@@ -246,6 +246,7 @@ class _Renamed:
 
 REPLIES: Mapping[str, Callable[[_Better], str]] = {
     "reflect-section": _Better.section,
+    "reflect-section-published": _Better.section,
     "reflect-tool": _Better.tool,
     "reflect-tool-example": _Better.tool_example,
     "reflect-task-example": _Better.task_example,
@@ -263,4 +264,4 @@ def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> s
     """
     better = REPLIES[key](_Better(read_question(text), words_per_failure, attention))
     fence, _, rest = fenced(_UNUSABLE.sub("", better).replace("\r", "")).partition("\n")
-    return f"{fence}{'instruction' if key == 'reflect-section' else 'json'}\n{rest}"
+    return f"{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"

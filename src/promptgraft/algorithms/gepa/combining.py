@@ -14,7 +14,7 @@ from promptgraft.search.population import Pool, Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, GepaExample
 
 
@@ -129,7 +129,7 @@ class Combiner:
         self, found: Candidate, module: Module, sides: tuple[Candidate, Candidate, Candidate]
     ) -> Candidate:
         """Return a candidate with the lines of a text that two of ``sides`` have changed."""
-        if is_example(module):
+        if module.is_example:
             return found
         before, one, other = (self.target.text(module, side) for side in sides)
         text = None if before in (one, other) else woven_in(before, one, other)

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import attrs
 
-from promptgraft.algorithms.gepa.prompts import META_PROMPTS, reflection_params
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS
+from promptgraft.algorithms.gepa.questions import questions_of, reflection_params
 from promptgraft.algorithms.gepa.search import GepaSearch
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.prompt.template import PromptTemplate
@@ -41,13 +42,13 @@ class GepaConfig(GepaSettings):
         record = _longest_record(target, self, answer)
         # Longer than what is shown of a refused reply and of the reason, which are clipped.
         refused = "x" * (self.guards.max_part_chars + 10_000)
-        longest = 0
+        longest, asked = 0, questions_of(questions, self.strategy)
         for module in target.modules:
             description = target.describe(module, baseline)
             params = reflection_params(
                 description, [record] * self.batch_size, problem=refused, previous=refused
             )
-            question = questions[description.meta_prompt].bind(params).render()
+            question = asked[description.meta_prompt].bind(params).render()
             longest = max(longest, len(question.text))
         return longest + room_of(target, self)
 

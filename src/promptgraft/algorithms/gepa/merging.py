@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
 
@@ -104,6 +104,9 @@ class Merger:
         ]
         for triple in self._choices.merge_order(fresh):
             self._seen_triples.add(triple)
+            pair = pool.estimate(triple.first), pool.estimate(triple.second)
+            if not have_gained(pool.estimate(triple.ancestor), pair):
+                continue
             better, other = self._ranked(pool, triple)
             base, first, second = (pool.candidates[one] for one in (triple.ancestor, better, other))
             try:
@@ -155,13 +158,15 @@ class Merger:
     def _subsample(
         self, common: Sequence[int], first: Sequence[Score], second: Sequence[Score]
     ) -> list[int]:
-        """Choose a few of the ``common`` examples, those first on which the parents differ."""
-        usable = set(common)
-        unlike = [position for position in disputed(first, second) if position in usable]
-        differing = self._choices.subsample(unlike, _SUBSAMPLE)
-        agreed = [position for position in common if position not in differing]
-        filling = self._choices.subsample(agreed, _SUBSAMPLE - len(differing))
-        return sorted([*differing, *filling])
+        """Choose a few of the ``common`` examples: of either side's wins and of ties alike many."""
+        wins, losses, ties = won_lost_tied(common, first, second)
+        chosen: list[int] = []
+        for group in (wins, losses, ties):
+            free = min(-(-_SUBSAMPLE // 3), _SUBSAMPLE - len(chosen))
+            chosen += self._choices.subsample(group, free)
+        others = [position for position in common if position not in chosen]
+        chosen += self._choices.subsample(others, _SUBSAMPLE - len(chosen))
+        return sorted(chosen)
 
     def _make(
         self,
@@ -231,7 +236,7 @@ def ancestors_of(candidates: Sequence[Candidate], position: int) -> frozenset[in
 
 
 def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Iterator[Triple]:
-    """Yield the pairs of the frontier that may be merged, each with its youngest common ancestor.
+    """Yield the pairs of the frontier that may be merged, with each of their common ancestors.
 
     Neither of a pair descends from the other. Of a large frontier, the members with the
     greatest weights take part, the elder first.
@@ -239,15 +244,25 @@ def triples(candidates: Sequence[Candidate], frontier: Mapping[int, int]) -> Ite
     heaviest = sorted(frontier.items(), key=itemgetter(1), reverse=True)[:_MAX_PARTNERS]
     lines = {position: ancestors_of(candidates, position) for position, _ in heaviest}
     for first, second in combinations(sorted(lines), 2):
-        common = lines[first] & lines[second]
-        if common and first not in lines[second]:
-            yield Triple(max(common), first, second)
+        if first not in lines[second]:
+            for ancestor in sorted(lines[first] & lines[second], reverse=True):
+                yield Triple(ancestor, first, second)
 
 
-def disputed(first: Sequence[Score], second: Sequence[Score]) -> list[int]:
-    """Return the positions of the examples on which two candidates differ."""
-    return [
-        position
-        for position, (one, other) in enumerate(zip(first, second, strict=True))
-        if one != other
-    ]
+def have_gained(ancestor: Score, pair: Sequence[Score]) -> bool:
+    """Tell whether neither of a pair has a lower mean than their ancestor."""
+    return ancestor is None or all(mean is not None and mean >= ancestor for mean in pair)
+
+
+def won_lost_tied(
+    places: Iterable[int], first: Sequence[Score], second: Sequence[Score]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the examples on which the first of two candidates is better, worse and as good.
+
+    Both have a score for each of ``places``.
+    """
+    found: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for place in places:
+        one, other = first[place] or 0.0, second[place] or 0.0
+        found[0 if one > other else 1 if one < other else 2].append(place)
+    return found

@@ -24,6 +24,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "reuse_rollouts": False,
         "module_choice": "turns",
         "reflections_per_module": 1,
+        "published_question": True,
     },
     "lean": {
         "exploration": 0.1,
@@ -31,8 +32,11 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "reuse_rollouts": True,
         "module_choice": "blamed",
         "reflections_per_module": 2,
+        "published_question": False,
     },
 }
+COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
+"""``guards.max_copied_words`` where it is not given; 0 for no guard."""
 VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
 PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
 _MOST_AT_ONCE = 1_000
@@ -58,7 +62,7 @@ class Strategy(Settings):
     """How a search spends its rollouts.
 
     Attributes:
-        preset: what the next seven settings are where they are not given. ``lean`` reached the
+        preset: what the next eight settings are where they are not given. ``lean`` reached the
             highest scores with the fewest rollouts in ``benchmarks/search``; ``paper`` is the
             published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
         validation: on how much of the validation set candidates are evaluated: ``Full()``, or
@@ -81,6 +85,8 @@ class Strategy(Settings):
         reflections_per_module: in every other proposal the failures of a minibatch are shared among
             so many reflections on a module, each shown two or more, if its text is short; what
             they change is put together line by line and evaluated as one.
+        published_question: a reflection on a section asks in the words of the paper, and shows the
+            section and the rollouts alone; else also the other parts and the expected answers.
         proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
             own; what is accepted of them is put together and evaluated as one. With more, an
             executor's workers are busy and a run takes less time; but proposals of a step do not
@@ -111,6 +117,7 @@ class Strategy(Settings):
     reflections_per_module: int = attrs.field(
         default=_by_preset("reflections_per_module"), validator=COUNT
     )
+    published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
     proposals_per_step: int = attrs.field(default=1, validator=COUNT)
     steps_at_once: int = attrs.field(default=1, validator=COUNT)
     max_merge_invocations: int = attrs.field(default=5, validator=integer(0))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from promptgraft.algorithms.gepa.drafts import Change, Draft, Rejections
 from promptgraft.algorithms.gepa.history import Remembered, better_answers
 from promptgraft.algorithms.gepa.policies import ATTEMPTS, MOST_AT_ONCE, parts_of
-from promptgraft.algorithms.gepa.prompts import MetaPrompts, question_on, reply_tag
+from promptgraft.algorithms.gepa.questions import MetaPrompts, question_on, reply_tag
 from promptgraft.algorithms.gepa.sampling import Lesson, blamed
 from promptgraft.algorithms.gepa.selection import Turn
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -26,7 +26,7 @@ from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.reply import parse_reply
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.modules import Module, is_example, owner_of
+from promptgraft.targets.modules import Module
 from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
 
 _FEW_LINES = 10
@@ -164,7 +164,7 @@ class Proposal:
 
     def _is_worth(self, module: Module) -> bool:
         """Tell whether the model was shown a module, and whether there is room for more of it."""
-        owner = owner_of(module)
+        owner = module.owner
         shown = owner is None or any(owner not in record.hidden for record in self.records)
         return shown and self.rules.target.has_room(module, self.known.lesson.candidate)
 
@@ -193,7 +193,7 @@ class Proposal:
         is_blamed = module.name in self.blame
         shares = self.number % 2 and len(description.text.splitlines()) <= _FEW_LINES
         questions = self.rules.config.strategy.reflections_per_module if shares else 1
-        if is_example(module) or (questions == 1 and not is_blamed):
+        if module.is_example or (questions == 1 and not is_blamed):
             return [Draft(module, description, self.records, turn)]
         rules = self.rules
         failures, _ = rules.scorer.parted(self.records, at=rules.config.objectives.perfect_score)

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.policies import MOST_AT_ONCE
 from promptgraft.search.frontier import drawn
-from promptgraft.targets.modules import Module, is_example
+from promptgraft.targets.modules import Module
 from promptgraft.targets.types import GepaExample
 
 T = TypeVar("T")
@@ -42,8 +42,8 @@ class Choices:
         self._example_rate = example_rate
         self._epoch: list[str] = []
         self._examples_named: tuple[Sequence[GepaExample], Mapping[str, GepaExample]] = ((), {})
-        self._instructions = _Turns([module for module in modules if not is_example(module)])
-        self._examples = _Turns([module for module in modules if is_example(module)])
+        self._instructions = _Turns([module for module in modules if not module.is_example])
+        self._examples = _Turns([module for module in modules if module.is_example])
 
     def explores(self, share: float) -> bool:
         """Tell whether the parent comes from the frontier; else it is the best candidate."""
@@ -73,7 +73,7 @@ class Choices:
         if blame:
             self._blame.used()
         for module in modules:
-            (self._examples if is_example(module) else self._instructions).took(module)
+            (self._examples if module.is_example else self._instructions).took(module)
 
     def minibatch(self, examples: Sequence[GepaExample], size: int) -> tuple[GepaExample, ...]:
         """Choose ``size`` different examples."""
@@ -170,7 +170,7 @@ class Turn:
             blame: how often modules are blamed, by name.
         """
         blamed = [one for one in self.first if one.name in blame and worth(one)]
-        if self.draw < _TOGETHER_SHARE and any(not is_example(one) for one in blamed):
+        if self.draw < _TOGETHER_SHARE and any(not one.is_example for one in blamed):
             return tuple(sorted(blamed, key=lambda one: -blame[one.name])[:MOST_AT_ONCE])
         most = max((blame[one.name] for one in blamed), default=0)
         strict = self.draw < _BLAMED_SHARE

@@ -9,6 +9,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.policies import (
     ATTEMPTS,
+    COPIED_WORDS,
     MOST_AT_ONCE,
     PRUNING,
     VALIDATION,
@@ -60,6 +61,12 @@ class GepaSettings(RunConfig):
         if self.strategy.frontier_pruning is not None:
             return self.strategy.frontier_pruning
         return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
+
+    @property
+    def copied_words(self) -> int:
+        """How many words of an answer in a row an instruction is refused for; 0 for no guard."""
+        given = self.guards.max_copied_words
+        return COPIED_WORDS[self.strategy.preset] if given is None else given
 
     @property
     def _needs_means(self) -> bool:
@@ -130,6 +137,7 @@ class GepaSettings(RunConfig):
             **{f"strategy.{name}": value for name, value in of_strategy.items()},
             "strategy.validation": repr(self.validation),
             "strategy.frontier_pruning": self.frontier_pruning,
+            "guards.max_copied_words": self.copied_words,
         }
 
     def pool(self) -> Pool:

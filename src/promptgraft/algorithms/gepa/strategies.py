@@ -8,6 +8,7 @@ from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.algorithms.gepa.history import History
 from promptgraft.algorithms.gepa.merging import Merger
 from promptgraft.algorithms.gepa.proposal import Rules
+from promptgraft.algorithms.gepa.questions import questions_of
 from promptgraft.algorithms.gepa.sampling import Lessons
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -49,7 +50,7 @@ class Strategies:
 
 def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
     """Return the strategies that settings ask for."""
-    target, scorer, copied = kit.target, kit.scorer, config.guards.max_copied_words
+    target, scorer = kit.target, kit.scorer
     choices = Choices(config.seed, target.modules, example_rate=config.example_mutation_rate)
     seen = Seen()
     comparer = Comparer(
@@ -71,8 +72,8 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             target=target,
             scorer=scorer,
             comparer=comparer,
-            guard=None if copied is None else AnswerGuard(kit.training, copied),
-            meta_prompts=kit.questions,
+            guard=AnswerGuard(kit.training, copied) if (copied := config.copied_words) else None,
+            meta_prompts=questions_of(kit.questions, config.strategy),
             emit=kit.emit,
         ),
         validator=validator,

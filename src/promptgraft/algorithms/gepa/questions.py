@@ -1,0 +1,152 @@
+"""What the reflection model is asked about a module, and its rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from promptgraft.algorithms.gepa.policies import Strategy
+from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.prompt.template import Prompt
+from promptgraft.search.asks import Question
+from promptgraft.search.reply import JSON_TAG, TEXT_TAG
+from promptgraft.serde import digest
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.formatting import clip
+from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
+from promptgraft.text import fenced
+
+_MAX_PROBLEM_CHARS = 2_000
+_WRAPPING = 1_000
+"""How much longer than its text a usable reply may be: its fence, and words around it."""
+
+
+def reply_tag(description: ModuleDescription) -> str:
+    """Return the word that the block of a reply about a module opens with."""
+    return JSON_TAG if description.as_json else TEXT_TAG
+
+
+_NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
+
+
+def reflection_params(
+    description: ModuleDescription,
+    records: Sequence[RolloutRecord],
+    *,
+    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
+    problem: str = "",
+    previous: str = "",
+) -> ReflectionParams:
+    """Return what the reflection prompt is bound to for one module and its rollouts.
+
+    Args:
+        description: the module.
+        records: its rollouts.
+        earlier: better answers to the same examples, by example.
+        problem: why the previous reply could not be used; empty when there is none.
+        previous: that reply.
+    """
+    return ReflectionParams(
+        part=description.name,
+        limits=_limits(description),
+        current=_current(description),
+        schema=description.schema,
+        siblings="\n\n".join(fenced(text) for text in description.siblings),
+        output=description.output,
+        neighbours="\n\n".join(
+            f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours
+        ),
+        examples="\n\n".join(
+            _example(record, earlier.get(record.example_id, ())) for record in records
+        ),
+        problem=clip(problem, _MAX_PROBLEM_CHARS, around=" "),
+        previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
+    )
+
+
+def _current(description: ModuleDescription) -> str:
+    if description.text:
+        return fenced(description.text)
+    return "" if description.is_new else "It has no text yet."
+
+
+def _limits(description: ModuleDescription) -> str:
+    rules = [f"- Use at most {description.max_chars} characters."]
+    if description.placeholders:
+        markers = ", ".join(description.placeholders)
+        rules.append(
+            f"- Keep each of these placeholders, spelled exactly so: {markers}. "
+            "They are replaced by values later. Do not invent others."
+        )
+    rules.extend(
+        f"- {marker} stands for `{source}`." for marker, source in description.opaque.items()
+    )
+    return "\n".join(rules)
+
+
+def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
+    score = "none" if record.score is None else f"{record.score:g}"
+    parts = [
+        f"### Example {' '.join(record.example_id.split())}",
+        f"**Score:** {score}",
+        f"**Input:**\n\n{fenced(record.inputs_repr)}",
+        f"**Output:**\n\n{fenced(record.output_repr)}",
+    ]
+    if record.tool_trace_repr:
+        parts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
+    if record.feedback is not None:
+        parts.append(f"**Feedback:**\n\n{fenced(record.feedback.feedback)}")
+        if record.feedback.eval_trace:
+            parts.append(f"**Evaluation log:**\n\n{fenced(record.feedback.eval_trace)}")
+    parts += [
+        f"**A better answer of another version** (score {better.score:g}):\n\n"
+        f"{fenced(better.output_repr)}"
+        for better in earlier
+    ]
+    return "\n\n".join(parts)
+
+
+MetaPrompts = Mapping[str, Prompt[object]]
+"""The question for each kind of part."""
+
+
+def questions_of(questions: MetaPrompts, strategy: Strategy) -> MetaPrompts:
+    """Return the questions that a strategy asks."""
+    if not strategy.published_question:
+        return questions
+    return {**questions, MetaPrompt.SECTION: questions[PUBLISHED.key]}
+
+
+def question_on(
+    position: str,
+    description: ModuleDescription,
+    records: Sequence[RolloutRecord],
+    *,
+    meta_prompts: MetaPrompts,
+    earlier: Mapping[str, Sequence[RolloutRecord]],
+    refused: tuple[InvalidProposalError, str] | None = None,
+) -> Question:
+    """Return the question that asks for a new text of a module.
+
+    Args:
+        position: where in the run.
+        description: the module.
+        records: its rollouts; unscored ones are left out.
+        meta_prompts: the questions.
+        earlier: better answers to the same examples, by example.
+        refused: why the previous reply could not be used, and that reply.
+    """
+    problem, previous = ("", "") if refused is None else (refused[0].detail, refused[1])
+    params = reflection_params(
+        description,
+        [record for record in records if record.feedback is not None],
+        earlier=earlier,
+        problem=problem,
+        previous=previous,
+    )
+    # The meta-prompts are in the fingerprint, so nothing has to be rendered for a replay.
+    return Question(
+        position=position,
+        prompt=meta_prompts[description.meta_prompt].bind(params),
+        digest=digest([description.meta_prompt, params]),
+    )
