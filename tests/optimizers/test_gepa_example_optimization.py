@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 
 from agent_world import (
@@ -30,6 +32,13 @@ from promptgraft.algorithms.gepa import (
     ToolExampleTarget,
 )
 from promptgraft.errors import UnknownPartError
+from promptgraft.prompt import (
+    MarkdownSection,
+    PromptTemplate,
+    TaskExamplesSection,
+    Tool,
+    ToolExample,
+)
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import RejectionReason
 
@@ -159,6 +168,62 @@ def test_generation_goes_on_until_a_section_is_full_and_no_further() -> None:
     ]
     assert max(len(added_to(request)) for request in started.task.requests) == 2
     assert started.reflection.calls == 2
+
+
+def always(reply: str, rendered: RenderedPrompt[object]) -> str:
+    del rendered
+    return reply
+
+
+@attrs.frozen
+class Nothing:
+    """No parameters."""
+
+
+def test_examples_of_prompts_and_tools_without_anything_to_say_are_read() -> None:
+    """A prompt without tools gets a task example without steps, and a bare tool an example."""
+    question = TEMPLATE.sections[-1]
+    container = TaskExamplesSection(title="Cases", key="cases", examples=())
+    bare = attrs.evolve(TEMPLATE, sections=(question, container))
+    example = ToolExample(description="Ask.", input=Nothing(), output="noon")
+    now = Tool(
+        name="now",
+        description="Says the time.",
+        params_type=Nothing,
+        result_type=str,
+        examples=(example,),
+    )
+    clock = MarkdownSection(title="Clock", key="clock", template="Ask it.", tools=(now,))
+    with_tool = attrs.evolve(TEMPLATE, sections=(question, clock))
+    call = ToolExampleTarget(tool_name="now", example_index=0)
+    cases: tuple[tuple[PromptTemplate[object], str, dict[str, Any]], ...] = (
+        (
+            bare,
+            '{"objective": "o", "outcome": {"severity": "low"}}',
+            {"enable_example_generation": True},
+        ),
+        (
+            with_tool,
+            '{"description": "Ask it first.", "input": none, "output": "one"}',
+            {"target_tool_examples": (call,)},
+        ),
+    )
+    for template, reply, target in cases:
+        started = Run(
+            config(
+                target_section_paths=(),
+                training_examples=EXAMPLES,
+                feedback_fn=lambda *_: RolloutFeedback(score=0.5, feedback="so so"),
+                max_idle_steps=1,
+                **target,
+            ),
+            prompt=Prompt[object](template),
+            task=lambda _: '{"severity": "low"}',
+            reflection=partial(always, f"```json\n{reply}\n```"),
+        )
+        result = started.start()
+        assert started.reflection.calls > 0
+        assert RejectionReason.NOT_BETTER in {one.reason for one in result.rejections}
 
 
 @pytest.mark.parametrize(("room", "merged"), [(2, False), (3, True)])

@@ -121,6 +121,29 @@ def test_inputs_and_outputs_may_be_any_json_and_are_never_read_as_something_else
     assert found.output_json == json.dumps({"a": value})
 
 
+@pytest.mark.parametrize(
+    "given", ['"input": none, ', '"input": None, ', '"input": null, ', '"input": " None", ', ""]
+)
+def test_the_input_of_a_tool_without_parameters_is_empty_however_that_is_said(given: str) -> None:
+    call = f'{{{given}"description": "why", "output": 1}}'
+    assert read_tool_example(call, "now", bare=["now"]) == step("now")
+    steps = f'{{"objective": "o", "steps": [{{"tool": "now", {call[1:]}], "outcome": "x"}}'
+    _, example = read_task_example(steps, outcome_is_text=True, bare=["now"])
+    assert example.steps == (step("now"),)
+    if given:
+        assert read_tool_example(call, "search", bare=["now"]).input_json != "{}"
+    else:
+        assert "`input` is missing" in refusal(read_call, call)[1]
+
+
+@pytest.mark.parametrize("said", ["", '"steps": none, ', '"steps": [{"tool": "none"}], '])
+def test_a_task_example_of_a_prompt_without_tools_has_no_steps(said: str) -> None:
+    text = f'{{{said}"objective": "o", "outcome": "x"}}'
+    read = read_task_example(text, outcome_is_text=True, has_tools=False)
+    assert read == (None, WorkedExample(objective="o", steps=(), outcome_json='"x"'))
+    assert refusal(read_text_task, text)[0] is UNPARSABLE
+
+
 FIELDS = "expected `description`, `input`, `output`"
 
 

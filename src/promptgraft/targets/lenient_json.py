@@ -33,6 +33,7 @@ _CONSTANTS = {
     "False": False,
     "null": None,
     "None": None,
+    "none": None,
 }
 _ESCAPE = re.compile(r'\\(.)|"', re.DOTALL)
 _JSON_ESCAPES = frozenset('"\\/bfnrtu')
@@ -44,9 +45,10 @@ def parse_lenient(text: str) -> Json:
     """Return the value that ``text`` is: as JSON, or as what can only be meant for it.
 
     Comments and trailing commas are passed over. Texts may stand in other quotes and go over
-    several lines, keys that are names need none, and Python's constants count. Backslashes that
-    escape nothing, as regular expressions have them, stand for themselves. Anything else is
-    refused: nothing is guessed, left out, or read as another type. In linear time.
+    several lines, keys that are names need none, and Python's constants and ``none`` count.
+    Backslashes that escape nothing, as regular expressions have them, stand for themselves.
+    Anything else is refused: nothing is guessed, left out, or read as another type. In linear
+    time.
 
     Raises:
         DataFormatError: one line with the first place that cannot be read.

@@ -18,6 +18,7 @@ from promptgraft.targets.lenient_json import MAX_DEPTH, parse_lenient
 _ALIASES = "aliases"
 _TOOL_EXAMPLE = ("description", "input", "output")
 _STEP = ("tool", *_TOOL_EXAMPLE)
+_NO_INPUT = (None, "", "none", "null", "nothing")
 _TASK_EXAMPLE = ("objective", "steps", "outcome")
 
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -45,13 +46,19 @@ def read_value(text: str) -> Json:
         raise _unreadable(str(error)) from None
 
 
-def read_tool_example(text: str, tool_name: str) -> ToolCall:
+def read_tool_example(text: str, tool_name: str, *, bare: Collection[str] = ()) -> ToolCall:
     """Return the example of the tool ``tool_name`` that a model wrote.
+
+    Args:
+        text: what it wrote.
+        tool_name: the tool.
+        bare: the tools without parameters, whose ``input`` may be missing, null or "none".
 
     Raises:
         InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
     """
-    return _read_call(_fields(read_value(text), _TOOL_EXAMPLE), tool_name)
+    value = _with_input(read_value(text), tool_name, bare)
+    return _read_call(_fields(value, _TOOL_EXAMPLE), tool_name)
 
 
 def write_tool_example(call: ToolCall) -> str:
@@ -59,17 +66,24 @@ def write_tool_example(call: ToolCall) -> str:
     return _on_lines(_call(call))
 
 
-def read_task_example(text: str, *, outcome_is_text: bool) -> tuple[str | None, WorkedExample]:
+def read_task_example(
+    text: str, *, outcome_is_text: bool, has_tools: bool = True, bare: Collection[str] = ()
+) -> tuple[str | None, WorkedExample]:
     """Return the task example that a model wrote, behind the key that it gave it, if any.
 
     Args:
         text: what it wrote.
         outcome_is_text: whether the outcome must be a text; else it is any JSON value.
+        has_tools: whether there are tools; without any, ``steps`` are left out.
+        bare: as :func:`read_tool_example` takes it.
 
     Raises:
         InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
     """
-    found = _fields(read_value(text), _TASK_EXAMPLE, optional=("key",))
+    value = read_value(text)
+    if not has_tools and isinstance(value, dict):
+        value["steps"] = []
+    found = _fields(value, _TASK_EXAMPLE, optional=("key",))
     objective = _text(found["objective"], "objective")
     if not objective.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
@@ -77,7 +91,7 @@ def read_task_example(text: str, *, outcome_is_text: bool) -> tuple[str | None, 
     key = _text(found["key"], "key") if "key" in found else None
     return key, WorkedExample(
         objective=objective,
-        steps=tuple(_steps(found["steps"])),
+        steps=tuple(_steps(found["steps"], bare)),
         outcome_json=one_line(_text(outcome, "outcome") if outcome_is_text else outcome),
     )
 
@@ -201,12 +215,22 @@ def _names(value: Json) -> tuple[str, ...]:
     return names
 
 
-def _steps(value: Json) -> Iterator[ToolCall]:
+def _with_input(value: Json, tool: Json, bare: Collection[str]) -> Json:
+    """Return a call; one of a tool without parameters has an empty input, however that is said."""
+    if isinstance(value, dict) and isinstance(tool, str) and tool in bare:
+        given = value.get("input")
+        said = given.strip().casefold() if isinstance(given, str) else given
+        return {**value, "input": {}} if said in _NO_INPUT else value
+    return value
+
+
+def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
     if not isinstance(value, list):
         raise _unfit("steps: expected a list of objects", value)
     for number, item in enumerate(value, start=1):
         where = f"step {number}: "
-        found = _fields(item, _STEP, where=where)
+        tool = item.get("tool") if isinstance(item, dict) else None
+        found = _fields(_with_input(item, tool, bare), _STEP, where=where)
         yield _read_call(found, _text(found["tool"], f"{where}tool"), where)
 
 

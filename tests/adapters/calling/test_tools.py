@@ -63,6 +63,13 @@ def test_parameters_may_have_the_names_that_the_model_is_shown() -> None:
     assert event.params == Query("a")
 
 
+def test_no_arguments_are_an_empty_object() -> None:
+    missing = "find: input: required key missing @ $.text"
+    for arguments in ("", "null", "{}"):
+        _, event = answered(arguments, lambda _: "")
+        assert event.error == missing
+
+
 def test_a_result_that_is_no_text_is_told_as_json() -> None:
     answer, event = answered('{"text": "a"}', lambda _: (Hit("é"),), result_type=tuple[Hit, ...])
     assert answer.content == '[{"place":"é"}]'

@@ -221,6 +221,19 @@ def test_tools_without_examples_add_nothing_to_the_text(tmp_path: Path) -> None:
     assert [tool.name for tool in found.prompt.render().tools] == ["a"]
 
 
+def test_the_input_of_a_tool_without_parameters_may_be_none(tmp_path: Path) -> None:
+    for given in ("", "input: none, ", "input: null, ", "input: {}, "):
+        found = load(
+            tmp_path,
+            p__md="---\ntools: t.yaml\nexamples: e.yaml\n---\n# A\n",
+            t__yaml="tools:\n  - name: now\n    description: b\n    examples:\n"
+            f"      - {{description: Ask., {given}output: noon}}\n",
+            e__yaml="examples:\n  - {key: k, objective: o, outcome: done}\n",
+        )
+        (tool,) = found.prompt.render().tools
+        assert [call.input_json for call in tool.examples] == ["{}"]
+
+
 def test_the_answer_may_be_a_python_type_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "kinds.py").write_text("from enum import Enum\nclass Q(Enum):\n    A = 'a'\n")
     found = load(tmp_path, p__md="---\noutput: kinds.py:Q\n---\nx")

@@ -179,6 +179,7 @@ def _called(
     given: Json = request.arguments
     try:
         given = parse_json(request.arguments or "{}", where=f"{name}: input")
+        given = {} if given is None else given  # so some servers call tools without parameters
         if name in tools and is_unicode(given):
             return call_tool(tools[name], given, session)
         known = ", ".join(tools) or "none"

@@ -166,9 +166,11 @@ def _tool(entry: _ToolEntry, node: Node, python: PythonSource) -> AnyTool | None
 
 
 def _tool_example(call: _Call, params: Any, result: Any, node: Node) -> ToolExample[Any, Any]:
+    # In YAML `none` is a text; a tool without parameters can mean only one thing by it.
+    given = {} if call.input == "none" and not attrs.fields(params) else call.input
     return ToolExample(
         description=call.description,
-        input=fitting(call.input, params, node.member("input")),
+        input=fitting(given, params, node.member("input")),
         output=fitting(call.output, result, node.member("output")),
     )
 

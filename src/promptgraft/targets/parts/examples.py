@@ -10,6 +10,7 @@ from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.examples import WorkedExample
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.serde import field_names
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.replies import (
@@ -51,8 +52,7 @@ class ToolExampleModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> ToolExampleOverride:
-        del view
-        read = read_tool_example(text, self.tool_name)
+        read = read_tool_example(text, self.tool_name, bare=_bare(view))
         return attrs.evolve(
             self.blank,
             description=read.description,
@@ -100,9 +100,18 @@ class TaskExampleModule(PromptModule):
         )
 
 
+def _bare(view: View) -> tuple[str, ...]:
+    """Return the tools that have no parameters."""
+    return tuple(tool.name for tool in view.descriptor.tools if not field_names(tool.params_type))
+
+
 def _proposed(view: View, text: str) -> tuple[str | None, WorkedExample]:
-    outcome_is_text = view.template.output_type in (None, str)
-    return read_task_example(text, outcome_is_text=outcome_is_text)
+    return read_task_example(
+        text,
+        outcome_is_text=view.template.output_type in (None, str),
+        has_tools=bool(view.descriptor.tools),
+        bare=_bare(view),
+    )
 
 
 def _added(view: View, container: SectionPath, key: str, read: WorkedExample) -> AddedTaskExample:
