@@ -78,7 +78,12 @@ PAGES = (
         "optimizing.md",
         "Optimizing",
         "How a prompt is improved.",
-        homes=("promptgraft.search", "promptgraft.algorithms", "promptgraft.targets"),
+        homes=(
+            "promptgraft.project",
+            "promptgraft.search",
+            "promptgraft.algorithms",
+            "promptgraft.targets",
+        ),
     ),
     Page(
         "running.md",

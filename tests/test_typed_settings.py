@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SETTINGS = """
 from promptgraft import *
+from promptgraft.evals.metrics import Exact
 from promptgraft.runtime import SessionProtocol
 
 def judge(
@@ -66,6 +67,30 @@ GepaConfig(
     strategy="paper",  # wrong
     persist_scope="global",  # wrong
 )
+OpenAIAdapter("m", stop=["\\n"], prices=Prices({"m": ModelPrice(input=1, output="2.50")}))
+OpenAIAdapter("m", stop="end")  # wrong
+OpenAIAdapter("m", effort=3)  # wrong
+ModelPrice(input=[1], output=2)  # wrong
+StopFile("stop")
+StopFile(3)  # wrong
+
+TEMPLATE = PromptTemplate(ns="a", key="b", sections=[], output_type=str)
+CASES = Dataset.of([{"input": "a", "expected": "b"}])
+SPLITS = Splits.by_ratio(CASES)
+optimize(Prompt(TEMPLATE), SPLITS, [Exact()], model="offline")
+optimize(TEMPLATE, SPLITS, [Exact()], model=OfflineAdapter(), seed=1, limits=Limits(max_cost=5))
+optimize("Be brief.", SPLITS, [Exact()], model="offline")  # wrong
+optimize(TEMPLATE, CASES, [Exact()], model="offline")  # wrong
+optimize(TEMPLATE, SPLITS, Exact(), model="offline")  # wrong
+optimize(TEMPLATE, SPLITS, [Exact], model="offline")  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()], model=3)  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()])  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()], model="offline", rollout_budget="tiny")  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()], model="offline", sed=3)  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()], model="offline").held_out_gain  # wrong
+
+async def later() -> GepaResult:
+    return await aoptimize(TEMPLATE, SPLITS, [Exact()], model="anthropic/m", workers=2)
 """
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         PromptOverride,
         SectionOverride,
     )
+    from promptgraft.project.optimizing import OptimizeOptions, aoptimize, optimize
     from promptgraft.prompt import (
         Described,
         MarkdownSection,
@@ -112,6 +113,7 @@ __all__ = [
     "OpenAIAdapter",
     "OptimizationContext",
     "OptimizationJob",
+    "OptimizeOptions",
     "OverlayPromptOverridesStore",
     "Paired",
     "PersistenceScope",
@@ -150,10 +152,12 @@ __all__ = [
     "ToolExampleTarget",
     "Usage",
     "__version__",
+    "aoptimize",
     "evaluate",
     "examples_from",
     "feedback_from",
     "load_metrics",
+    "optimize",
 ]
 
 __version__ = "0.1.0"
@@ -182,6 +186,7 @@ _NAMES = {
         "InMemoryPromptOverridesStore LocalPromptOverridesStore OverlayPromptOverridesStore "
         "PromptOverride SectionOverride"
     ),
+    "project.optimizing": "OptimizeOptions aoptimize optimize",
     "prompt": (
         "Described MarkdownSection Prompt PromptTemplate RenderedPrompt SectionVisibility "
         "TaskExample TaskExamplesSection TaskStep Tool ToolExample"

@@ -13,6 +13,7 @@ from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
     PromptResponse,
     ProviderAdapter,
+    check_adapter,
     lacking_in_adapter,
 )
 from promptgraft.adapters.offline import OfflineAdapter
@@ -31,7 +32,7 @@ from promptgraft.project.python_source import (
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
+from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath
 
@@ -60,6 +61,25 @@ def make_adapter(config: ModelConfig, *, what: str, python: PythonSource) -> Pro
         found = _found(config.python, what, python)
         return _as_adapter(_called(found, config.python, python), config.python)
     return _built(config, lambda secret: secret.reveal())
+
+
+def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
+    """Return an adapter: as it is, or that of ``offline``, ``anthropic/NAME``, ``openai/NAME``.
+
+    Raises:
+        ConfigError: it is none, or cannot be made; messages call it ``what``.
+    """
+    if not isinstance(model, str):
+        check_adapter(model, what)
+        return model
+    provider, _, name = model.partition("/")
+    if provider not in _MAKERS or (provider == "offline") == bool(name):
+        near = did_you_mean(provider, [one for one in _MAKERS if one != provider])
+        raise ConfigError(
+            f"{what}: expected `offline`, `anthropic/MODEL`, `openai/MODEL` or an adapter, found "
+            f"{shown(model)}{near}"
+        )
+    return _MAKERS[provider](*filter(None, [name]))
 
 
 def checked_model(

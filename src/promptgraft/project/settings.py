@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypedDict
 
 import attrs
 
@@ -26,11 +27,12 @@ from promptgraft.project.format_optimizer import (
     TargetsConfig,
 )
 from promptgraft.project.parts import ProjectPrompt, Surroundings
+from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig, ToolExampleTarget
 from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
 from promptgraft.search.stoppers import StopFile, Stopper
 from promptgraft.serde import Json, did_you_mean
-from promptgraft.targets.judging import examples_from, feedback_from
+from promptgraft.targets.judging import MetricFeedback, examples_from, feedback_from
 from promptgraft.targets.types import GepaExample
 
 _BUDGET = "light"
@@ -52,16 +54,33 @@ class Judging:
     aggregation: Aggregation | None = None
     params: ParamsOf | None = None
 
-    def examples(self, prompt: ProjectPrompt, name: str) -> tuple[GepaExample, ...]:
-        """Return the cases of a set as examples of a run; none where there is no such set.
 
-        Raises:
-            ConfigError: cases, metrics and prompt do not fit together.
-        """
-        part = self.splits.parts().get(name)
-        if part is None:
-            return ()
-        return examples_from(prompt.prompt, part, self.metrics, params=self.params)
+class DataSettings(TypedDict):
+    """The settings of a run that its data decides."""
+
+    pareto_set_size: int
+    training_examples: tuple[GepaExample, ...]
+    data: Data
+    feedback_fn: MetricFeedback
+
+
+def data_settings(prompt: Prompt[object], judging: Judging) -> DataSettings:
+    """Return validation before train as examples of a run, test as held out, and the feedback.
+
+    Raises:
+        ConfigError: cases, metrics and prompt do not fit together.
+    """
+    metrics, parts = judging.metrics, judging.splits.parts()
+    made = {
+        name: examples_from(prompt, part, metrics, params=judging.params)
+        for name, part in parts.items()
+    }
+    return {
+        "pareto_set_size": len(made["validation"]),
+        "training_examples": (*made["validation"], *made["train"]),
+        "data": Data(held_out=made.get("test", ())),
+        "feedback_fn": feedback_from(metrics, aggregation=judging.aggregation),
+    }
 
 
 def run_config(
@@ -71,16 +90,14 @@ def run_config(
     optimizer: OptimizerConfig,
     around: Surroundings,
 ) -> RunConfig:
-    """Return the settings of a run; validation comes first, then train, and test is held out.
+    """Return the settings of a run.
 
     Raises:
         DataFormatError: the settings do not fit the prompt or the cases; with their place.
     """
     targets = targets_of(prompt, optimizer.targets, around)
     try:
-        validation = judging.examples(prompt, "validation")
-        examples = (*validation, *judging.examples(prompt, "train"))
-        held_out = judging.examples(prompt, "test")
+        data = data_settings(prompt.prompt, judging)
     except ConfigError as error:
         lines = tuple(_case_faults(prompt, judging, around))
         if lines:
@@ -99,10 +116,7 @@ def run_config(
         return make(
             **settings,
             **targets,
-            pareto_set_size=len(validation),
-            training_examples=examples,
-            data=Data(held_out=held_out),
-            feedback_fn=feedback_from(judging.metrics, aggregation=judging.aggregation),
+            **data,
             persist=False,
         )
     except ConfigError as error:

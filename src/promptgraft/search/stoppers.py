@@ -183,9 +183,10 @@ class MaxCandidates:
         return f"{state.candidates} of {self.candidates} candidates are in the pool"
 
 
-def _as_path(path: object) -> Path:
-    if isinstance(path, (str, os.PathLike)) and str(path):
-        return Path(path)
+def _as_path(path: str | os.PathLike[str]) -> Path:
+    given: object = path
+    if isinstance(given, (str, os.PathLike)) and str(given):
+        return Path(given)
     raise ConfigError(f"StopFile: path: expected the path of a file, found {shown(path)}")
 
 

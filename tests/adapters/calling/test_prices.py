@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -97,7 +98,7 @@ def test_known_prices_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, "-0.1", float("nan"), float("inf"), "dear", True, None])
-def test_a_price_is_a_number_of_at_least_zero(value: object) -> None:
+def test_a_price_is_a_number_of_at_least_zero(value: Any) -> None:
     with pytest.raises(ConfigError, match="expected US dollars for a million tokens"):
         ModelPrice(input=value, output=1)
 

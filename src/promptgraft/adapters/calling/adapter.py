@@ -31,7 +31,7 @@ from promptgraft.serde import digest, looks_like_a_key, unstructure
 from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance
 
 
-def _as_tuple(value: object) -> object:
+def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """Return a list as a tuple, and anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
 

@@ -18,12 +18,12 @@ _MILLION = Decimal(1_000_000)
 _PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
 
 
-def _as_dollars(value: object) -> Decimal:
+def _as_dollars(value: Decimal | float | str) -> Decimal:
     _PRICE.hold("price", value)
     return _PRICE.fits(value) or Decimal(0)
 
 
-def _as_dollars_or_none(value: object) -> Decimal | None:
+def _as_dollars_or_none(value: Decimal | float | str | None) -> Decimal | None:
     return None if value is None else _as_dollars(value)
 
 

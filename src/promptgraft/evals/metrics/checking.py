@@ -15,8 +15,17 @@ from promptgraft.text import listed
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
     """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
+    given: object = metrics
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
     if not metrics:
         raise ConfigError("metrics: expected at least one metric, found none")
+    for metric in metrics:
+        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
+            raise ConfigError(
+                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
+                "metrics.python(function=f) makes one of a function"
+            )
     names = [metric.name for metric in metrics]
     for name in names:
         if names.count(name) > 1:

@@ -1,0 +1,158 @@
+"""A search in one call: a prompt, cases and metrics go in, and the result of the run comes out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypedDict, Unpack
+
+from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.algorithms import algorithm
+from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics import check_metrics
+from promptgraft.evals.splits import Splits
+from promptgraft.evals.types import Metric
+from promptgraft.journal.base import Journal
+from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
+from promptgraft.parts.descriptors import SectionPath
+from promptgraft.project.format import DEFAULT_WORKERS
+from promptgraft.project.models import named_adapter
+from promptgraft.project.settings import Judging, data_settings
+from promptgraft.prompt.template import Prompt, PromptTemplate
+from promptgraft.search.budgets import Size
+from promptgraft.search.config import RunConfig
+from promptgraft.search.context import OptimizationContext
+from promptgraft.search.optimizer import Optimizer
+from promptgraft.search.result import RunResult
+from promptgraft.search.settings import Limits
+from promptgraft.serde import did_you_mean, shown
+from promptgraft.strict.checks import COUNT
+
+Model = str | ProviderAdapter
+"""An adapter, or the name of one: ``offline``, ``anthropic/MODEL`` or ``openai/MODEL``."""
+
+Source = Prompt[object] | PromptTemplate[object]
+"""What is improved."""
+
+
+class OptimizeOptions(TypedDict, total=False):
+    """What :func:`optimize` takes besides; each may be left out.
+
+    Attributes:
+        reflection_model: proposes new texts; by default the model that answers.
+        rollout_budget: rollouts that the run may use, or ``light`` (the default), ``medium`` or
+            ``heavy``.
+        target_section_paths: sections that may change; by default all that are overridable.
+        limits: what ends the run before its budget is used up, such as ``Limits(max_cost=5)``.
+        seed: decides every random choice; 0 by default.
+        workers: rollouts side by side, 4 by default; the result does not depend on it.
+        overrides_store: what is in force now, and where the winner goes; by default none.
+        overrides_tag: the tag for both; ``latest`` by default.
+        journal: keeps every answer, so that the run can be resumed; by default none.
+    """
+
+    reflection_model: Model
+    rollout_budget: int | Size
+    target_section_paths: Sequence[SectionPath]
+    limits: Limits
+    seed: int
+    workers: int
+    overrides_store: PromptOverridesStore
+    overrides_tag: str
+    journal: Journal
+
+
+def optimize(
+    prompt: Source,
+    splits: Splits,
+    metrics: Sequence[Metric],
+    *,
+    model: Model,
+    **options: Unpack[OptimizeOptions],
+) -> RunResult:
+    """Improve a prompt on cases, and return what was found.
+
+    The search learns from the training set and compares candidates on the validation set; the
+    winner and the source are evaluated once on the test set. ``GepaOptimizer`` does the same with
+    every further setting.
+
+    Args:
+        prompt: the source, with whatever is bound for every case.
+        splits: the cases. A text goes to the one placeholder that is open, an object to the
+            placeholders of its names.
+        metrics: what is asked of an answer; the score is their mean.
+        model: answers: ``offline``, ``anthropic/MODEL``, ``openai/MODEL`` or an adapter.
+        options: see :class:`OptimizeOptions`.
+
+    Raises:
+        ConfigError: an argument is unusable, or cases, metrics and prompt do not fit together;
+            found before the first call.
+    """
+    with _prepared(prompt, splits, metrics, model=model, options=options) as (optimizer, subject):
+        return optimizer.optimize(subject)
+
+
+async def aoptimize(
+    prompt: Source,
+    splits: Splits,
+    metrics: Sequence[Metric],
+    *,
+    model: Model,
+    **options: Unpack[OptimizeOptions],
+) -> RunResult:
+    """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
+    with _prepared(prompt, splits, metrics, model=model, options=options) as (optimizer, subject):
+        return await optimizer.aoptimize(subject)
+
+
+@contextlib.contextmanager
+def _prepared(
+    prompt: Source,
+    splits: Splits,
+    metrics: Sequence[Metric],
+    *,
+    model: Model,
+    options: OptimizeOptions,
+) -> Iterator[tuple[Optimizer, Prompt[object]]]:
+    known = list(OptimizeOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"optimize: there is no option `{name}`{did_you_mean(name, known)}; further "
+                "settings are those of GepaConfig, for GepaOptimizer"
+            )
+    given: object = splits
+    if not isinstance(given, Splits):
+        raise ConfigError(
+            f"splits: expected Splits, found {shown(given)}; Splits.by_ratio(dataset) makes them"
+        )
+    check_metrics(metrics)
+    subject = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
+    make: Callable[..., RunConfig] = algorithm()
+    config = make(
+        **data_settings(subject, Judging(splits=splits, metrics=tuple(metrics))),
+        rollout_budget=options.get("rollout_budget", "light"),
+        target_section_paths=options.get("target_section_paths", ()),
+        limits=options.get("limits", Limits()),
+        seed=options.get("seed", 0),
+    )
+    reflection = options.get("reflection_model")
+    workers = options.get("workers", DEFAULT_WORKERS)
+    COUNT.hold("workers", workers)
+    executor = ThreadPoolExecutor(workers)
+    context = OptimizationContext(
+        named_adapter(model, "model"),
+        reflection_adapter=None
+        if reflection is None
+        else named_adapter(reflection, "reflection_model"),
+        overrides_store=options.get("overrides_store"),
+        overrides_tag=options.get("overrides_tag", DEFAULT_TAG),
+        executor=executor,
+        journal=options.get("journal"),
+    )
+    try:
+        yield Optimizer(context, config), subject
+    finally:
+        # A run that was cancelled leaves behind what does not end.
+        executor.shutdown(wait=False, cancel_futures=True)
