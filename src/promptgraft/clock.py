@@ -1,16 +1,11 @@
-"""Time and fresh identifiers, injectable so that tests decide both."""
+"""Time, injectable so that tests decide it."""
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
-
-IdFactory = Callable[[], str]
-"""Returns an identifier that it has not returned before."""
 
 
 class Clock(Protocol):
@@ -67,22 +62,3 @@ class FakeClock:
             raise ValueError(f"a clock cannot go back; expected seconds >= 0, found {seconds!r}")
         with self._lock:
             self._elapsed += seconds
-
-
-def random_id() -> str:
-    """Return 32 random hexadecimal digits."""
-    return uuid.uuid4().hex
-
-
-def sequential_ids(prefix: str = "id") -> IdFactory:
-    """Return a factory of ``prefix-1``, ``prefix-2``, ...; for tests and replays."""
-    lock = threading.Lock()
-    count = 0
-
-    def next_id() -> str:
-        nonlocal count
-        with lock:
-            count += 1
-            return f"{prefix}-{count}"
-
-    return next_id

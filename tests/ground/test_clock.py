@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from promptgraft.clock import Clock, FakeClock, SystemClock, random_id, sequential_ids
+from promptgraft.clock import Clock, FakeClock, SystemClock
 
 START = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -76,20 +75,3 @@ def test_the_system_clock_sleeps_as_long_as_it_is_told(monkeypatch: pytest.Monke
 
 def test_a_fake_clock_starts_on_a_day_that_never_changes() -> None:
     assert FakeClock().now() == datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_sequential_ids_count_from_one_and_factories_share_nothing() -> None:
-    one, other = sequential_ids("run"), sequential_ids()
-    assert [one(), one(), other(), one()] == ["run-1", "run-2", "id-1", "run-3"]
-
-
-def test_no_identifier_is_given_twice() -> None:
-    fresh = sequential_ids()
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: fresh(), range(2000)))
-    assert max(Counter(found).values()) == 1
-    assert set(found) == {f"id-{number}" for number in range(1, 2001)}
-
-    random = {random_id() for _ in range(100)}
-    assert len(random) == 100
-    assert all(len(found) == 32 and int(found, 16) >= 0 for found in random)

@@ -88,9 +88,3 @@ def test_every_place_of_a_run_has_the_text_that_journals_have(text: str) -> None
 )
 def test_keys_of_other_answers_are_no_rollouts(key: str) -> None:
     assert Place.of_rollout(key) is None
-
-
-def test_the_legs_of_a_race_follow_from_the_place_of_the_race() -> None:
-    merge = Place.of_step(3).at(Phase.MERGE)
-    assert str(merge.at_leg("race").at_leg("best")) == "step/3/merge/race/best"
-    assert str(Place.of_step(3).at(Phase.PARETO).at_leg("rest")) == "step/3/pareto/rest"

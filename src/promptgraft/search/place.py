@@ -80,10 +80,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """Return the place of a phase of the same step and proposal."""
         return Place(phase=phase, step=self.step, proposal=self.proposal, leg=leg, count=count)
 
-    def at_leg(self, leg: str) -> Place:
-        """Return the place of a part of this phase, such as ``best`` of ``merge/race``."""
-        return msgspec.structs.replace(self, leg=f"{self.leg}/{leg}" if self.leg else leg)
-
     @classmethod
     def parse(cls, text: str) -> Place:
         """Return the place that ``text`` is the form of.
