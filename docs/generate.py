@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 import attrs
 import click
@@ -22,15 +22,21 @@ import griffe
 
 import promptgraft
 from promptgraft.cli.main import app
+from promptgraft.frozenmap import FrozenMap
 
 FOLDER = Path(__file__).parent / "reference"
 
 _HOMES: Mapping[str, str] = vars(promptgraft)["_HOMES"]
+_EXAMPLES = Path(__file__).with_name("entry_examples.txt").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"(?ms)^## (\w+)\n+(.*?)\n+(?=^## |\Z)", _EXAMPLES))
 _NOTE = "<!-- Written by `python docs/generate.py`; change the docstrings instead. -->"
 _LONGEST_SIGNATURE = 88
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?([^`]+)`")
 _CODE = re.compile(r"``([^`]+)``")
 _LINE = 120
+# `attrs.Factory` is a function to type checkers.
+_FACTORY: type[Any] = type(attrs.Factory(dict))
+_EMPTY: Mapping[object, str] = {dict: "{}", FrozenMap: "{}", list: "[]", tuple: "()"}
 
 
 @attrs.frozen
@@ -165,7 +171,9 @@ def _index() -> str:
 
 
 def _page(page: Page) -> str:
-    parts = [f"# {page.title}", _NOTE, page.about]
+    shown = any(name in EXAMPLES for name in names_of(page))
+    about = f"{page.about} Examples build on those above them." if shown else page.about
+    parts = [f"# {page.title}", _NOTE, about]
     for name, (module, value) in names_of(page).items():
         if _heading(page, value, name) == name:
             others = [other for other, (_, same) in names_of(page).items() if same is value]
@@ -187,16 +195,23 @@ def _described(name: str, module: str, value: Any, names: list[str]) -> Iterator
     elif inspect.isfunction(value):
         yield _block(_signature(name, value))
         yield from _docstring(value)
+        yield from _example(name)
     elif isinstance(value, ModuleType):
         yield from _docstring(value)
     else:
         yield _summary(value)
 
 
+def _example(name: str) -> Iterator[str]:
+    if name in EXAMPLES:
+        yield f"```python\n{EXAMPLES[name]}\n```"
+
+
 def _class(name: str, value: type) -> Iterator[str]:
     if _has_own_init(value):
         yield _block(_signature(name, value))
     yield from _docstring(value)
+    yield from _example(name)
     for member, found in sorted(vars(value).items()):
         plain = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
         kept = hasattr(plain, "__get__") and not inspect.isfunction(plain)
@@ -219,7 +234,11 @@ def _has_own_init(value: type) -> bool:
 
 def _signature(name: str, value: Callable[..., Any], *, skip_first: bool = False) -> str:
     found = inspect.signature(value)
-    parameters = list(found.parameters.values())[1 if skip_first else 0 :]
+    fields = attrs.fields_dict(value) if inspect.isclass(value) and attrs.has(value) else {}
+    parameters = [
+        _as_declared(one, fields.get(one.name))
+        for one in list(found.parameters.values())[1 if skip_first else 0 :]
+    ]
     shown: list[str] = []
     starred = False
     for one in parameters:
@@ -233,6 +252,16 @@ def _signature(name: str, value: Callable[..., Any], *, skip_first: bool = False
         return line
     inside = "".join(f"    {one},\n" for one in shown)
     return f"{name}(\n{inside}){returns}"
+
+
+def _as_declared(
+    one: inspect.Parameter, field: attrs.Attribute[object] | None
+) -> inspect.Parameter:
+    """Return a parameter with the type and the default that its attrs field declares."""
+    if field is None or one.default is not attrs.NOTHING:
+        return one
+    annotation = field.type if one.annotation is one.empty else one.annotation
+    return one.replace(annotation=annotation, default=field.default)
 
 
 def _parameter(one: inspect.Parameter) -> str:
@@ -252,6 +281,11 @@ def _returned(annotation: object) -> str:
 
 
 def _default(value: object) -> str:
+    if isinstance(value, _FACTORY):
+        made: object = get_origin(value.factory) or value.factory
+        if value.takes_self or not inspect.isclass(made):
+            return "..."  # it depends on other fields
+        return _EMPTY.get(made, f"{made.__name__}()")
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     # Others show addresses, or what a platform has.

@@ -54,6 +54,30 @@ def test_every_command_is_in_the_reference(generator: ModuleType, pages: dict[st
                 assert param.opts[0] in pages["cli.md"].split(f"## `promptgraft {words}`")[1]
 
 
+MAIN = {
+    *("Dataset", "GepaConfig", "GepaOptimizer", "LocalPromptOverridesStore", "OpenAIAdapter"),
+    *("Prompt", "PromptTemplate", "Splits", "Tool", "evaluate", "load_project", "optimize"),
+}
+
+
+def test_main_entries_have_an_example_and_examples_belong_to_entries(
+    generator: ModuleType, pages: dict[str, str]
+) -> None:
+    assert generator.EXAMPLES.keys() >= MAIN
+    for name, code in generator.EXAMPLES.items():
+        shown = [text for text in pages.values() if f"## `{name}`\n" in text]
+        assert {text.count(f"```python\n{code}\n```") for text in shown} == {1}, name
+    without = {name for name, text in pages.items() if "```python\n" not in text}
+    assert without == {"README.md", "cli.md"}
+
+
+def test_defaults_are_shown_as_users_write_them(pages: dict[str, str]) -> None:
+    assert not [name for name, text in pages.items() if "NOTHING" in text or "Factory(" in text]
+    assert "    policy: RetryPolicy = RetryPolicy(),\n" in pages["models.md"]
+    assert "    headers: Mapping[str, str] = {},\n" in pages["models.md"]
+    assert "Registry(added: Mapping[str, MetricKind] = {})" in pages["metrics.md"]
+
+
 def test_the_index_leads_to_headings_that_are_there(
     generator: ModuleType, pages: dict[str, str]
 ) -> None:

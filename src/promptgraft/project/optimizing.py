@@ -29,12 +29,6 @@ from promptgraft.search.settings import Limits
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import COUNT
 
-Model = str | ProviderAdapter
-"""An adapter, or the name of one: ``offline``, ``anthropic/MODEL`` or ``openai/MODEL``."""
-
-Source = Prompt[object] | PromptTemplate[object]
-"""What is improved."""
-
 
 class OptimizeOptions(TypedDict, total=False):
     """What :func:`optimize` takes besides; each may be left out.
@@ -52,7 +46,7 @@ class OptimizeOptions(TypedDict, total=False):
         journal: keeps every answer, so that the run can be resumed; by default none.
     """
 
-    reflection_model: Model
+    reflection_model: str | ProviderAdapter
     rollout_budget: int | Size
     target_section_paths: Sequence[SectionPath]
     limits: Limits
@@ -64,11 +58,11 @@ class OptimizeOptions(TypedDict, total=False):
 
 
 def optimize(
-    prompt: Source,
+    prompt: Prompt[object] | PromptTemplate[object],
     splits: Splits,
     metrics: Sequence[Metric],
     *,
-    model: Model,
+    model: str | ProviderAdapter,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt on cases, and return what was found.
@@ -94,11 +88,11 @@ def optimize(
 
 
 async def aoptimize(
-    prompt: Source,
+    prompt: Prompt[object] | PromptTemplate[object],
     splits: Splits,
     metrics: Sequence[Metric],
     *,
-    model: Model,
+    model: str | ProviderAdapter,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
@@ -108,11 +102,11 @@ async def aoptimize(
 
 @contextlib.contextmanager
 def _prepared(
-    prompt: Source,
+    prompt: Prompt[object] | PromptTemplate[object],
     splits: Splits,
     metrics: Sequence[Metric],
     *,
-    model: Model,
+    model: str | ProviderAdapter,
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Prompt[object]]]:
     known = list(OptimizeOptions.__annotations__)
