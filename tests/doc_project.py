@@ -57,11 +57,15 @@ def _make_cheap() -> None:
 
 
 def check_settings(code: str, *, kept: bool, looked_up: bool) -> None:
-    """Check settings that take the place of those of the project; ``kept`` leaves them there."""
+    """Check settings that take the place of those of the project; ``kept`` leaves them there.
+
+    Where there is no project file yet, they are the whole of it.
+    """
     faults: list[str] = []
+    before = [path.read_text("utf-8") for path in Path().glob(PROJECT)]
     documents = [
         read_yaml(text, lambda line, what: faults.append(f"{line}: {what}"))
-        for text in (Path(PROJECT).read_text("utf-8"), code)
+        for text in (*before, code)
     ]
     assert faults == [], faults
     settings: dict[str, object] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import re
@@ -246,6 +247,27 @@ def test_modules_and_files_that_pages_name_exist() -> None:
         ]
     ]
     assert gone == []
+
+
+def messages_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts of a module, with what is filled in as an ellipsis."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
+            )
+
+
+def test_messages_that_a_page_explains_are_said_by_the_code() -> None:
+    text = read(ROOT / "docs" / "how-to" / "troubleshooting.md")
+    explained = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert len(explained) > 20
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    said = [one for path in sources for one in messages_in(ast.parse(read(path)))]
+    patterns = {one: ".*".join(map(re.escape, one.split("…"))) for one in explained}
+    assert [one for one in explained if not any(re.search(patterns[one], s) for s in said)] == []
 
 
 def has_file(name: str) -> bool:
