@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent / "reference"
 _HOMES: Mapping[str, str] = vars(promptgraft)["_HOMES"]
 _EXAMPLES = Path(__file__).with_name("entry_examples.txt").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"(?ms)^## (\w+)\n+(.*?)\n+(?=^## |\Z)", _EXAMPLES))
-_NOTE = "<!-- Written by `python docs/generate.py`; change the docstrings instead. -->"
+_NOTE = "<!-- Written by `python docs/generate.py` of docstrings and entry_examples.txt. -->"
 _LONGEST_SIGNATURE = 88
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?([^`]+)`")
 _CODE = re.compile(r"``([^`]+)``")
