@@ -48,7 +48,7 @@ def faults_in(folder: Path) -> list[str]:
 def test_copies_that_nobody_edited_change_nothing(tmp_path: Path) -> None:
     copies = read_copies(lay_out(tmp_path))
 
-    assert {copy.template.key for copy in copies} == {name.value for name in MetaPrompt}
+    assert {copy.template.key for copy in copies} == {*META_PROMPTS}
     assert not any(copy.outdated or copy.edits for copy in copies)
 
 
@@ -188,12 +188,12 @@ def test_an_edit_of_an_older_shipped_text_is_refused_and_named(tmp_path: Path) -
 
 def test_a_plan_warns_of_a_meta_prompt_whose_shipped_text_has_changed() -> None:
     store = InMemoryPromptOverridesStore()
-    assert Run(config(), overrides_store=store).plan().warnings == ()
+    before = Run(config(), overrides_store=store).plan().warnings
     old = SectionOverride(path=("task",), expected_hash=HexDigest("0" * 64), body="$limits")
     address = OverrideAddress(SECTION.ns, SECTION.key, "latest")
     store.mutate(address, lambda present: present.holding([old]))
 
-    (warning,) = Run(config(), overrides_store=store).plan().warnings
+    [warning] = set(Run(config(), overrides_store=store).plan().warnings) - {*before}
     assert warning == (
         "meta-prompt `reflect-section`: section task (stale): the override is not applied, because "
         "the shipped text is another one now; see `promptgraft meta diff`, then "

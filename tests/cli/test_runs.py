@@ -37,7 +37,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases, settings = folder / "data" / "reports.jsonl", folder / "promptgraft.yaml"
     cases.write_text("".join(cases.read_text().splitlines(keepends=True)[:CASES]))
     # In the published strategy every candidate is tried on everything at once, which is short.
-    strategy = "minibatch_size: 16\n  strategy: {preset: paper, minibatches: random}"
+    strategy = (
+        "minibatch_size: 16\n"
+        "  strategy: {preset: paper, published_question: false, minibatches: random}"
+    )
     settings.write_text(settings.read_text().replace("minibatch_size: 6", strategy))
     with contextlib.chdir(folder):
         assert run(["optimize", "--budget", str(BUDGET), "-q"]) in (0, 1)

@@ -28,8 +28,8 @@ def candidate(number, mean):
             "rollouts": 10, "reflections": 0, "tokens": 0, "cost": "0", "texts": {}, "entries": {}}
 
 LINES = [
-    {"event": "started", "run_id": "r", "prompt": "a/b", "seed": 0, "modules": [], "texts": {},
-     "pareto_ids": []},
+    {"event": "started", "run_id": "r", "prompt": "a/b", "seed": 0, "settings": {},
+     "modules": [], "texts": {}, "pareto_ids": []},
     {"event": "plan", "budget": 100, "line": "plan: at most 100 rollouts",
      "warnings": ["a small budget"], "max_cost": "2"},
     candidate(0, 0.5),
