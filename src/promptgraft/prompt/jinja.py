@@ -55,7 +55,9 @@ def split_jinja(
     """
     from jinja2 import meta
 
-    environment = _environment()
+    from promptgraft.prompt.sandbox import sandbox
+
+    environment = sandbox()
     tree = _parse_jinja(environment, template, where)
     reads = meta.find_undeclared_variables(tree)
     # Override bodies spell placeholders in ASCII; what the template sets is not looked up.
@@ -194,27 +196,18 @@ def _closing(tokens: list[_Token], start: int) -> str | None:
     return None if operators[:1] == ["="] else "endset"
 
 
-@functools.lru_cache(maxsize=1)
-def _environment() -> SandboxedEnvironment:
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # Rendering changes no value and gives the same text each time.
-    environment = ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
-    )
-    del environment.globals["lipsum"], environment.filters["random"]
-    return environment
-
-
 def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -> nodes.Template:
     from jinja2 import TemplateSyntaxError, nodes
+
+    from promptgraft.prompt.sandbox import UNCOMPILED, why_uncompiled
 
     try:
         environment.from_string(template)
         tree = environment.parse(template)
     except TemplateSyntaxError as error:
         raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
+    except UNCOMPILED as error:
+        raise PromptDefinitionError(f"{where}: {why_uncompiled(error)}") from None
     keywords: dict[type[nodes.Node], str] = {
         nodes.Block: "block",
         nodes.Extends: "extends",
@@ -250,11 +243,15 @@ class JinjaBlocks:
         """Return the text of each slot by name."""
         from jinja2 import TemplateError
 
+        from promptgraft.prompt.sandbox import bounded, charge
+
         chunks: list[str] = []
-        template = _template(_CUT.join(text for _, text in self.blocks))
         try:
-            for chunk in template.generate(values):
-                chunks.append(chunk)  # noqa: PERF402 - what came before an error is needed
+            template = _template(_CUT.join(text for _, text in self.blocks))
+            with bounded():
+                for chunk in template.generate(values):
+                    charge(len(chunk))
+                    chunks.append(chunk)
         except (
             TemplateError,
             TypeError,
@@ -280,4 +277,6 @@ class JinjaBlocks:
 
 @functools.lru_cache(maxsize=512)
 def _template(source: str) -> Template:
-    return _environment().from_string(source)
+    from promptgraft.prompt.sandbox import sandbox
+
+    return sandbox().from_string(source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections import UserDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 
 import attrs
@@ -32,8 +32,10 @@ from promptgraft.serde import Json, did_you_mean, shown
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression
-    from jinja2.sandbox import SandboxedEnvironment
 
+
+LONGEST_EXPRESSION = 10_000
+"""Characters of an expression."""
 
 NAMES = ("this", "input", "expected", "usage")
 """What an expression sees."""
@@ -69,31 +71,11 @@ def usage_of(answer: Answer) -> dict[str, float | int | None]:
     }
 
 
-@functools.lru_cache(maxsize=1)
-def _environment() -> SandboxedEnvironment:
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment
-
-    class Environment(SandboxedEnvironment):
-        def getattr(self, obj: object, attribute: str) -> object:
-            # The key `items` of an answer is meant, not the method of dictionaries.
-            if isinstance(obj, Mapping):
-                return self.getitem(obj, attribute)
-            return super().getattr(obj, attribute)
-
-        def getitem(self, obj: object, argument: object) -> object:
-            if isinstance(obj, Mapping):
-                if argument in obj:
-                    return obj[argument]
-                return self.undefined(obj=obj, name=str(argument))
-            return super().getitem(obj, argument)
-
-    return Environment(undefined=StrictUndefined)
-
-
 @functools.lru_cache(maxsize=256)
 def _compile(expression: str) -> TemplateExpression:
-    return _environment().compile_expression(_bare(expression), undefined_to_none=False)
+    from promptgraft.prompt.sandbox import sandbox
+
+    return sandbox(keys_first=True).compile_expression(_bare(expression), undefined_to_none=False)
 
 
 def _bare(expression: str) -> str:
@@ -110,15 +92,27 @@ def _hold(value: str) -> None:
     """Hold an expression that compiles and uses known names only."""
     from jinja2 import TemplateSyntaxError, meta
 
+    from promptgraft.prompt.sandbox import UNCOMPILED, sandbox, why_uncompiled
+
     where = f"the expression {shown(value)}"
+    if not isinstance(value, str):
+        raise ConfigError(f"expected an expression, found {shown(value)}")
     if not value.strip():
         raise ConfigError("expected an expression, found an empty one")
+    if len(value) > LONGEST_EXPRESSION:
+        raise ConfigError(
+            f"{where} is too long: expected at most {LONGEST_EXPRESSION:,} characters, "
+            f"found {len(value):,}"
+        )
+    environment = sandbox(keys_first=True)
     try:
         _compile(value)
-        tree = _environment().parse(f"{{{{ {_bare(value)} }}}}")
+        tree = environment.parse(f"{{{{ {_bare(value)} }}}}")
     except TemplateSyntaxError as error:
         raise ConfigError(f"{where} does not parse: {error.message}") from None
-    for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *_environment().globals}):
+    except UNCOMPILED as error:
+        raise ConfigError(f"{where} does not parse: {why_uncompiled(error)}") from None
+    for name in sorted(meta.find_undeclared_variables(tree) - {*NAMES, *environment.globals}):
         raise ConfigError(
             f"{where} uses `{name}`, which does not exist{did_you_mean(name, list(NAMES))}; "
             f"there are {', '.join(f'`{known}`' for known in NAMES)}"
@@ -150,10 +144,13 @@ class _ExpressionMetric(BaseMetric):
         from jinja2 import UndefinedError
         from jinja2.exceptions import SecurityError
 
+        from promptgraft.prompt.sandbox import bounded
+
         seen = {"this": this_of(answer), "input": case.input, "expected": case.expected}
         try:
-            value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
-            bool(value)
+            with bounded():
+                value: object = _compile(expression)(**seen, usage=_Amounts(usage_of(answer)))
+                bool(value)
         except SecurityError as error:
             raise ConfigError(f"metric `{self.name}`: `{_bare(expression)}`: {error}") from None
         except _UnknownAmountError as error:

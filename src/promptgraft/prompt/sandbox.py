@@ -1,0 +1,262 @@
+"""A Jinja2 sandbox in which what a template makes is bounded; imported by the first template.
+
+Jinja's own stops neither ``9**9**9`` nor ``'%1000000000d' % 1``, which are computed when a template
+is compiled, nor a loop in a loop in a loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TypeVar
+
+from jinja2 import StrictUndefined, TemplateSyntaxError, nodes, pass_context
+from jinja2.runtime import Context
+from jinja2.sandbox import (
+    ImmutableSandboxedEnvironment,
+    SandboxedEscapeFormatter,
+    SandboxedFormatter,
+)
+
+T = TypeVar("T")
+
+MOST = 5_000_000
+"""What one rendering may make: steps, characters and items, all together."""
+
+_LARGEST_BITS = 14_284  # 4,300 digits; Python writes no longer integers
+
+UNCOMPILED = (ValueError, RecursionError, MemoryError, SyntaxError)
+"""What compiling a source may raise, beside Jinja's ``TemplateSyntaxError``."""
+
+_STEPS_OF_CALL = 20  # about as long as so many steps of a loop
+
+# Names of filters that no template can spell.
+_PART, _STEPS = "part of ~", "steps of for"
+
+_made = ContextVar[list[int] | None]("promptgraft_made", default=None)
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """Bound all that is rendered inside to ``MOST``, with an ``OverflowError``."""
+    token = _made.set([0])
+    try:
+        yield
+    finally:
+        _made.reset(token)
+
+
+def charge(amount: int) -> None:
+    """Count what is about to be made.
+
+    Raises:
+        OverflowError: it is too much.
+    """
+    made = _made.get() or [0]
+    made[0] += amount
+    if made[0] > MOST:
+        raise OverflowError(f"it makes more than {MOST:,} characters, items and steps")
+
+
+def why_uncompiled(error: BaseException) -> str:
+    """Return what is wrong with a source that raised one of ``UNCOMPILED``."""
+    is_long = isinstance(error, ValueError)
+    return "an integer has too many digits" if is_long else "it is nested too deeply"
+
+
+class _Measured(SandboxedFormatter):
+    def format_field(self, value: object, format_spec: str) -> str:
+        charge(_size(value) + sum(map(int, re.findall(r"\d+", format_spec))))
+        text: str = super().format_field(value, format_spec)
+        return text
+
+
+class _MeasuredMarkup(_Measured, SandboxedEscapeFormatter):
+    pass
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Renders the same text each time, changes no value and makes no more than ``MOST``.
+
+    Args:
+        keys_first: whether ``this.items`` is a key of an object rather than its method.
+    """
+
+    intercepted_binops = frozenset({"**", "*", "+", "%"})
+
+    def __init__(self, *, keys_first: bool = False) -> None:
+        super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=_counted)
+        self._keys_first = keys_first
+        del self.globals["lipsum"], self.filters["random"]
+        self.filters |= {
+            name: _bounded(name, self.filters[name]) for name in _GROWING & self.filters.keys()
+        }
+        self.filters |= {_PART: _counted, _STEPS: pass_context(_steps)}
+
+    def getattr(self, obj: object, attribute: str) -> object:
+        if self._keys_first and isinstance(obj, Mapping):
+            return self.getitem(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: object, argument: object) -> object:
+        if self._keys_first and isinstance(obj, Mapping):
+            if argument in obj:
+                return obj[argument]
+            return self.undefined(obj=obj, name=str(argument))
+        return super().getitem(obj, argument)
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        charge(1 + _of_operator(operator, left, right))
+        return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Context, obj: object, /, *args: object, **named: object) -> object:
+        charge(_STEPS_OF_CALL)
+        owner, name = (getattr(obj, key, None) for key in ("__self__", "__name__"))
+        if isinstance(owner, (str, bytes, int)):
+            args = tuple(map(_listed, args))
+            charge(_of_call(name, owner, *args, **named))
+        return super().call(context, obj, *args, **named)
+
+    def wrap_str_format(self, value: object) -> Callable[..., str] | None:
+        if super().wrap_str_format(value) is None:
+            return None
+        text: str = getattr(value, "__self__", "")
+        escape = getattr(text, "escape", None)
+        formatter = _MeasuredMarkup(self, escape=escape) if escape else _Measured(self)
+        if getattr(value, "__name__", "") == "format_map":
+            return lambda values: type(text)(formatter.vformat(text, (), values))
+        return lambda *args, **named: type(text)(formatter.vformat(text, args, named))
+
+    def _generate(
+        self,
+        source: nodes.Template,
+        name: str | None,
+        filename: str | None,
+        defer_init: bool = False,
+    ) -> str:
+        for loop in list(source.find_all(nodes.For)):
+            text = sum(len(one.data) for one in loop.find_all(nodes.TemplateData))
+            loop.iter = _filtered(loop.iter, _STEPS, nodes.Const(1 + text))
+        for joined in list(source.find_all(nodes.Concat)):
+            joined.nodes = [_filtered(part, _PART) for part in joined.nodes]
+        for number in source.find_all(nodes.Const):
+            if number.value == math.inf:  # Jinja would write it as a name
+                raise TemplateSyntaxError("a number is too large", number.lineno)
+        source.set_environment(self)
+        return super()._generate(source, name, filename, defer_init)
+
+
+@functools.cache
+def sandbox(*, keys_first: bool = False) -> Sandbox:
+    """Return the one sandbox of this process."""
+    return Sandbox(keys_first=keys_first)
+
+
+def _filtered(value: nodes.Node, name: str, *given: nodes.Node) -> nodes.Filter:
+    return nodes.Filter(value, name, list(given), [], None, None, lineno=value.lineno)
+
+
+def _counted(value: T) -> T:
+    charge(_size(value))
+    return value
+
+
+def _steps(_: object, values: Iterable[T], cost: int) -> Iterator[T]:
+    for value in values:
+        charge(cost)
+        yield value
+
+
+def _bounded(name: str, function: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(function)
+    def called(*args: object, **named: object) -> object:
+        first = int(hasattr(function, "jinja_pass_arg"))  # behind what Jinja passes
+        given = tuple(map(_listed, args[first:]))
+        charge(_of_call(name, *given, **named))
+        return function(*args[:first], *given, **named)
+
+    return called
+
+
+def _listed(value: object) -> object:
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def _of_operator(operator: str, left: object, right: object) -> int:
+    """Return about how much an operator makes.
+
+    Raises:
+        OverflowError: it is an integer that is too long.
+    """
+    if operator == "%":
+        return _of_percent(left, right) if isinstance(left, (str, bytes)) else 0
+    if isinstance(left, int) and isinstance(right, int):
+        bits = (left.bit_length() - 1) * right if operator == "**" else 0
+        if operator == "*":
+            bits = left.bit_length() + right.bit_length()
+        if bits > _LARGEST_BITS:
+            raise OverflowError(f"`{operator}` makes an integer of too many digits")
+        return 0
+    if operator == "+":
+        return sum(len(one) for one in (left, right) if isinstance(one, _ROWS))
+    for one, times in ((left, right), (right, left)):
+        if operator == "*" and isinstance(one, _ROWS) and isinstance(times, int):
+            return len(one) * times
+    return 0
+
+
+_ROWS = (str, bytes, list, tuple)
+_SPEC = re.compile(r"%(?:\([^%]{0,99}?\))??[-#0 +]*(\d+)?(?:\.(\d+))?[*.\d]*[a-zA-Z]")
+_PADDING = {"batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"}
+_SPREADING = {"expandtabs", "indent", "tojson"}
+_GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "translate"}
+"""Filters and methods that make much of little."""
+
+
+def _of_call(name: object, value: object, *args: object, **named: object) -> int:
+    """Return about how much a filter or a method makes."""
+    given = (*args, *named.values())
+    if name == "format":
+        return _of_percent(value, named or args)
+    if name not in _GROWING:
+        return 0
+    size = _size(value)
+    most = max((one if isinstance(one, int) else _size(one) for one in given), default=0)
+    if name == "round":
+        return most * 1_000  # digits of a power of ten
+    if name in _PADDING:
+        return size + most
+    if name == "replace" and isinstance(value, str):
+        old, new = (*map(str, given), "", "")[:2]
+        return size + value.count(old) * len(new)
+    if name in _SPREADING and isinstance(value, str):
+        return size + (value.count("\n") + value.count("\t") + 1) * most
+    return size * max(most, 1)
+
+
+def _of_percent(text: object, values: object) -> int:
+    """Return about how much ``text % values`` makes."""
+    plain = text.decode("latin-1") if isinstance(text, bytes) else str(text)
+    widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
+    starred = values if "*" in plain and isinstance(values, tuple) else ()
+    widths += sum(abs(one) for one in starred if isinstance(one, int))
+    return len(plain) + widths + _size(values) * max(1, plain.count("%("))
+
+
+def _size(value: object) -> int:
+    """Return about how many characters the text of a value has; counting ends beyond ``MOST``."""
+    total, waiting = 0, [value]
+    while waiting and total <= MOST:
+        one = waiting.pop()
+        total += 1
+        if isinstance(one, (str, bytes)):
+            total += len(one)
+        elif isinstance(one, Mapping):
+            waiting += (*one.keys(), *one.values())
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            waiting += one
+    return total
