@@ -1,27 +1,33 @@
-"""The metric that holds answers against a JSON Schema."""
+"""The metric that holds answers against a JSON Schema, whose patterns have a time limit."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.json_values import some
+from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import answer_data, spelled, wanted
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.serde import Json, canonical_json, parse_json, shown, unstructure
+from promptgraft.serde import Json, canonical_json, parse_json, shown
 from promptgraft.strict.checks import OBJECT, Kind
 from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node, read_source
 
 if TYPE_CHECKING:
+    from jsonschema import ValidationError
     from jsonschema.protocols import Validator
+
+_Object: TypeAlias = "dict[str, Json]"
+Keyword: TypeAlias = "Callable[[Validator, Json, Json, _Object], Iterator[ValidationError]]"
+"""What a keyword of a schema is: from its value, what was found, and the schema, to faults."""
 
 
 def _schema(
@@ -29,21 +35,43 @@ def _schema(
 ) -> None:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{attribute.name}: expected an object, found {shown(value)}")
+    said = f"{attribute.name}: expected a JSON Schema"
     with wanted("jsonschema", "json_schema"):
         from jsonschema import SchemaError
-        from jsonschema.validators import validator_for
-    plain = _object(unstructure(value))
-    try:
-        validator_for(plain).check_schema(plain)
-    except SchemaError as error:
+    text = canonical_json(value)
+    if not isinstance(value.get("$schema", ""), str):
+        raise ConfigError(f"{said}, found {shown(value['$schema'])} as `$schema`")
+    if '"unevaluatedProperties"' in text and '"patternProperties"' in text:
         raise ConfigError(
-            f"{attribute.name}: expected a JSON Schema, found a fault at "
-            f"`{spelled(tuple(error.absolute_path))}`: {error.message}"
-        ) from None
+            f"{said} without `unevaluatedProperties` beside `patternProperties`, whose matches "
+            "have no time limit; use `additionalProperties`"
+        )
+    try:
+        for pattern in _patterns(_parsed(text)):
+            hold_pattern(pattern)
+        _validator(text).check_schema(_parsed(text))
+    except ConfigError as error:
+        raise ConfigError(f"{attribute.name}: {error}") from None
+    except SchemaError as error:
+        place = spelled(tuple(error.absolute_path))
+        raise ConfigError(f"{said}, found a fault at `{place}`: {error.message}") from None
+    except RecursionError:
+        raise ConfigError(f"{said}, found one that is nested too deeply") from None
 
 
-def _object(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
+def _patterns(schema: Json) -> Iterator[str]:
+    """Yield the patterns in a schema; those in data are none."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _patterns(item)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if key == "pattern" and isinstance(value, str):
+                yield value
+            elif key == "patternProperties" and isinstance(value, dict):
+                yield from value
+            if key not in {"const", "default", "enum", "examples"}:
+                yield from _patterns(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -69,8 +97,14 @@ class JsonSchema(BaseMetric):
         try:
             faults = _validator(canonical_json(self.schema)).iter_errors(found)
             errors = sorted(faults, key=lambda error: list(map(str, error.path)))
+        except StuckPatternError as error:
+            return self.unscored(str(error))
         except Unresolvable as error:
             raise ConfigError(f"metric `{self.name}`: the schema refers to {error}") from None
+        except RecursionError:
+            raise ConfigError(f"metric `{self.name}`: the schema refers to itself") from None
+        except (ArithmeticError, ValueError) as error:  # numbers that no float can hold
+            return self.verdict(0.0, f"the answer cannot be held against the schema: {error}")
         if not errors:
             return self.verdict(1.0, "the answer fits the schema")
         said = [f"`{spelled(tuple(error.absolute_path))}`: {error.message}" for error in errors]
@@ -101,8 +135,51 @@ JSON_SCHEMA = MetricKind(
 
 @functools.lru_cache(maxsize=64)
 def _validator(schema: str) -> Validator:
-    from jsonschema.validators import validator_for
+    from jsonschema import validators
     from referencing import Registry
 
-    plain = _object(parse_json(schema, where="schema"))
-    return validator_for(plain)(plain, registry=Registry())
+    plain = _parsed(schema)
+    base = validators.validator_for(plain)
+    extend: Callable[..., type[Validator]] = validators.extend
+    return extend(base, _keywords(base))(plain, registry=Registry())
+
+
+def _parsed(schema: str) -> _Object:
+    plain = parse_json(schema, where="schema")
+    assert isinstance(plain, dict)  # noqa: S101 - it was one
+    return plain
+
+
+def _keywords(base: type[Validator]) -> dict[str, Keyword]:
+    """Return the keywords with patterns, which jsonschema matches without a time limit."""
+    from jsonschema import ValidationError
+
+    inside: Keyword = base.VALIDATORS["properties"]
+    others: Keyword = base.VALIDATORS["additionalProperties"]
+
+    def text(_: Validator, value: Json, found: Json, __: _Object) -> Iterator[ValidationError]:
+        if isinstance(found, str) and search(str(value), found) is None:
+            yield ValidationError(f"{found!r} does not match {value!r}")
+
+    def matching(
+        validator: Validator, value: Json, found: Json, schema: _Object
+    ) -> Iterator[ValidationError]:
+        for pattern, inner in value.items() if isinstance(value, dict) else ():
+            keys: _Object = dict.fromkeys(_matched([pattern], found), inner)
+            yield from inside(validator, keys, found, schema)
+
+    def additional(
+        validator: Validator, value: Json, found: Json, schema: _Object
+    ) -> Iterator[ValidationError]:
+        patterns, known = (schema.get(name) for name in ("patternProperties", "properties"))
+        keys = _matched(patterns if isinstance(patterns, dict) else (), found)
+        named = {**{key: {} for key in keys}, **(known if isinstance(known, dict) else {})}
+        rest = {name: of for name, of in schema.items() if name != "patternProperties"}
+        yield from others(validator, value, found, {**rest, "properties": named})
+
+    return {"pattern": text, "patternProperties": matching, "additionalProperties": additional}
+
+
+def _matched(patterns: Iterable[str], found: Json) -> list[str]:
+    keys = found if isinstance(found, dict) else ()
+    return [key for key in keys if any(search(pattern, key) for pattern in patterns)]

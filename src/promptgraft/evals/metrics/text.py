@@ -12,6 +12,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import BaseMetric, Path, difference, quoted
+from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import (
     Folding,
     ReferenceMetric,
@@ -92,11 +93,9 @@ def _listed(texts: list[str]) -> str:
 
 def _pattern(_: object, attribute: attrs.Attribute[str], value: str) -> None:
     try:
-        re.compile(value)
-    except re.error as error:
-        raise ConfigError(
-            f"{attribute.name}: expected a regular expression, found {shown(value)}: {error}"
-        ) from None
+        hold_pattern(value)
+    except ConfigError as error:
+        raise ConfigError(f"{attribute.name}: {error}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -119,34 +118,35 @@ class Regex(ReferenceMetric):
     dot_all: bool = False
     whole: bool = False
 
-    def reference(self, case: Case) -> re.Pattern[str]:
+    def reference(self, case: Case) -> str:
         source = self.pattern or self.expected(case)
         if not isinstance(source, str) or not source:
             raise self.lacking(case, f"needs a pattern as `expected`, found {shown(source)}")
         try:
-            flags = (
-                re.IGNORECASE * self.ignore_case
-                | re.MULTILINE * self.multiline
-                | re.DOTALL * self.dot_all
-            )
-            return re.compile(source, flags)
-        except re.error as error:
-            raise self.lacking(
-                case, f"needs a pattern as `expected`, found {shown(source)}: {error}"
-            ) from None
+            hold_pattern(source)
+        except ConfigError as error:
+            raise self.lacking(case, f"needs a pattern as `expected`: {error}") from None
+        return source
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        pattern = self.reference(case)
-        text = self.found_text(answer)
-        found = pattern.fullmatch(text) if self.whole else pattern.search(text)
-        shape = quoted(pattern.pattern)
+        pattern, text = self.reference(case), self.found_text(answer)
+        flags = (
+            re.IGNORECASE * self.ignore_case
+            | re.MULTILINE * self.multiline
+            | re.DOTALL * self.dot_all
+        )
+        try:
+            found = search(pattern, text, flags=flags, whole=self.whole)
+        except StuckPatternError as error:
+            return self.unscored(str(error))
+        shape = quoted(pattern)
         if found:
+            start, part = found
             return self.verdict(
-                1.0,
-                f"found {quoted(found[0])} at character {found.start() + 1}, which {shape} matches",
+                1.0, f"found {quoted(part)} at character {start + 1}, which {shape} matches"
             )
-        part = "the whole answer" if self.whole else "a part of the answer"
-        return self.verdict(0.0, f"expected {part} to match {shape}, found {quoted(text)}")
+        what = "the whole answer" if self.whole else "a part of the answer"
+        return self.verdict(0.0, f"expected {what} to match {shape}, found {quoted(text)}")
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,129 @@
+"""Regular expressions of users: those of Python's ``re``, matched within a time limit.
+
+``re`` decides what is a pattern; the library regex, which can give up, matches it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from promptgraft.errors import ConfigError
+from promptgraft.serde import shown
+
+if TYPE_CHECKING:
+    import regex
+
+MATCH_SECONDS = 1.0
+"""Seconds after which a match is given up."""
+
+MOST_ITEMS = 100_000
+"""Characters, sets and groups of a pattern whose repetitions are written out."""
+
+_SET = r"(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+_COUNT = r"\{(?:(?P<least>\d+)(?P<range>,\d*)?|,\d*)\}"
+_TOKEN = rf"(?P<times>[*+?]|{_COUNT})|\\.|{_SET}|\(\?#[^)]*\)|(?P<open>\()|(?P<close>\))|."
+_TOKENS = re.compile(_TOKEN, re.DOTALL)
+_VERBOSE_TOKENS = re.compile(rf"#[^\n]*|{_TOKEN}", re.DOTALL)
+_BRACKET = re.compile(r"(\\.)|\[", re.DOTALL)
+
+
+class StuckPatternError(Exception):
+    """A match was given up after ``MATCH_SECONDS``."""
+
+
+def hold_pattern(source: object) -> None:
+    """Hold a pattern.
+
+    Raises:
+        ConfigError: it is not a regular expression, or repeats too much.
+    """
+    said = f"expected a regular expression, found {shown(source)}"
+    if not isinstance(source, str):
+        raise ConfigError(said)
+    try:
+        _compiled(source, 0)
+    except RecursionError:
+        raise ConfigError(f"{said}: it is nested too deeply") from None
+    except (re.error, OverflowError) as error:
+        raise ConfigError(f"{said}: {error}") from None
+
+
+def search(
+    source: str, text: str, *, flags: int = 0, whole: bool = False
+) -> tuple[int, str] | None:
+    """Return the position and the text of the first match; None without one.
+
+    Args:
+        source: a pattern that :func:`hold_pattern` holds.
+        text: where to look.
+        flags: those of ``re``.
+        whole: the whole text has to match.
+
+    Raises:
+        StuckPatternError: the match was given up.
+    """
+    pattern = _compiled(source, flags)
+    try:
+        match = pattern.fullmatch if whole else pattern.search
+        found = match(text, timeout=MATCH_SECONDS, concurrent=True)
+    except TimeoutError:
+        raise StuckPatternError(
+            f"the pattern {shown(source)} took longer than {MATCH_SECONDS:g} s on "
+            f"{len(text):,} characters; avoid repetitions inside repetitions"
+        ) from None
+    return None if found is None else (found.start(), found[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(source: str, flags: int) -> regex.Pattern[str]:
+    import regex
+
+    is_verbose = bool(re.compile(source, flags).flags & re.VERBOSE)
+    try:
+        return regex.compile(_spelled(source, is_verbose=is_verbose), flags | regex.VERSION0)
+    except regex.error as error:
+        raise re.error(str(error)) from None
+
+
+def _spelled(source: str, *, is_verbose: bool) -> str:
+    """Return a pattern so that regex reads what ``re`` reads.
+
+    To regex, ``{e}`` allows for an error, and ``[[:alpha:]]`` is a class of its own.
+
+    Raises:
+        OverflowError: regex, which writes repetitions out, would need too much memory.
+    """
+    spelled: list[str] = []
+    sizes, last = [0], 0  # of each open group, and of the item that a repetition would repeat
+    for token in (_VERBOSE_TOKENS if is_verbose else _TOKENS).finditer(source):
+        text, kind = token[0], token.lastgroup
+        if kind == "times":
+            last *= _copies(token)
+        else:
+            sizes[-1] += last
+            last = 1
+        if kind == "open":
+            sizes.append(0)
+            last = 0
+        elif kind == "close" and len(sizes) > 1:
+            last = sizes.pop()
+        elif kind == "set":
+            text = f"[{_BRACKET.sub(_escaped, text[1:])}"
+        spelled.append(r"\{" if text == "{" else text)
+        if sizes[-1] + last > MOST_ITEMS:
+            raise OverflowError(f"it repeats more than {MOST_ITEMS:,} items")
+    return "".join(spelled)
+
+
+def _copies(times: re.Match[str]) -> int:
+    """Return how often regex writes an item out."""
+    if times[0] == "+":
+        return 2
+    least = int(times["least"] or 0)
+    return least + (times["range"] is not None) if least else 1
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] or r"\["
