@@ -20,6 +20,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.under_way import doing
 from promptgraft.serde import shown
 from promptgraft.text import raised
 
@@ -228,8 +229,9 @@ def evaluated(
     on = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
     where = f"adapter `{adapter.identity}` on {on}"
     try:
-        answer = adapter.evaluate(prompt, session=session, deadline=deadline)
-        response = awaited(answer, deadline=deadline)
+        with doing(where):
+            answer = adapter.evaluate(prompt, session=session, deadline=deadline)
+            response = awaited(answer, deadline=deadline)
     except PromptgraftError:
         raise
     except (ConnectionError, TimeoutError) as error:

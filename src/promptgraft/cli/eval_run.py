@@ -18,7 +18,7 @@ from promptgraft.cli.eval import EvalOptions
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
 from promptgraft.cli.progress import waiting
-from promptgraft.cli.running import cancelled_by_signals
+from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.evals import gate
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically

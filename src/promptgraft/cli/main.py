@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,10 @@ from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
+from promptgraft.runtime.under_way import left_behind
+
+_GRACE = 0.5
+"""Seconds that what is left of a command is given to end."""
 
 # Modules are imported when their command is used: the help must come at once.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -119,6 +124,11 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the command line of this process, and leave behind what does not end."""
     spell_for_encoding(sys.stdout, sys.stderr)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    left = left_behind(_GRACE)
+    if not left:
+        sys.exit(code)
+    complain(f"left behind, as it does not end: {'; '.join(left)}")
+    os._exit(code)

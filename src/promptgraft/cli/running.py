@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import TextIO
 
 import attrs
@@ -18,6 +14,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.outcome import Outcome, complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
+from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
@@ -52,8 +49,9 @@ def carry_out(
         if given.cancellation is not None:
             theirs = given.cancellation
             held.callback(theirs.listen(lambda: cancellation.set(theirs.reason)))
-        executor = None if workers == 1 else given.executor
-        if workers is not None and workers > 1:
+        executor = given.executor
+        if workers is not None:
+            # One worker is a thread, too: this one waits for what may not end.
             executor = threads = ThreadPoolExecutor(max_workers=workers)
             # A run that was stopped leaves behind what does not end; so does its command.
             held.callback(threads.shutdown, wait=False, cancel_futures=True)
@@ -147,46 +145,3 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
         complain(f"{said}{resume}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
-
-
-_REASONS = {signal.SIGINT: "interrupted (Ctrl+C)", signal.SIGTERM: "asked to end (SIGTERM)"}
-
-
-class _SignalCancellation(Cancellation):
-    # A signal that the system hands to another thread does not wake the main thread, and
-    # Python runs handlers nowhere else.
-
-    def __reduce__(self) -> tuple[type[Cancellation], tuple[()]]:
-        return Cancellation, ()
-
-    @property
-    def look_every(self) -> float:
-        return 0.5
-
-
-@contextlib.contextmanager
-def cancelled_by_signals() -> Iterator[Cancellation]:
-    """Give a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
-
-    The second signal ends the process without waiting. What a run was answered is
-    in its journal by then: every answer is written before it is used. Outside the main thread,
-    where Python delivers no signals, the cancellation is never set.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield Cancellation()
-        return
-    cancellation = _SignalCancellation()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if cancellation.is_set:
-            complain("interrupted again, ended at once")
-            os._exit(ExitCode.STOPPED_EARLY)
-        cancellation.set(_REASONS[signal.Signals(number)])
-
-    before = {number: signal.signal(number, stop) for number in _REASONS}
-    try:
-        yield cancellation
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -26,6 +26,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
+from promptgraft.runtime.under_way import doing
 from promptgraft.serde import shown
 from promptgraft.targets.formatting import (
     clip,
@@ -215,8 +216,9 @@ class PromptRollout:
     ) -> RolloutFeedback:
         where = f"feedback function on example `{example.id}`"
         try:
-            given = self.scoring.feedback_fn(example, response, session)
-            feedback = awaited(given, deadline=session.deadline)
+            with doing(where):
+                given = self.scoring.feedback_fn(example, response, session)
+                feedback = awaited(given, deadline=session.deadline)
         except FeedbackError as error:
             raise FeedbackError(f"{where}: {error}") from None
         except (ProviderError, LimitReachedError):

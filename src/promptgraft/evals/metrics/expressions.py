@@ -28,7 +28,9 @@ from promptgraft.evals.metrics.reading import answer_data
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime.under_way import doing
 from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.text import raised
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression
@@ -266,21 +268,21 @@ class Python(BaseMetric):
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
+        where = f"metric `{self.name}`, case `{case.id}`"
         try:
-            outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
+            with doing(where):
+                outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         except PromptgraftError:
             raise
         except Exception as error:
-            raise FeedbackError(
-                f"metric `{self.name}`, case `{case.id}`: {type(error).__name__}: {error}"
-            ) from error
+            raise FeedbackError(f"{where}: {raised(error)}") from error
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
         pair: object = outcome if isinstance(outcome, tuple) else (outcome, "")
         if not _is_scored(pair):
             raise FeedbackError(
-                f"metric `{self.name}`, case `{case.id}`: expected a score from 0 to 1, a pair of "
-                f"score and reason, or a Verdict, found {shown(outcome)}"
+                f"{where}: expected a score from 0 to 1, a pair of score and reason, or a "
+                f"Verdict, found {shown(outcome)}"
             )
         score, why = float(pair[0]), pair[1]
         return self.verdict(score, why or f"`{self.name}` returned {score:g}")
