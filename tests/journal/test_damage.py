@@ -224,6 +224,31 @@ def test_an_append_is_refused_when_somebody_else_has_written(path: Path) -> None
     assert path.read_bytes() == HEADER + LINES[0]
 
 
+def test_a_journal_that_is_deleted_is_noticed_at_the_next_sync(path: Path) -> None:
+    journal = FileJournal(path)
+    journal.begin(RUN)
+    journal.append("mine", ASKED, "rollout", 1)
+    path.unlink()
+
+    for end in (journal.sync, journal.close):
+        with pytest.raises(JournalWriteError, match="was deleted while it was written to"):
+            end()
+
+
+def test_a_journal_that_is_replaced_is_noticed_at_the_next_sync(path: Path) -> None:
+    path.write_bytes(WHOLE)
+    journal = FileJournal(path)
+    journal.begin(RUN)
+    copy = path.with_name("copy")
+    copy.write_bytes(WHOLE)
+    copy.replace(path)
+
+    for end in (journal.sync, journal.close):
+        with pytest.raises(JournalCorruptError, match="was replaced by another file"):
+            end()
+    assert read(path) == RECORDS
+
+
 def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(JournalWriteError, match=r"there is no folder .*; create it first"):
         FileJournal(tmp_path / "runs" / "journal.jsonl")

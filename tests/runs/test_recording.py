@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from optimizers.worlds import answer, section, twins
 from promptgraft import ScriptedAdapter
 from promptgraft.clock import FakeClock
-from promptgraft.errors import JournalLockedError, JournalMismatchError
+from promptgraft.errors import JournalLockedError, JournalMismatchError, JournalWriteError
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, read_run
 from promptgraft.runs.pages import table_row
@@ -395,11 +396,34 @@ def test_a_disk_that_takes_no_more_does_not_end_the_run_and_is_said(tmp_path: Pa
 
     assert result.improved
     assert recorder.failure.startswith(f"{folder.candidates}/3.md cannot be written: ")
+    assert "; mend the cause, then " in recorder.failure
     assert f"`promptgraft resume {folder.id}` writes what is missing" in recorder.failure
     assert read_run(folder).state is State.INTERRUPTED
     folder.candidate(3).rmdir()
     carry_out(folder, make_job(after(0)))
     assert {"candidates/3.md", "result.json", "report.html"} <= set(files_of(folder))
+
+
+def test_a_run_whose_directory_is_deleted_ends_and_says_so(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer_and_delete(rendered: RenderedPrompt[object]) -> str:
+        asked.append(rendered.text)
+        if len(asked) == 20:
+            shutil.rmtree(folder.path)
+        return answer(rendered)
+
+    job = make_job(answer_and_delete)
+    folder = new_folder(tmp_path, job)
+    with (
+        pytest.raises(JournalWriteError, match="was deleted while it was written to"),
+        recorded(folder, job, clock=FakeClock()) as (kept, recorder),
+    ):
+        kept.run()
+
+    assert len(asked) <= 30  # the steps after that are not begun
+    assert "make space" not in recorder.failure
+    assert not folder.path.exists()
 
 
 def test_what_stands_in_adapters_and_functions_of_a_job_is_not_written_down(tmp_path: Path) -> None:

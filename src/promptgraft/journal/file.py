@@ -113,8 +113,26 @@ class FileJournal(Journal):
 
     def _sync(self) -> None:
         self._check_sound()
+        self._check_in_place()
         if self._unsynced:
             self._fsync()
+
+    def _check_in_place(self) -> None:
+        """Refuse to continue where what is recorded would be lost with this process."""
+        try:
+            in_place = os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except FileNotFoundError:
+            raise JournalWriteError(
+                f"{self._name} was deleted while it was written to; its answers are lost: find out "
+                "who deletes it, and start a new run"
+            ) from None
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if not in_place:
+            raise JournalCorruptError(
+                f"{self._name} was replaced by another file while it was written to; find out who "
+                "writes there, restore it from a copy, and run again"
+            )
 
     def _release(self) -> None:
         # After a fork the lock belongs to the parent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,8 @@ from promptgraft.search.notices import Event
 from promptgraft.search.scores import Score
 from promptgraft.serde import Json
 from promptgraft.targets.types import Candidate, Change, read_changes
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Recorder:
@@ -82,13 +85,18 @@ class Recorder:
             try:
                 self._record(event)
             except OSError as error:
-                self.failure = (
-                    f"{error.filename or self._folder.path} cannot be written: {error.strerror}; "
-                    f"make space, then `promptgraft resume {self._folder.id}` writes what is "
-                    "missing, without a call"
-                )
+                self.failure = self._why(error)
             except PromptgraftError as error:
                 self.failure = f"the report of run {self._folder.id} is not written: {error}"
+
+    def _why(self, error: OSError) -> str:
+        if not self._folder.path.is_dir():
+            return f"the run directory {self._folder.path} is gone: nothing of this run is kept"
+        mend = "make space" if error.errno in _FULL else "mend the cause"
+        return (
+            f"{error.filename or self._folder.path} cannot be written: {error.strerror}; {mend}, "
+            f"then `promptgraft resume {self._folder.id}` writes what is missing, without a call"
+        )
 
     def _record(self, event: object) -> None:
         is_end = isinstance(event, RunEnded)
