@@ -34,6 +34,7 @@ ROWS = (
         "notebook",
         "strict",
         "text",
+        "under_way",
         "yaml_text",
     },
 )

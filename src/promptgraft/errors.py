@@ -48,12 +48,32 @@ treats each kind differently (``specs/errors.md``):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
+
+from promptgraft.text import clip
+
+LONGEST_MESSAGE = 500
+"""Characters of the message of an error; of a longer one the middle is left out."""
+
+
+def _bounded(message: str) -> str:
+    return clip(" ".join(message.splitlines()), LONGEST_MESSAGE, around=" ")
+
+
+def joined_faults(lines: Sequence[str], more: int = 0) -> str:
+    """Return faults as one message, which counts those that it has no room for, and ``more``."""
+    told = len(lines)
+    while told > 1 and len("; ".join(lines[:told])) > LONGEST_MESSAGE - len("; and 99,999 more"):
+        told -= 1
+    more += len(lines) - told
+    return "; ".join(lines[:told]) + (f"; and {more:,} more" if more else "")
 
 
 class PromptgraftError(Exception):
     """Base of every error that promptgraft raises on purpose.
+
+    Its message is one line of at most ``LONGEST_MESSAGE`` characters; ``args`` hold it whole.
 
     Attributes:
         result: what a run had found when the error ended it; None outside of a run's search.
@@ -61,9 +81,12 @@ class PromptgraftError(Exception):
 
     result: object = None
 
+    def __str__(self) -> str:
+        return _bounded(super().__str__())
+
     def at(self, position: str) -> Self:
         """Return this error; from now on it also says where in the run it was raised."""
-        self.args = (f"{self}; at `{position}` of the run", *self.args[1:])
+        self.args = (f"{super().__str__()}; at `{position}` of the run", *self.args[1:])
         return self
 
 
@@ -84,16 +107,16 @@ class DataFormatError(CallerError, ValueError):
 
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.faults = faults or (message,)
+        self.faults = tuple(map(_bounded, faults or (message,)))
 
     @classmethod
     def of(cls, faults: Iterable[str]) -> DataFormatError:
-        """Return the error that has these faults, a line each."""
+        """Return the error that has these faults, a line each; its message has the first."""
         lines = tuple(faults)
-        return cls("; ".join(lines), lines)
+        return cls(joined_faults(lines), lines)
 
     def __reduce__(self) -> tuple[type[DataFormatError], tuple[str], dict[str, object]]:
-        return type(self), (str(self),), vars(self)
+        return type(self), (self.args[0],), vars(self)
 
 
 class PromptDefinitionError(CallerError, ValueError):
@@ -214,7 +237,7 @@ class BudgetExhaustedError(LimitReachedError):
     def __reduce__(
         self,
     ) -> tuple[type[BudgetExhaustedError], tuple[str, str], dict[str, object]]:
-        return type(self), (str(self), self.limit), vars(self)
+        return type(self), (self.args[0], self.limit), vars(self)
 
 
 class StoreError(PromptgraftError):
@@ -259,4 +282,4 @@ class WinnerNotStoredError(StoreError):
     def __reduce__(
         self,
     ) -> tuple[type[WinnerNotStoredError], tuple[str, object], dict[str, object]]:
-        return type(self), (str(self), self.result), vars(self)
+        return type(self), (self.args[0], self.result), vars(self)

@@ -15,6 +15,14 @@ from pathlib import Path
 from promptgraft.errors import JournalLockedError
 
 
+def is_file(path: Path) -> bool:
+    """Tell whether a file is there, also of a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long, a zero byte, a folder that is closed
+        return False
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte of ``data``, however many calls the system takes for it."""
     view = memoryview(data)

@@ -130,7 +130,12 @@ def without_keys(text: str) -> str:
 
 def shown(value: object) -> str:
     """Return a short ``repr`` for messages, without what looks like a key."""
-    text = without_keys(repr(value))
+    if isinstance(value, int) and value.bit_length() > 63:
+        return f"an integer of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
+    try:
+        text = without_keys(repr(value))
+    except (ValueError, RecursionError) as error:  # such an integer inside, or deep data
+        text = f"<{type(value).__name__}: {error}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 

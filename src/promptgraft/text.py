@@ -150,6 +150,24 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
+def clip(text: str, limit: int, *, around: str = "\n") -> str:
+    """Return ``text``, or its head and tail with a note on what is left out.
+
+    The result is never longer than ``limit`` characters; the note is dropped where the limit
+    has no room for it. The note stands between ``around``, on a line of its own by default.
+    """
+    if len(text) <= limit:
+        return text
+    note = f"{around}[… {len(text) - limit} of {len(text)} characters left out …]{around}"
+    room = limit - len(note) - 2
+    if room < 2:
+        return text[:limit]
+    # Leaving out makes room for the note as well, so count again with what really goes.
+    note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
+    head = (room + 1) // 2
+    return text[:head] + note + text[len(text) - (room - head) :]
+
+
 def words_in(text: str) -> list[str]:
     """Return the words as they are spelled, in order, in linear time."""
     return _pattern(text).findall(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -217,3 +218,40 @@ def test_without_a_project_file_the_way_to_one_is_told(
 def test_a_folder_may_be_named_for_its_project_file(console: Console, folder: Path) -> None:
     (folder / "least.yaml").rename(folder / "promptgraft.yaml")
     assert console("check", "--project", ".").code == ExitCode.OK
+
+
+PARENTHESES = "(" * 3_000
+SETTINGS = [
+    ("optimizer: {rollout_budget: 1%s}" % ("0" * 108), "found an integer of 109 digits"),
+    ('store: {path: "a\\0b"}', "store.path: expected a text, found 'a"),
+    (f"dataset: {{path: {'x' * 5_000}}}", "dataset.path: "),
+    (f"metrics: [{{name: regex, pattern: '{PARENTHESES}'}}]", "nested too deeply"),
+    (f"metrics: [{{name: check, expression: '{PARENTHESES}'}}]", "nested too deeply"),
+    (f"metrics: [{{name: assert, expressions: ['{'9**' * 400}9']}}]", "nested too deeply"),
+    (f"metrics: [{{name: json_schema, schema: {{pattern: '{PARENTHESES}'}}}}]", "too deeply"),
+    (f"metrics: [{{name: a, kind: {'x' * 5_000}}}]", "metrics[0]: unknown metric `xxx"),
+    (f"metrics: [{{name: classification, labels: [{', '.join(['bad'] * 3_000)}]}}]", "labels"),
+    (f"optimizer: {{targets: {{sections: [{'y' * 9_000}]}}}}", "targets"),
+    (f"metrics: [{', '.join(['[[]]'] * 2_000)}]", "and 1,980 more"),
+]
+
+
+@pytest.mark.parametrize(("setting", "said"), SETTINGS, ids=lambda value: value[:30])
+def test_hostile_settings_are_short_lines_and_wrong_use(
+    setting: str, said: str, console: Console, folder: Path
+) -> None:
+    name = setting.partition(":")[0]
+    kept = [
+        block
+        for block in re.split(r"(?m)^(?=\w)", (folder / "least.yaml").read_text("utf-8"))
+        if not block.startswith(f"{name}:")
+    ]
+    (folder / "hostile.yaml").write_text("".join(kept) + f"\n{setting}\n", "utf-8")
+
+    shown = console("check", "--project", "hostile.yaml")
+
+    assert shown.code == ExitCode.WRONG_USE
+    assert said in shown.out
+    lines = [*shown.out.splitlines(), *shown.err.splitlines()]
+    assert len(lines) <= 22
+    assert all(len(line) <= len("promptgraft: ") + 500 for line in lines)

@@ -213,7 +213,7 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
         (ConfigError("seed: no"), 2, "seed: no"),
         (StoreError("locked"), 2, "locked"),
         (JournalLockedError("in use"), 2, "in use"),
-        (PromptgraftError("two\nlines \x1b[31m"), 2, "two\\nlines \\x1b[31m"),
+        (PromptgraftError("two\nlines \x1b[31m"), 2, "two lines \\x1b[31m"),
         (PermanentProviderError("no key"), 4, "no key"),
         (TransientProviderError("busy"), 4, "busy"),
         (DeadlineExceededError("late"), 3, "late"),

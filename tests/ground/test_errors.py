@@ -9,9 +9,17 @@ import re
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from promptgraft import errors
-from promptgraft.errors import DataFormatError, PromptgraftError, WinnerNotStoredError
+from promptgraft.errors import (
+    LONGEST_MESSAGE,
+    ConfigError,
+    DataFormatError,
+    PromptgraftError,
+    WinnerNotStoredError,
+)
 
 _NODE = re.compile(r"^ {4}(?P<rails>[│├└─ ]*)(?P<name>[A-Z]\w+)(?:\s+\((?P<builtin>\w+)\))?")
 
@@ -90,3 +98,32 @@ def test_builtin_handlers_catch_what_a_user_would_expect() -> None:
     ):
         with pytest.raises(builtin):
             raise kind("x")
+
+
+@given(st.text(max_size=30), st.integers(0, 200_000))
+def test_a_message_is_one_line_of_bounded_length_with_its_beginning_and_its_end(
+    text: str, longer: int
+) -> None:
+    message = f"a.yaml:3: {text}{'x' * longer}; mend it"
+    error = pickle.loads(pickle.dumps(ConfigError(message)))
+
+    said = str(error)
+    assert error.args == (message,)
+    assert len(said) <= LONGEST_MESSAGE
+    assert len(said.splitlines()) == 1
+    assert said.startswith("a.yaml:3: ")
+    assert said.endswith("; mend it")
+    assert str(error.at("step/1")).endswith("; mend it; at `step/1` of the run")
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60))
+def test_an_error_of_many_faults_tells_the_first_and_counts_the_others(lengths: list[int]) -> None:
+    faults = [f"{at}: {'x' * length}" for at, length in enumerate(lengths)]
+    error = DataFormatError.of(faults)
+
+    assert error.faults == tuple(faults)
+    said, _, more = str(error).partition("; and ")
+    told = said.split("; ")
+    assert told == faults[: len(told)]
+    assert len(told) + int(more.removesuffix(" more") or 0) == len(faults)
+    assert len(str(error)) <= LONGEST_MESSAGE

@@ -146,7 +146,7 @@ def test_a_file_with_very_many_faults_lists_twenty_and_counts_the_others() -> No
 @pytest.mark.parametrize(
     ("check", "fitting", "wrong"),
     [
-        (integer(), [0, -5, 10**400], [True, 1.0, "1", None, []]),
+        (integer(), [0, -5, 2**63 - 1], [True, 1.0, "1", None, [], 2**63, 10**400, 10**5000]),
         (COUNT, [1, 2], [0, -1, True, 1.5]),
         (integer(2, 3), [2, 3], [1, 4]),
         (NUMBER, [0, 1.5, -2], [True, float("nan"), float("inf"), 10**400, "1"]),

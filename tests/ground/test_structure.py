@@ -18,6 +18,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import unstructure
 from promptgraft.strict import check_readable, structure
+from promptgraft.text import clip
 
 T = TypeVar("T")
 WHERE = "run.json"
@@ -111,7 +112,7 @@ def fault(data: object, kind: Any) -> str:
     with pytest.raises(DataFormatError) as caught:
         structure(data, kind, where=WHERE)
     (line,) = caught.value.faults
-    assert str(caught.value) == line
+    assert str(caught.value) == clip(line, 500, around=" ")
     assert len(line.splitlines()) == 1
     return line.removeprefix(f"{WHERE}: ")
 
@@ -191,7 +192,7 @@ def test_a_wrong_shape_is_refused_with_its_path(change: dict[str, object], messa
         (True, int, "expected an integer, found True @ $"),
         (1, bool, "expected true or false, found 1 @ $"),
         (1, str, "expected a string, found 1 @ $"),
-        (10**400, float, f"expected a finite number, found 1{'0' * 79}… @ $"),
+        (10**400, float, "expected a finite number, found an integer of 401 digits @ $"),
         (5, list[int], "expected a list, found 5 @ $"),
         ("abc", list[str], "expected a list, found 'abc' @ $"),
         ("abc", Sequence[str], "expected a list, found 'abc' @ $"),

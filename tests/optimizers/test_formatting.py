@@ -21,12 +21,11 @@ from promptgraft.runtime import Session
 from promptgraft.search.batches import record_from_json, record_to_json
 from promptgraft.serde import digest_text
 from promptgraft.targets.formatting import (
-    clip,
     default_example_formatter,
     default_trace_formatter,
     show_value,
 )
-from promptgraft.text import joined
+from promptgraft.text import clip, joined
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
 

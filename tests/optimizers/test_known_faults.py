@@ -55,7 +55,7 @@ from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.reply import parse_reply
-from promptgraft.targets.formatting import clip
+from promptgraft.text import clip
 
 AGENT = Prompt[object](agent_world.TEMPLATE)
 

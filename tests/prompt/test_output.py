@@ -269,3 +269,8 @@ def test_the_options_of_a_choice_are_in_order() -> None:
     assert options_of(Queue) == ("billing", "refund", "refund request", "C++")
     assert options_of(Mood) == ("good", "bad", "Bad")
     assert [options_of(kind) for kind in (None, str, Verdict, Number, Empty)] == [()] * 5
+
+
+def test_half_of_a_character_in_an_answer_is_its_fault() -> None:
+    with pytest.raises(OutputError, match="answer: expected whole characters, found half"):
+        parse_output(Note, '{"text": "billing \\ud83d"}')

@@ -20,9 +20,9 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.runtime.under_way import doing
 from promptgraft.serde import shown
 from promptgraft.text import raised
+from promptgraft.under_way import doing
 
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)

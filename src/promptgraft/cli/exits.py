@@ -10,8 +10,14 @@ from enum import IntEnum
 import click
 
 from promptgraft.cli.output import echo
-from promptgraft.errors import DataFormatError, LimitReachedError, PromptgraftError, ProviderError
-from promptgraft.text import visible_line
+from promptgraft.errors import (
+    LONGEST_MESSAGE,
+    DataFormatError,
+    LimitReachedError,
+    PromptgraftError,
+    ProviderError,
+)
+from promptgraft.text import clip, visible_line
 
 
 class ExitCode(IntEnum):
@@ -67,9 +73,10 @@ def exit_code_of(error: PromptgraftError) -> ExitCode:
 
 
 def complain(message: str) -> None:
-    """Write one line to standard error, whatever the message holds."""
+    """Write one line of bounded length to standard error, whatever the message holds."""
+    line = clip(visible_line(message), LONGEST_MESSAGE, around=" ")
     with contextlib.suppress(OSError):
-        echo(f"promptgraft: {visible_line(message)}", error=True)
+        echo(f"promptgraft: {line}", error=True)
 
 
 def usage_line(error: click.ClickException) -> str:

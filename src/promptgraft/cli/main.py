@@ -14,7 +14,7 @@ from promptgraft import __version__
 from promptgraft.cli.exits import EXPECTED, ExitCode, complain, conclude
 from promptgraft.cli.options import examples
 from promptgraft.cli.output import echo, spell_for_encoding
-from promptgraft.runtime.under_way import left_behind
+from promptgraft.under_way import left_behind
 
 _GRACE = 0.5
 """Seconds that what is left of a command is given to end."""

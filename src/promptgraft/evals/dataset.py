@@ -16,6 +16,7 @@ from promptgraft.evals.rows import Row, csv_rows, json_rows, jsonl_rows, yaml_ro
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, cell, first_rows
 from promptgraft.serde import HexDigest, Json, digest, shown, unstructure
+from promptgraft.strict.checks import INTEGER
 from promptgraft.strict.nodes import Node, Source
 from promptgraft.text import counted
 
@@ -39,10 +40,12 @@ _SHORT_DIGEST = 12
 
 def format_of(path: Path, chosen: str | None) -> str:
     """Return the format of a file, by its ending when none is chosen."""
+    if "\0" in str(path):
+        raise ConfigError(f"path: expected the name of a file, found {shown(str(path))}")
     if chosen is None and path.suffix.lower() in _ENDINGS:
         return _ENDINGS[path.suffix.lower()]
-    if chosen in FORMATS:
-        return str(chosen)
+    if isinstance(chosen, str) and chosen in FORMATS:
+        return chosen
     if chosen is None:
         raise ConfigError(
             f"{path}: expected a file that ends in {', '.join(_ENDINGS)}; "
@@ -106,7 +109,7 @@ class CaseReader:
     def _id(self, given: Json, node: Node, line: int) -> str:
         if given is None:
             case_id, what = str(digest(node.value))[:_SHORT_DIGEST], "the same case without an id"
-        elif (isinstance(given, str) and given.strip()) or type(given) is int:
+        elif (isinstance(given, str) and given.strip()) or INTEGER.fits(given) is not None:
             case_id, what = str(given), "the same id"
         else:
             node.fault(f"id: expected a text or an integer, found {shown(given)}")
@@ -150,6 +153,8 @@ class Dataset(Shown):
             faults.add(0, "expected at least one case, found none")
         seen: set[str] = set()
         for case in self.cases:
+            if not isinstance(case.id, str):
+                raise DataFormatError(f"{self.name}: id: expected a text, found {shown(case.id)}")
             if case.id in seen:
                 faults.add(0, "a second case with this id", case.id)
             seen.add(case.id)

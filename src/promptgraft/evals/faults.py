@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, joined_faults
 from promptgraft.evals.types import Case
 
 MOST_SHOWN = 20
@@ -86,8 +86,7 @@ class CaseFaults:
     def refuse(self) -> None:
         """Raise a ``ConfigError`` with the faults in one line, if there are any."""
         if self._faults:
-            tail = f"; and {self.more:,} more" if self.more else ""
-            raise ConfigError("; ".join(self.lines) + tail)
+            raise ConfigError(joined_faults(self.lines, self.more))
 
     def raise_all(self) -> None:
         """Raise a ``DataFormatError`` with the first lines, if there are any faults."""

@@ -242,12 +242,24 @@ class PlainReader:
         return _INPUT.read(found["input"])
 
 
+def _are_texts(names: object) -> bool:
+    if isinstance(names, str) or not isinstance(names, Collection):
+        return False
+    return all(isinstance(name, str) for name in names)
+
+
 def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the field of each column, and the columns that are parameters."""
     for field in names:
         if field not in FIELDS:
             meant = did_you_mean(field, list(FIELDS))
             raise ConfigError(f"fields: unknown field {shown(field)}{meant}; cases have {FIELDS}")
+        if not isinstance(names[field], str) and (field != "input" or not _are_texts(names[field])):
+            raise ConfigError(
+                f"fields: expected the name of a column for `{field}`, found {shown(names[field])}"
+            )
+    if not _are_texts(keep):
+        raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
     given = names.get("input", "input")
     parameters = () if isinstance(given, str) else tuple(given)
     singles = {field: names.get(field, field) for field in FIELDS}

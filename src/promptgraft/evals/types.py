@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import attrs
 
@@ -15,17 +15,30 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 
+T = TypeVar("T")
+
 _NO_JSON: FrozenMap[str, Json] = FrozenMap()
 _NO_TEXTS: FrozenMap[str, str] = FrozenMap()
 
 
 # Most cases say nothing here, and there may be hundreds of thousands: they share what is empty.
 def _json_map(items: Mapping[str, Json]) -> FrozenMap[str, Json]:
-    return FrozenMap(items) if items else _NO_JSON
+    return FrozenMap(_mapping(items)) if items else _NO_JSON
 
 
 def _text_map(items: Mapping[str, str]) -> FrozenMap[str, str]:
-    return FrozenMap(items) if items else _NO_TEXTS
+    return FrozenMap(_mapping(items)) if items else _NO_TEXTS
+
+
+def _mapping(items: Mapping[str, T]) -> Mapping[str, T]:
+    if not isinstance(items, Mapping):
+        raise ConfigError(f"expected an object, found {shown(items)}")
+    return items
+
+
+def _tools(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value and not (isinstance(value, tuple) and all(isinstance(one, ToolUse) for one in value)):
+        raise ConfigError(f"{field.name}: expected a tuple of ToolUse, found {shown(value)}")
 
 
 class Speaker(StrEnum):
@@ -73,7 +86,7 @@ class Answer:
 
     text: str
     output: Json = None
-    tools: tuple[ToolUse, ...] = ()
+    tools: tuple[ToolUse, ...] = attrs.field(default=(), validator=_tools)
     usage: Usage = NO_USAGE
     cost: Decimal | None = None
     seconds: float | None = None
@@ -91,7 +104,7 @@ class Turn:
 
     user: str
     expected: str | None = None
-    tools: tuple[ToolUse, ...] | None = None
+    tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +131,7 @@ class Case:
     id: str
     input: Json
     expected: Json = None
-    tools: tuple[ToolUse, ...] | None = None
+    tools: tuple[ToolUse, ...] | None = attrs.field(default=None, validator=_tools)
     turns: tuple[Turn, ...] = ()
     context: tuple[Message, ...] = ()
     state: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map)

@@ -46,9 +46,10 @@ def find_root(root_path: str | os.PathLike[str] | None) -> Path:
         root = _project_root() if root_path is None else Path(os.path.realpath(root_path))
         if root.is_dir():
             return root
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
         wanted = "the folder of the project" if root_path is None else shown(root_path)
-        raise ConfigError(f"root_path: cannot read {wanted}: {error.strerror}") from error
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"root_path: cannot read {wanted}: {why}") from error
     raise ConfigError(f"root_path: expected a folder, found none at {root}; create it first")
 
 

@@ -20,6 +20,7 @@ from promptgraft.evals.metrics.expressions import Judge, Python
 from promptgraft.evals.metrics.registry import METRICS, MetricKind, load_metrics
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Metric
+from promptgraft.files import is_file
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig
 from promptgraft.project.python_source import PythonSource, Wanted, a_function, place_of
@@ -70,7 +71,7 @@ class Surroundings:
             DataFormatError: there is none.
         """
         place = self.folder / name
-        if not place.is_file():
+        if not is_file(place):
             raise self.refusal(
                 path,
                 f"expected a file, found none at {place}; paths begin at the project file",

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.files import is_file
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import check
@@ -137,7 +138,7 @@ def load_file(path: Path, *, name: str, what: str) -> ModuleType:
     Raises:
         ConfigError: there is no such file, or running it failed.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise ConfigError(
             f"{what}: expected a Python file, found {str(path)!r}; name one that exists"
         )

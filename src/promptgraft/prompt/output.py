@@ -15,7 +15,7 @@ from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionErr
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.wording import own_names
-from promptgraft.serde import Json, field_names, parse_json, shown
+from promptgraft.serde import Json, field_names, is_unicode, parse_json, shown
 from promptgraft.strict import check_readable, structure
 
 T = TypeVar("T")
@@ -99,12 +99,15 @@ def _parse_json(text: str) -> Json:
     fenced = _FENCED_JSON.match(stripped)
     candidate = fenced[1] if fenced else stripped
     try:
-        return parse_json(candidate, where="answer")
+        data = parse_json(candidate, where="answer")
     except DataFormatError:
         inner = _first_object(candidate)
         if inner is None:
             raise
-        return parse_json(inner, where="answer")
+        data = parse_json(inner, where="answer")
+    if not is_unicode(data):
+        raise DataFormatError("answer: expected whole characters, found half of a surrogate pair")
+    return data
 
 
 def _first_object(text: str) -> str | None:

@@ -147,15 +147,15 @@ def _said(value: object) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
+    return value if isinstance(value, str) and value.strip() and "\0" not in value else None
 
 
 def integer(least: int | None = None, most: int | None = None) -> Check[int]:
-    """Return the kind of integers from ``least`` to ``most``."""
+    """Return the kind of integers from ``least`` to ``most``, of 64 bits at most."""
 
     def fits(value: object) -> int | None:
         number = _integer(value)
-        if number is None or (least is not None and number < least):
+        if number is None or (least is not None and number < least) or number.bit_length() > 63:
             return None
         return None if most is not None and number > most else number
 
@@ -259,6 +259,7 @@ STRING: Check[str] = check("a text", _said, {"type": "string"})
 TEXT: Check[str] = check("a text", _text, {"type": "string", "minLength": 1})
 FLAG: Check[bool] = check("true or false", _flag, {"type": "boolean"})
 INTEGER: Check[int] = integer()
+ANY_INTEGER: Check[int] = check("an integer", _integer, {"type": "integer"})
 COUNT: Check[int] = integer(1)
 NUMBER: Check[float] = number()
 FINITE: Check[float] = number(what="a finite number")

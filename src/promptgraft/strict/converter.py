@@ -28,7 +28,16 @@ from cattrs.gen import make_mapping_structure_fn
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
-from promptgraft.strict.checks import FINITE, FLAG, INTEGER, MOMENT, NUMBER, STRING, Check, check
+from promptgraft.strict.checks import (
+    ANY_INTEGER,
+    FINITE,
+    FLAG,
+    MOMENT,
+    NUMBER,
+    STRING,
+    Check,
+    check,
+)
 
 T = TypeVar("T")
 
@@ -102,7 +111,7 @@ def _held(check: Check[T]) -> Callable[[object], T]:
 
 def _float(value: object) -> float:
     # Infinities are numbers; that they are not finite is said only of them.
-    kind = FINITE if isinstance(value, float) or INTEGER.fits(value) is not None else NUMBER
+    kind = FINITE if isinstance(value, float) or ANY_INTEGER.fits(value) is not None else NUMBER
     return float(_held(kind)(value))
 
 
@@ -114,7 +123,7 @@ def _date(value: object) -> date | None:
 
 _SCALARS: dict[type, Callable[[object], object]] = {
     str: _held(check("a string", STRING.fits)),
-    int: _held(INTEGER),
+    int: _held(ANY_INTEGER),
     bool: _held(FLAG),
     float: _float,
     date: _held(check("an ISO 8601 date", _date)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ import attrs
 
 from promptgraft import yaml_text
 from promptgraft.errors import DataFormatError
+from promptgraft.files import is_file
 from promptgraft.serde import Json, parse_json, shown, without_keys
 from promptgraft.yaml_text import Note, YamlDocument, YamlPath, read_yaml
 
@@ -164,9 +164,8 @@ class Node:
         That there is none is noted, and None returned.
         """
         path = Path(self.source.name).parent / str(self.value)
-        with contextlib.suppress(OSError):  # such as for a name that is too long
-            if path.is_file():
-                return path
+        if is_file(path):
+            return path
         here = self.source.name or "here"
         self.fault(f"expected a file, found none at {shown(str(path))}; paths begin at {here}")
         return None

@@ -26,10 +26,8 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.runtime.under_way import doing
 from promptgraft.serde import shown
 from promptgraft.targets.formatting import (
-    clip,
     default_example_formatter,
     default_trace_formatter,
 )
@@ -44,6 +42,8 @@ from promptgraft.targets.types import (
     RolloutRecord,
     TraceFormatter,
 )
+from promptgraft.text import clip
+from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
 

@@ -12,8 +12,8 @@ from promptgraft.errors import DataFormatError
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.formatting import clip
 from promptgraft.targets.lenient_json import MAX_DEPTH, parse_lenient
+from promptgraft.text import clip
 
 _ALIASES = "aliases"
 _TOOL_EXAMPLE = ("description", "input", "output")

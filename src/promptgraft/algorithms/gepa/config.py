@@ -16,8 +16,9 @@ from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.plan import CHARS_PER_TOKEN, FEEDBACK_CHARS, room_of
 from promptgraft.targets.base import Target
-from promptgraft.targets.formatting import clip, default_example_formatter
+from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.types import GepaExample, RolloutFeedback, RolloutRecord
+from promptgraft.text import clip
 
 
 @attrs.frozen(kw_only=True)

@@ -12,9 +12,8 @@ from promptgraft.search.asks import Question
 from promptgraft.search.reply import JSON_TAG, TEXT_TAG
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.formatting import clip
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
-from promptgraft.text import fenced
+from promptgraft.text import clip, fenced
 
 _MAX_PROBLEM_CHARS = 2_000
 _WRAPPING = 1_000

@@ -35,7 +35,6 @@ from promptgraft.evals.judges.prompts import (
     checked_reason,
     material_of,
 )
-from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Answer, Case, Metric
@@ -56,7 +55,7 @@ from promptgraft.strict.checks import (
 )
 from promptgraft.strict.kinds import Key, listed, record, record_of, snake_case
 from promptgraft.strict.nodes import Node
-from promptgraft.text import fenced
+from promptgraft.text import clip, fenced
 
 CATEGORY_SCORES: Mapping[Category, float] = {
     Category.CORRECT: 1.0,
@@ -100,7 +99,7 @@ class LlmFinalResponse(JudgeMetric):
 
 
 def _judgement(reply: CategoryReply) -> Judgement:
-    reason = clipped(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
+    reason = clip(checked_reason(reply.reason, "the category"), LONGEST_JUDGE_REASON)
     return Judgement(score=CATEGORY_SCORES[reply.category], reason=f"{reply.category}: {reason}")
 
 
@@ -203,7 +202,7 @@ def _in_order(rubrics: Sequence[Rubric], replies: Iterable[RubricReply]) -> list
 
 def _said(rubric: Rubric, reply: RubricReply) -> str:
     verdict = "met" if reply.met is Met.YES else "not met"
-    return f"rubric `{rubric.id}` {verdict}: {clipped(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
+    return f"rubric `{rubric.id}` {verdict}: {clip(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
 
 
 _KINDS: Mapping[str, type[JudgeMetric]] = {

@@ -20,14 +20,14 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused, VoidReplyError
-from promptgraft.evals.metrics.base import BaseMetric, clipped
+from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.serde import shown
 from promptgraft.strict.checks import COUNT, one_of
-from promptgraft.text import fenced
+from promptgraft.text import clip, fenced
 
 ReplyT = TypeVar("ReplyT")
 _ATTEMPTS = 2
@@ -141,7 +141,7 @@ def ask(
             return Judgement(score=None, reason=f"the judge's provider failed: {error}")
         except (OutputError, VoidReplyError) as error:
             executed = aside.latest(PromptExecuted)
-            text = "" if executed is None else clipped(executed.response.text, LONGEST_SHOWN)
+            text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)
             refused = Refused(problem=str(error), previous=fenced(text) if text else "")
         except CandidateError as error:
             return Judgement(score=None, reason=f"the judge could not be asked: {error}")
@@ -237,7 +237,7 @@ class JudgeMetric(BaseMetric):
             metric=self.name,
             score=score,
             passed=None if score is None else score >= self.threshold,
-            reason=clipped(self._reason(judgements), LONGEST_VERDICT_REASON),
+            reason=clip(self._reason(judgements), LONGEST_VERDICT_REASON),
         )
 
     @abstractmethod

@@ -14,14 +14,13 @@ from typing import Annotated
 
 import attrs
 
-from promptgraft.evals.metrics.base import clipped
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import Values
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, canonical_json
-from promptgraft.text import fenced
+from promptgraft.text import clip, fenced
 
 JUDGES_NS = "promptgraft/judges"
 LONGEST_SHOWN = 50_000
@@ -239,4 +238,4 @@ def _calls(tools: tuple[ToolUse, ...]) -> str:
 
 def _shown(value: Json) -> str:
     text = value if isinstance(value, str) else canonical_json(value)
-    return fenced(clipped(text, LONGEST_SHOWN))
+    return fenced(clip(text, LONGEST_SHOWN))

@@ -10,13 +10,14 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.errors import ConfigError, FeedbackError, joined_faults
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, canonical_json, shown
 from promptgraft.strict.checks import SHARE, TEXT
+from promptgraft.text import clip
 
 Step: TypeAlias = "str | int | None"
 """A key, an index, or None for every item."""
@@ -38,29 +39,19 @@ LONGEST_FEEDBACK = 50_000
 
 def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
     """Return ``text`` between quotation marks, in one line, its middle left out if it is long."""
-    return _one_line(clipped(text, limit))
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return ``text``, or its head and its tail in ``limit`` characters and a note between them."""
-    if len(text) <= limit:
-        return text
-    note = f" …[{len(text) - limit} characters left out]… "
-    room = max(limit - len(note), 2)
-    head = (room + 1) // 2
-    return f"{text[:head]}{note}{text[len(text) - room + head :]}"
+    return _one_line(clip(text, limit, around=" "))
 
 
 def brief(value: Json, limit: int = LONGEST_VALUE) -> str:
     """Return a value as JSON in one line, its middle left out if it is long."""
     if isinstance(value, str):
         return quoted(value, limit)
-    return clipped(_BREAKS.sub(_escaped, canonical_json(value)), limit)
+    return clip(_BREAKS.sub(_escaped, canonical_json(value)), limit, around=" ")
 
 
 def reason(text: str) -> str:
     """Return ``text`` as one paragraph of at most ``LONGEST_REASON`` characters."""
-    return clipped(" ".join(text.split()), LONGEST_REASON)
+    return clip(" ".join(text.split()), LONGEST_REASON, around=" ")
 
 
 def difference(expected: str, found: str) -> str:
@@ -115,9 +106,7 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
     ranked = sorted(verdicts, key=_rank)
     general = case.hints.get("")
     parts = [_said(verdict, case.hints) for verdict in ranked]
-    return clipped(
-        "\n".join([*parts, *([f"hint: {general}"] if general else [])]), LONGEST_FEEDBACK
-    )
+    return clip("\n".join([*parts, *([f"hint: {general}"] if general else [])]), LONGEST_FEEDBACK)
 
 
 def _rank(verdict: Verdict) -> int:
@@ -149,7 +138,7 @@ def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
         except ConfigError as error:
             faults.append(str(error))
     if faults:
-        raise ConfigError("; ".join(faults))
+        raise ConfigError(joined_faults(faults))
 
 
 def _kind_of(metric: BaseMetric) -> str:

@@ -28,9 +28,9 @@ from promptgraft.evals.metrics.reading import answer_data
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.runtime.under_way import doing
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.text import raised
+from promptgraft.under_way import doing
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateExpression

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
+from promptgraft.files import is_file
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.project.markdown.front_matter import (
@@ -154,7 +155,7 @@ class _Loader:
             path = self.path.parent / name
             if not name:
                 continue
-            if path not in self.texts and not path.is_file():
+            if path not in self.texts and not is_file(path):
                 self.front.root.member(kind).fault(f"there is no file {path}")
                 continue
             try:

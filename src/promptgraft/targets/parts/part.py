@@ -32,10 +32,9 @@ from promptgraft.prompt.wording import (
 )
 from promptgraft.serde import canonical_json, parse_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
-from promptgraft.targets.formatting import clip
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import ModuleDescription
-from promptgraft.text import fenced
+from promptgraft.text import clip, fenced
 
 
 @attrs.frozen(kw_only=True)
