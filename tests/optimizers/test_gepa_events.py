@@ -56,7 +56,9 @@ def test_a_run_is_told_from_its_start_to_its_end() -> None:
     expected = {"algorithm": "gepa", "strategy.exploration": 1.0, "task_model": "task", "seed": 1}
     assert expected.items() <= started.settings.items()
     plan = run.plan()
-    assert story[1] == RunPlanned(budget=200, line=plan.line, warnings=plan.warnings)
+    assert story[1] == RunPlanned(
+        budget=200, line=plan.line, warnings=plan.warnings, expected_cost=plan.expected_cost
+    )
     assert story[-1] == result.ended
     told = [type(event) for event in story]
     assert told.count(GepaOptimizationStarted) == told.count(GepaOptimizationCompleted) == 1

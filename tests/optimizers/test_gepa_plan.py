@@ -42,7 +42,7 @@ from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
-from promptgraft.search.plan import FEEDBACK_CHARS
+from promptgraft.search.planning import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.spending import Role
@@ -394,12 +394,12 @@ def test_what_is_not_known_is_none_and_never_nothing() -> None:
     assert unpriced.cost is None
     assert unpriced.roles[0].cost is None
     assert unpriced.roles[1].cost is not None
-    assert ", of unknown price; " in unpriced.line
+    assert " tokens of unknown price; " in unpriced.line
 
     endless = plan_of(Metered(reply=answer, longest_answer=None))
     assert endless.tokens is None
     assert endless.cost is None
-    assert " and an unknown number of tokens, " in endless.line
+    assert " and an unknown number of tokens of unknown price; " in endless.line
     document = json.loads(json.dumps(endless.as_json()))
     assert document["cost"] is document["tokens"] is document["roles"][0]["output_tokens"] is None
 
@@ -435,5 +435,10 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
     roles = [role.as_json() for role in plan.roles]
     assert document["roles"] == roles
     assert [role["role"] for role in roles] == [Role.TASK, Role.REFLECTION]
-    assert plan.line.startswith("plan: at most 60 rollouts, 30 reflections and ")
-    assert plan.line.endswith(" US dollars; 4 to 8 proposals")
+    assert document["expected"] == {
+        "rollouts": 60,
+        "tokens": plan.expected_tokens,
+        "cost": f"{plan.expected_cost}",
+    }
+    assert plan.line.startswith("plan: about 8,472 tokens for $0.0101; at most 60 rollouts, ")
+    assert plan.line.endswith(", 30 reflections and 551k tokens for $0.9112; 4 to 8 proposals")

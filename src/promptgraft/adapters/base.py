@@ -185,6 +185,16 @@ class MeteredAdapter(Protocol):
         ...
 
 
+@runtime_checkable
+class ThinkingAdapter(Protocol):
+    """An adapter whose model thinks before it answers."""
+
+    @property
+    def thinking(self) -> int:
+        """Expected tokens of what it thinks, which count as received; 0 for none."""
+        ...
+
+
 def lacking_in_adapter(value: object) -> tuple[str, ...]:
     """Return what a value lacks that every adapter has."""
     # Whether there is an identity is found out without asking for it: that may make something.

@@ -85,6 +85,9 @@ _OURS = re.compile(r"(?:ft:)?(?:chatgpt-|gpt-\d|o\d)")
 _OLDER = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4(?:-|$)|chatgpt-4o-latest|o1-mini|o1-preview)")
 # Models that always think, and take no sampling options.
 _THINKING = re.compile(r"(?:ft:)?(?:o\d|gpt-5(?:-(?!chat)|$))")
+# Its answers are shorter than those of all later ones.
+_SHORT = re.compile(r"(?:ft:)?gpt-4o-2024-05-13")
+_THOUGHTS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +99,8 @@ class OpenAIProfile(ModelProfile):
             has to be said in the prompt.
         output_limit: the field that limits the length of an answer.
         sampling: whether it takes `temperature` and `top_p`.
+        max_output_tokens: the longest answer when the user sets none; None for the provider's own
+            limit.
         seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
     """
 
@@ -103,17 +108,21 @@ class OpenAIProfile(ModelProfile):
 
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     sampling: bool = True
+    max_output_tokens: int | None = None
 
 
 def profile_of(model: str) -> OpenAIProfile:
     """Return what is known of a model by its name; little of one that is not OpenAI's own."""
     if not _OURS.match(model):
         return OpenAIProfile()
+    older, thinks = bool(_OLDER.match(model)), bool(_THINKING.match(model))
     return OpenAIProfile(
-        structured_output="text" if _OLDER.match(model) else "native",
+        structured_output="text" if older else "native",
         output_limit="max_completion_tokens",
-        sampling=not _THINKING.match(model),
+        sampling=not thinks,
+        max_output_tokens=None if older or _SHORT.match(model) else 32_768 if thinks else 16_384,
         seller="openai",
+        thinking=_THOUGHTS if thinks else 0,
     )
 
 
@@ -241,8 +250,8 @@ class OpenAIAdapter(ModelAdapter):
 
     Args:
         model: the model, such as ``gpt-4.1-mini``.
-        max_output_tokens: the longest answer, with what the model thinks; the provider's own
-            limit when it is None.
+        max_output_tokens: the longest answer, with what the model thinks; the profile's when it
+            is None.
         temperature: from 0 to 2: how much answers vary.
         top_p: from 0 to 1: the share of likely tokens that the model takes from.
         stop: texts that end an answer.
@@ -285,13 +294,17 @@ class OpenAIAdapter(ModelAdapter):
                 )
 
     @property
+    def longest_answer(self) -> int | None:
+        return self.max_output_tokens or self._known.max_output_tokens
+
+    @property
     def _known(self) -> OpenAIProfile:
         return self.profile or profile_of(self.model)
 
     @property
     def wire(self) -> OpenAIWire:
         options: JsonObject = {
-            self._known.output_limit: self.max_output_tokens,
+            self._known.output_limit: self.longest_answer,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "stop": [*self.stop] or None,

@@ -18,7 +18,7 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError
 
 if TYPE_CHECKING:
-    from promptgraft.search.plan import RolePlan, RunPlan
+    from promptgraft.search.plan import RolePlan, RunPlan, Use
 
 
 _COMMON = (
@@ -158,16 +158,16 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 @project_option
 @json_option
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
-    """Say what a run can use, without a call.
+    """Say what a run is expected to use, and what it can use, without a call or a key.
 
-    Rollouts, reflections, tokens and money, at most. PROMPT is a name in `promptgraft.yaml`;
+    Rollouts, reflections, tokens and money. PROMPT is a name in `promptgraft.yaml`;
     with one prompt it may be left out. JOB is `file.py:NAME` or `module:NAME`: an
     OptimizationJob, or a function without arguments that returns one. Its code is run, but no
     model is called.
     """
     from promptgraft.cli.runnable import loaded
 
-    with loaded(target, project) as found:
+    with loaded(target, project, to_plan=True) as found:
         plan = found.job.plan()
         name = found.job.name
     if as_json:
@@ -178,7 +178,7 @@ def plan_command(target: str | None, *, project: str | None, as_json: bool) -> N
 
 def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
     fewest, most = plan.proposals.if_accepted, plan.proposals.if_refused
-    screen.line(f"{name}: what a run can use", bold=True)
+    screen.line(f"{name}: what a run uses", bold=True)
     screen.fields(
         [
             ("rollouts", f"{plan.rollouts:,}"),
@@ -186,29 +186,28 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
             ("reflections", f"{plan.reflections:,}"),
         ]
     )
-    screen.line()
-    screen.table(
-        [
-            ("at most", "calls", "in", "out", "tokens", "dollars", "model"),
-            *(_role_row(role) for role in plan.roles),
-            ("together", "", "", "", _number(plan.tokens), _dollars(plan.cost), _limits(plan)),
-        ]
-    )
+    for title, of_role, tokens, cost in (
+        (
+            "expected",
+            [role.expected for role in plan.roles],
+            plan.expected_tokens,
+            plan.expected_cost,
+        ),
+        ("at most", plan.roles, plan.tokens, plan.cost),
+    ):
+        head = title, "calls", "in", "out", "tokens", "dollars", "model"
+        rows = [_row(role, use) for role, use in zip(plan.roles, of_role, strict=True)]
+        together = "together", "", "", "", _number(tokens), _dollars(cost), _limits(plan)
+        screen.line()
+        screen.table([head, *rows, together])
     for warning in plan.warnings:
         screen.line()
         screen.line(f"warning: {warning}", color="yellow")
 
 
-def _role_row(role: RolePlan) -> tuple[str, ...]:
-    return (
-        role.role,
-        _number(role.calls),
-        _number(role.input_tokens),
-        _number(role.output_tokens),
-        _number(role.tokens),
-        _dollars(role.cost),
-        role.model,
-    )
+def _row(role: RolePlan, use: Use) -> tuple[str, ...]:
+    numbers = map(_number, (use.calls, use.input_tokens, use.output_tokens, use.tokens))
+    return role.role, *numbers, _dollars(use.cost), role.model
 
 
 def _limits(plan: RunPlan) -> str:

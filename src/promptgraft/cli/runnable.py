@@ -149,8 +149,11 @@ class Runnable:
 
 
 @contextlib.contextmanager
-def loaded(target: str | None, project: str | None) -> Iterator[Runnable]:
-    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB."""
+def loaded(target: str | None, project: str | None, *, to_plan: bool = False) -> Iterator[Runnable]:
+    """Give what ``target`` names, to be run inside: a prompt of the project, or a JOB.
+
+    ``to_plan``: no call will be made, so secrets of the project need not be set.
+    """
     if target is not None and (":" in target or target.endswith(".py")):
         if project is not None:
             raise ConfigError(f"--project: {target} is a job and takes no project; leave one out")
@@ -165,6 +168,8 @@ def loaded(target: str | None, project: str | None) -> Iterator[Runnable]:
         return
     with loaded_project(project) as found:
         name = found.prompt(target).name
+        if to_plan:
+            found.stand_in()
         yield Runnable(
             job=found.job(name),
             name=name,

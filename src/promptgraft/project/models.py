@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
 from types import FunctionType
 from typing import TypeGuard, TypeVar
 
@@ -11,8 +12,11 @@ import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
+    MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
+    ThinkingAdapter,
+    Usage,
     check_adapter,
     lacking_in_adapter,
 )
@@ -98,7 +102,7 @@ def checked_model(
             made = _called(found, config.python, python)
         except CallerError as error:
             # It may be nothing but a secret that is missing here.
-            return OfflineAdapter(), [((), f"cannot be made here: {error}")]
+            return _Unmade(config.python), [((), f"cannot be made here: {error}")]
         return _as_adapter(made, config.python), []
     missing = missing_secrets(config)
     if not missing:
@@ -181,6 +185,24 @@ def _lacking(value: object) -> str:
     return f"it has no {' and no '.join(lacking_in_adapter(value))}; {_DESCRIBED}"
 
 
+@attrs.frozen
+class _Unmade:
+    """Stands in for what cannot be made here; its price is not known."""
+
+    identity: str
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *,
+        session: SessionProtocol,
+        deadline: Deadline | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Refuse to answer."""
+        del prompt, session, deadline
+        raise ConfigError(f"{self.identity} could not be made")
+
+
 @attrs.frozen(eq=False)
 class LateAdapter:
     """An adapter that is made when it is first needed, so that files can be read without secrets.
@@ -195,6 +217,23 @@ class LateAdapter:
     def identity(self) -> str:
         """Name and version of what answers."""
         return self._make().identity
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens of the longest answer; None when that is not known."""
+        made = self._make()
+        return made.longest_answer if isinstance(made, MeteredAdapter) else None
+
+    @property
+    def thinking(self) -> int:
+        """Expected tokens of what the model thinks before it answers."""
+        made = self._make()
+        return made.thinking if isinstance(made, ThinkingAdapter) else 0
+
+    def price_of(self, usage: Usage) -> Decimal | None:
+        """Return US dollars for a call; None when the price of the model is not known."""
+        made = self._make()
+        return made.price_of(usage) if isinstance(made, MeteredAdapter) else None
 
     def evaluate(
         self,

@@ -210,6 +210,26 @@ class Project:
             found["models", "reflection"] = models.reflection
         return found | {("models", "judges", name): one for name, one in models.judges.items()}
 
+    def stand_in(self) -> list[str]:
+        """Make every model, to plan with: without secrets that are not set; return what lacks.
+
+        Raises:
+            DataFormatError: a model cannot be made for another reason.
+        """
+        around, faults, lacking = self.surroundings, list[str](), list[str]()
+        for place, config in self.models().items():
+            try:
+                self._adapters[place], needed = checked_model(
+                    config, what="model", python=around.python
+                )
+            except ConfigError as error:
+                faults.extend(around.refusal(place, error).faults)
+            else:
+                lacking.extend(around.file.line((*place, *at), text) for at, text in needed)
+        if faults:
+            raise DataFormatError.of(faults)
+        return lacking
+
     def described(self) -> dict[str, Json]:
         """Return the settings as written with the defaults filled in; secrets as ``${NAME}``."""
         return described(self.surroundings.file.document.value)
@@ -320,21 +340,17 @@ def check_project(path: Path) -> Checked:
         return Checked(faults=error.faults)
     faults: list[str] = []
     warnings: list[str] = []
-    adapters: dict[YamlPath, ProviderAdapter] = {}
+    try:
+        warnings.extend(project.stand_in())
+    except DataFormatError as error:
+        faults.extend(error.faults)
     around = project.surroundings
-    for place, config in project.models().items():
-        try:
-            adapters[place], needed = checked_model(config, what="model", python=around.python)
-        except ConfigError as error:
-            faults.extend(around.refusal(place, error).faults)
-        else:
-            warnings.extend(around.file.line((*place, *at), text) for at, text in needed)
     if project.splits.test is None:
         warnings.append(around.file.line(("splits",), _NO_TEST))
     plans = {}
     for name in () if faults else project.names:
         try:
-            plans[name] = _plan(project, name, adapters)
+            plans[name] = project.job(name).plan()
         except ConfigError as error:
             faults.extend(around.refusal(("optimizer",), error).faults)
         else:
@@ -342,14 +358,3 @@ def check_project(path: Path) -> Checked:
     if faults:
         return Checked(faults=tuple(dict.fromkeys(faults)), warnings=tuple(warnings))
     return Checked(project=project, warnings=tuple(warnings), plans=plans)
-
-
-def _plan(project: Project, name: str, adapters: Mapping[YamlPath, ProviderAdapter]) -> RunPlan:
-    task = adapters["models", "task"]
-    context = OptimizationContext(
-        adapter=task,
-        reflection_adapter=adapters.get(("models", "reflection"), task),
-        overrides_store=project.store(),
-        overrides_tag=project.tag,
-    )
-    return OptimizationJob(project.prompt(name).prompt, context, project.run_config(name)).plan()

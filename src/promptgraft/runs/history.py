@@ -92,6 +92,7 @@ class RunHistory:
         reflections: reflections used.
         tokens: tokens used.
         cost: US dollars used; None when a price is not known.
+        expected_cost: US dollars that it is expected to use in all; None when not known.
         place: where in the run; None before it begins, and where this version does not know it.
         done: answers of this that are there.
         total: answers that it waits for; 0 when that is not known.
@@ -114,6 +115,7 @@ class RunHistory:
     reflections: int = 0
     tokens: int = 0
     cost: Decimal | None = Decimal(0)
+    expected_cost: Decimal | None = None
     place: Place | None = None
     done: int = 0
     total: int = 0
@@ -142,7 +144,7 @@ class RunHistory:
             case Working() | RunProgress():
                 self._work(event)
             case RunPlanned():
-                self.plan = event
+                self.plan, self.expected_cost = event, event.expected_cost
             case CallWaits():
                 self.wait = event
                 self.waits.append(event)
@@ -238,6 +240,7 @@ class RunHistory:
         before = self.rollouts
         self._go_to(event.position)
         self.done, self.total = event.done, event.total
+        self.expected_cost = event.expected_cost
         self._use(event)
         if isinstance(event.time, UnsetType):
             return
@@ -371,6 +374,7 @@ class RunHistory:
             reflections=self.reflections,
             tokens=self.tokens,
             cost=self.cost,
+            expected_cost=self.expected_cost,
             budget=self.budget or 0,
             candidates=len(self.candidates),
             accepted=self.accepted + self.merged,

@@ -28,6 +28,12 @@ class Affordable:
     if_refused: int
     steps: int
 
+    @property
+    def expected(self) -> int:
+        """Proposals evaluated when every other one is accepted, and costs what such a one does."""
+        accepted, refused = self.if_accepted, self.if_refused
+        return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
+
     def limited(self, proposals: int) -> Affordable:
         """Return the same with so many proposals at most."""
         return attrs.evolve(

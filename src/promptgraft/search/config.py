@@ -31,6 +31,7 @@ from promptgraft.search.stoppers import RequiredObjectives
 from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
 from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes
 from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
 from promptgraft.targets.prompt_rollout import Scoring
 from promptgraft.targets.types import (
@@ -209,18 +210,22 @@ class RunConfig(Settings, ABC):
         """Return the questions that can be asked while so many rollouts are used."""
         return self.pays_for(rollouts).steps
 
-    def longest_question(self, target: Target, questions: Questions, *, answer: int | None) -> int:
-        """Return the characters of the longest question that can be asked, about.
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        """Return the questions that are expected for proposals on so many modules."""
+        del modules
+        return proposals
+
+    def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
+        """Return the characters of the question about each module of the baseline, about.
 
         Args:
             target: what is improved.
             questions: the questions, as users have them now.
-            answer: tokens of the longest answer of a rollout; None when that is not known.
+            sizes: what they show of a rollout.
         """
-        del questions, answer
+        del questions, sizes
         baseline = target.baseline()
-        texts = sum(len(target.text(module, baseline)) for module in target.modules)
-        return texts + len(target.modules) * self.guards.max_part_chars
+        return [sum(len(target.text(module, baseline)) for module in target.modules)]
 
     def pool(self) -> Pool:
         """Return where candidates are kept."""

@@ -91,6 +91,11 @@ class Ledger:
             return None
         return self.charge.cost
 
+    def spent_on(self, role: Role) -> tuple[int, Decimal]:
+        """Return calls and US dollars of a role; unknown costs count as none."""
+        found = [one for (named, _), one in self.sums.items() if named is role]
+        return sum(one.calls for one in found), sum((one.cost for one in found), ZERO)
+
     def affords(self, rollouts: int) -> bool:
         """Tell whether the budget has room for that many more rollouts."""
         return self.rollouts + rollouts <= self.rollout_budget

@@ -43,11 +43,13 @@ class RunPlanned(Event, frozen=True, kw_only=True, tag="plan"):
         max_cost: US dollars at which the run is stopped; None here and below for no such limit.
         max_tokens: tokens at which it is stopped.
         max_seconds: wall time after which it is stopped.
+        expected_cost: US dollars that the run is expected to use in all; None when not known.
     """
 
     budget: int
     line: str
     warnings: tuple[str, ...] = ()
+    expected_cost: Decimal | None = None
     max_cost: Decimal | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
@@ -74,6 +76,7 @@ class _AtWork(Event, frozen=True, kw_only=True):
         reflections: how many the run has used.
         tokens: how many the run has used.
         cost: US dollars that the run has used; None when a price is not known.
+        expected_cost: US dollars that it is expected to use in all, by what it has used so far.
     """
 
     position: str
@@ -83,6 +86,7 @@ class _AtWork(Event, frozen=True, kw_only=True):
     reflections: int
     tokens: int
     cost: Decimal | None
+    expected_cost: Decimal | None = None
 
 
 class Working(_AtWork, frozen=True, kw_only=True, tag="working"):

@@ -38,8 +38,9 @@ from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
 from promptgraft.search.fingerprint import example_digest, fingerprint_of
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.notices import RunPlanned, StopFileRemoved, Working
-from promptgraft.search.plan import RunPlan, plan_run
+from promptgraft.search.notices import StopFileRemoved, Working
+from promptgraft.search.plan import RunPlan
+from promptgraft.search.planning import plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
@@ -160,7 +161,8 @@ class _Run:
                 settings=self._fingerprint,
             )
         )
-        self._emit(self._planned())
+        plan = self.plan
+        self._emit(plan.event)
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
@@ -178,7 +180,7 @@ class _Run:
                 reflection=self._context.proposing_adapter,
                 watch=self._watch,
                 deadline=self._deadline,
-                working=None if bus is None else partial(self._working, bus),
+                working=None if bus is None else partial(self._working, bus, plan=plan),
                 perfect_score=math.inf if objectives.weights else objectives.perfect_score,
             ),
             publish=self._emit,
@@ -205,18 +207,9 @@ class _Run:
             self._emit(result.ended)
         return result
 
-    def _planned(self) -> RunPlanned:
-        plan = self.plan
-        return RunPlanned(
-            budget=self._config.budget,
-            line=plan.line,
-            warnings=plan.warnings,
-            max_cost=plan.max_cost,
-            max_tokens=plan.max_tokens,
-            max_seconds=plan.max_seconds,
-        )
-
-    def _working(self, bus: EventBus, position: str, done: int, total: int) -> None:
+    def _working(
+        self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
+    ) -> None:
         """Tell the bus what the run does now."""
         bus.publish(
             Working(
@@ -227,6 +220,7 @@ class _Run:
                 reflections=self._ledger.reflections,
                 tokens=self._ledger.charge.tokens,
                 cost=self._ledger.known_cost,
+                expected_cost=plan.forecast(self._ledger),
             )
         )
 

@@ -1,44 +1,34 @@
-"""What a run can use, estimated before its first call."""
+"""What a run is expected to use, and what its settings let it use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, Usage
 from promptgraft.notebook import Card, Shown, Table
-from promptgraft.overrides.resolution import resolve_override
-from promptgraft.search.algorithm import Questions
+from promptgraft.runtime.budget import ZERO
 from promptgraft.search.budgets import Affordable
-from promptgraft.search.config import RunConfig
-from promptgraft.search.ledger import money
-from promptgraft.search.stoppers import MaxProposals
+from promptgraft.search.ledger import Ledger, money
+from promptgraft.search.notices import RunPlanned
 from promptgraft.serde import Json
-from promptgraft.targets.base import Target
 from promptgraft.targets.spending import Role
-from promptgraft.text import dollars
-
-_LEAST_ACCEPTED = 3
-_FEW = 10
+from promptgraft.text import dollars, short_count
 
 
 @attrs.frozen(kw_only=True)
-class RolePlan:
-    """What one role can use.
+class Use:
+    """Calls, and what they take.
 
     Attributes:
-        role: what the calls are for.
-        model: the identity of what answers.
-        calls: at most, without rounds of tools and retries; None where a target makes them.
-        input_tokens: of one call, at most, estimated; None when that is not known.
-        output_tokens: of one call, at most; None when the model's limit is not known.
-        cost: US dollars for all calls, at most; None when the price or the limit is not known.
+        calls: how many; None, here and below, when that is not known.
+        input_tokens: of one call.
+        output_tokens: of one call.
+        cost: US dollars for all calls.
     """
 
-    role: Role
-    model: str
     calls: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -46,7 +36,7 @@ class RolePlan:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all calls, at most; None when the limit of an answer is not known."""
+        """Tokens of all calls; None when something is not known."""
         if self.calls is None or self.input_tokens is None or self.output_tokens is None:
             return None
         return self.calls * (self.input_tokens + self.output_tokens)
@@ -54,8 +44,6 @@ class RolePlan:
     def as_json(self) -> dict[str, Json]:
         """Return the same for machines; money is a decimal number as text."""
         return {
-            "role": self.role.value,
-            "model": self.model,
             "calls": self.calls,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -65,14 +53,36 @@ class RolePlan:
 
 
 @attrs.frozen(kw_only=True)
+class RolePlan(Use):
+    """What one role can use at most, without rounds of tools and retries.
+
+    Attributes:
+        role: what the calls are for.
+        model: the identity of what answers.
+        expected: what it is expected to use, rounds of tools included.
+    """
+
+    role: Role
+    model: str
+    expected: Use = Use()
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the same for machines; money is a decimal number as text."""
+        who: dict[str, Json] = {"role": self.role.value, "model": self.model}
+        return {**who, **super().as_json(), "expected": self.expected.as_json()}
+
+
+@attrs.frozen(kw_only=True)
 class RunPlan(Shown):
-    """What the settings of a run let it use. An estimate: no call is made for it.
+    """What a run is expected to use, and what its settings let it use. No call is made for it.
 
     Attributes:
         rollouts: at most.
         reflections: at most, repairs of replies included.
         proposals: how many the rollouts, and ``max_reflections``, pay for.
-        roles: what tasks and reflections can use; what a feedback function calls is not known.
+        roles: what tasks, judges and reflections use; what else a feedback function calls is not
+            known.
+        expected_rollouts: how many are expected; fewer only where proposals are limited.
         max_cost: US dollars at which the run is stopped; None for no such limit.
         max_tokens: tokens at which it is stopped; None for no such limit.
         warnings: what makes the plan a bad one, a line each.
@@ -87,36 +97,77 @@ class RunPlan(Shown):
     max_tokens: int | None
     warnings: tuple[str, ...]
     max_seconds: float | None = None
+    expected_rollouts: int
 
     @property
     def tokens(self) -> int | None:
         """Tokens of all calls, at most, or ``max_tokens``; None when that is not known."""
-        of_roles = [role.tokens for role in self.roles]
-        known = [tokens for tokens in of_roles if tokens is not None]
-        whole = sum(known) if len(known) == len(of_roles) else None
-        if whole is None or self.max_tokens is None:
-            return self.max_tokens if whole is None else whole
-        return min(whole, self.max_tokens)
+        return _least(_sum([role.tokens for role in self.roles], 0), self.max_tokens)
 
     @property
     def cost(self) -> Decimal | None:
         """US dollars of all calls, at most, or ``max_cost``; None when that is not known."""
-        known = [role.cost for role in self.roles if role.cost is not None]
-        whole = sum(known, Decimal(0)) if len(known) == len(self.roles) else None
-        if whole is None or self.max_cost is None:
-            return self.max_cost if whole is None else whole
-        return min(whole, self.max_cost)
+        return _least(_sum([role.cost for role in self.roles], Decimal(0)), self.max_cost)
+
+    @property
+    def expected_tokens(self) -> int | None:
+        """Expected tokens of all calls; None when that is not known."""
+        whole = _sum([role.expected.tokens for role in self.roles], 0)
+        return None if whole is None else _least(whole, self.max_tokens)
+
+    @property
+    def expected_cost(self) -> Decimal | None:
+        """Expected US dollars of all calls; None when that is not known."""
+        return self.forecast(Ledger(self.rollouts))
+
+    def forecast(self, ledger: Ledger) -> Decimal | None:
+        """Return the US dollars that the run is expected to use in all, by what it has used.
+
+        What is left costs what the like has cost so far, or as planned where there was nothing of
+        the kind. None when a price is not known.
+        """
+        whole, spent = self.expected_rollouts, ledger.known_cost
+        left = Decimal(max(0, whole - ledger.rollouts))
+        roles = {row.role for row in self.roles} | {role for role, _ in ledger.sums}
+        rest = _sum([self._rest(role, ledger, left / whole) for role in roles if left], ZERO)
+        if spent is None or rest is None:
+            return None
+        return _least(round(spent + rest, 6) if spent + rest else ZERO, self.max_cost)
+
+    def _rest(self, role: Role, ledger: Ledger, share: Decimal) -> Decimal | None:
+        """Return what the share of the run that is left is expected to cost."""
+        rows = [row.expected for row in self.roles if row.role is role]
+        calls, cost = ledger.spent_on(role)
+        if calls and role is not Role.REFLECTION:
+            return cost / max(1, ledger.rollouts) * self.expected_rollouts * share
+        planned = _sum([row.calls for row in rows], 0)
+        whole = _sum([row.cost for row in rows], ZERO)
+        if calls:
+            whole = None if planned is None else cost / calls * planned
+        return None if whole is None else whole * share
 
     @property
     def line(self) -> str:
         """The plan in one line."""
         fewest, most = self.proposals.if_accepted, self.proposals.if_refused
-        tokens = "an unknown number of" if self.tokens is None else f"{self.tokens:,}"
-        priced = "of unknown price" if self.cost is None else f"{self.cost:,.2f} US dollars"
         proposals = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         return (
-            f"plan: at most {self.rollouts} rollouts, {self.reflections} reflections and "
-            f"{tokens} tokens, {priced}; {proposals} proposals"
+            f"plan: about {_amount(self.expected_tokens, self.expected_cost)}; at most "
+            f"{self.rollouts} rollouts, {self.reflections} reflections and "
+            f"{_amount(self.tokens, self.cost)}; {proposals} proposals"
+        )
+
+    @property
+    def event(self) -> RunPlanned:
+        """What is told of the plan when a run begins."""
+        return RunPlanned(
+            budget=self.rollouts,
+            line=self.line,
+            warnings=self.warnings,
+            expected_cost=self.expected_cost,
+            max_cost=self.max_cost,
+            max_tokens=self.max_tokens,
+            max_seconds=self.max_seconds,
         )
 
     def as_json(self) -> dict[str, Json]:
@@ -130,6 +181,11 @@ class RunPlan(Shown):
             },
             "tokens": self.tokens,
             "cost": money(self.cost),
+            "expected": {
+                "rollouts": self.expected_rollouts,
+                "tokens": self.expected_tokens,
+                "cost": money(self.expected_cost),
+            },
             "max_tokens": self.max_tokens,
             "max_cost": money(self.max_cost),
             "max_seconds": self.max_seconds,
@@ -144,154 +200,37 @@ class RunPlan(Shown):
             fields=tuple(("warning", warning) for warning in self.warnings),
             blocks=(
                 Table(
-                    head=("", "calls", "tokens", "money", "model"),
-                    rows=(
-                        (
-                            role.role,
-                            "unknown" if role.calls is None else f"{role.calls:,}",
-                            "unknown" if role.tokens is None else f"{role.tokens:,}",
-                            dollars(role.cost),
-                            role.model,
-                        )
-                        for role in self.roles
-                    ),
+                    head=("expected", "calls", "tokens", "money", "model"),
+                    rows=(_card_row(role, role.expected) for role in self.roles),
+                ),
+                Table(
+                    head=("at most", "calls", "tokens", "money", "model"),
+                    rows=(_card_row(role, role) for role in self.roles),
                 ),
             ),
         )
 
 
-def plan_run(
-    target: Target,
-    config: RunConfig,
-    *,
-    task: ProviderAdapter | None,
-    reflection: ProviderAdapter,
-    questions: Questions,
-) -> RunPlan:
-    """Say what a run can use."""
-    limits, budget = config.limits, config.budget
-    proposals, reflections = config.pays_for(budget), config.most_questions(budget)
-    limit = limits.max_reflections
-    if limit is not None:
-        reflections = min(reflections, limit)
-        proposals = proposals.limited(limit)
-    for stopper in limits.stoppers:
-        if isinstance(stopper, MaxProposals):
-            proposals = proposals.limited(stopper.proposals)
-    answer = None if task is None else longest_answer(task)
-    question = config.longest_question(target, questions, answer=answer)
-    return RunPlan(
-        rollouts=budget,
-        reflections=reflections,
-        proposals=proposals,
-        roles=(
-            _task(target, config, task),
-            _role(Role.REFLECTION, reflection, calls=reflections, chars=question),
-        ),
-        max_cost=limits.max_cost,
-        max_tokens=limits.max_tokens,
-        warnings=(*_warnings(config), *_outdated(questions)),
-        max_seconds=limits.timeout,
-    )
+def _card_row(role: RolePlan, use: Use) -> tuple[str, ...]:
+    counts = ("unknown" if one is None else f"{one:,}" for one in (use.calls, use.tokens))
+    return role.role, *counts, dollars(use.cost), role.model
 
 
-def _task(target: Target, config: RunConfig, adapter: ProviderAdapter | None) -> RolePlan:
-    """Return what rollouts can use: with the longest input of now and all that parts can grow."""
-    chars = target.estimate(config.training_examples).chars
-    if adapter is None or chars is None:
-        return RolePlan(role=Role.TASK, model=target.identity.model)
-    longest = chars + room_of(target, config)
-    return _role(Role.TASK, adapter, calls=config.budget, chars=longest)
+N = TypeVar("N", int, Decimal)
 
 
-def _role(role: Role, adapter: ProviderAdapter, *, calls: int, chars: int) -> RolePlan:
-    tokens, answer = tokens_of(chars), longest_answer(adapter)
-    cost = None
-    if isinstance(adapter, MeteredAdapter) and answer is not None:
-        each = adapter.price_of(Usage(input_tokens=tokens, output_tokens=answer))
-        cost = None if each is None else each * calls
-    return RolePlan(
-        role=role,
-        model=adapter.identity,
-        calls=calls,
-        input_tokens=tokens,
-        output_tokens=answer,
-        cost=cost,
-    )
+def _sum(values: Sequence[N | None], start: N) -> N | None:
+    """Return the sum; None when a value is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known, start) if len(known) == len(values) else None
 
 
-def _warnings(config: RunConfig) -> tuple[str, ...]:
-    warnings = []
-    budget = config.budget
-    needed = config.rollouts_for(_LEAST_ACCEPTED)
-    if budget < needed:
-        most = config.pays_for(budget).if_accepted
-        warnings.append(
-            f"rollout_budget: {budget} rollouts pay for only {most} accepted "
-            f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
-            "minibatch_size"
-        )
-    limit = config.limits.max_reflections
-    if limit is not None and limit < _LEAST_ACCEPTED:
-        warnings.append(
-            f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
-            f"it to {_LEAST_ACCEPTED} or more"
-        )
-    return (*_few_examples(config), *config.warnings, *warnings)
+def _least(value: N | None, limit: N | None) -> N | None:
+    """Return a value within a limit, each of which may be unknown."""
+    known = [one for one in (value, limit) if one is not None]
+    return min(known) if known else None
 
 
-def _few_examples(config: RunConfig) -> Iterator[str]:
-    sizes = {
-        "training": len(config.training_examples) - config.pareto_set_size,
-        "validation": config.pareto_set_size,
-        "held-out": len(config.data.held_out),
-    }
-    if few := [f"{size} {name}" for name, size in sizes.items() if 0 < size < _FEW]:
-        yield (
-            f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "
-            "may be luck"
-        )
-
-
-def _outdated(questions: Questions) -> Iterator[str]:
-    """Yield a line for each meta-prompt with overrides that were made for another shipped text."""
-    for prompt in questions.values():
-        store, descriptor = prompt.overrides_store, prompt.descriptor
-        found = store.resolve(descriptor) if store is not None else None
-        skipped = resolve_override(descriptor, found).skipped
-        if skipped:
-            parts = ", ".join(f"{one.part} ({one.reason})" for one in skipped)
-            yield (
-                f"meta-prompt `{descriptor.key}`: {parts}: the override is not applied, because "
-                "the shipped text is another one now; see `promptgraft meta diff`, then "
-                f"`promptgraft meta reset {descriptor.key}`"
-            )
-
-
-CHARS_PER_TOKEN = 4
-"""Characters of English text that make a token, about."""
-
-FEEDBACK_CHARS = 1_000
-"""Assumed length of feedback: what a feedback function writes is not known in advance."""
-
-
-def tokens_of(chars: int) -> int:
-    """Return how many tokens a text of so many characters has, about."""
-    return -(-chars // CHARS_PER_TOKEN)
-
-
-def longest_answer(adapter: ProviderAdapter) -> int | None:
-    """Return the tokens of the longest answer; None when the adapter does not know."""
-    return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
-
-
-def room_of(target: Target, config: RunConfig) -> int:
-    """Return the characters by which the parts that may change can grow."""
-    baseline = target.baseline()
-    room = 0
-    for module in target.modules:
-        if module.is_new:
-            room += config.max_task_examples_per_section * config.guards.max_part_chars
-        else:
-            room += max(0, config.guards.max_part_chars - len(target.text(module, baseline)))
-    return room
+def _amount(tokens: int | None, cost: Decimal | None) -> str:
+    counted = "an unknown number of" if tokens is None else short_count(tokens)
+    return f"{counted} tokens {'of unknown price' if cost is None else f'for {dollars(cost)}'}"

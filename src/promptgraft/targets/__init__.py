@@ -1,7 +1,6 @@
 """What is improved: candidates, how they are tried, and how they are kept."""
 
 from promptgraft.targets.base import (
-    Estimate,
     Identity,
     InvalidProposalError,
     RejectionReason,
@@ -9,6 +8,7 @@ from promptgraft.targets.base import (
     Target,
     TextTarget,
 )
+from promptgraft.targets.estimating import Estimate
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.examples import (
     GenerationModule,

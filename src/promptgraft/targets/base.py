@@ -15,6 +15,7 @@ from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_json
+from promptgraft.targets.estimating import Estimate
 from promptgraft.targets.modules import Module
 from promptgraft.targets.types import (
     Candidate,
@@ -110,19 +111,6 @@ class Identity:
         return digest_json([self.name, self.model, dict(self.details)])
 
 
-@attrs.frozen(kw_only=True)
-class Estimate:
-    """How much a rollout sends, as far as that is known before the first one.
-
-    Attributes:
-        chars: characters of the longest input of a rollout now; None when that is not known.
-        leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
-    """
-
-    chars: int | None = None
-    leaves_traces: bool = False
-
-
 @runtime_checkable
 class Target(Protocol):
     """Something whose parts can be improved.
@@ -211,7 +199,7 @@ class Target(Protocol):
         return {}
 
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
-        """Return how much the rollouts of the baseline send."""
+        """Return how much the rollouts of the baseline send and receive."""
         del examples
         return Estimate()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -13,7 +12,8 @@ from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
-from promptgraft.targets.base import Estimate, Identity, InvalidProposalError, RejectionReason
+from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
+from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.part import PartOf, PromptModule
@@ -139,13 +139,12 @@ class PromptTarget:
         }
 
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
-        traces = any(prompt.prompt.descriptor.tools for prompt in self._prompts.values())
         if self.rollout.flow is not None:
-            return Estimate(leaves_traces=traces)
+            tools = (prompt.prompt.descriptor.tools for prompt in self._prompts.values())
+            return Estimate(leaves_traces=any(tools))
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
         rendered = [prompt.bind(*example.params).render() for example in examples]
-        longest = max(rendered, key=lambda found: len(found.text))
-        return Estimate(chars=len(longest.text) + _beside(longest), leaves_traces=traces)
+        return estimated(prompt.template, rendered, examples)
 
     def check(self, examples: Sequence[GepaExample]) -> None:
         """Render the baseline of the one prompt for every example.
@@ -263,9 +262,3 @@ def _change(candidate: Candidate, address: str) -> PromptOverride:
     if not isinstance(change, PromptOverride):
         raise TypeError(f"candidate: expected one of `{address}`, found {shown(candidate)}")
     return change
-
-
-def _beside(rendered: RenderedPrompt[object]) -> int:
-    """Return the characters of what is sent beside the text: tools and output type."""
-    schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
-    return len(json.dumps([schemas, rendered.output_schema]))

@@ -84,6 +84,8 @@ _CHARS_PER_TOKEN = 4
 # Options that change answers and hold no secret, in the order of the identity.
 _TELLING = ("max_output_tokens", "temperature", "top_p", "stop", "seed", "effort", "profile")
 _MAX_TOOL_ROUNDS = 8
+_EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.4, "high": 3.0, "xhigh": 6.0, "max": 10.0}
+"""How much a model thinks, against what it does when nothing is said."""
 
 
 class _Line:
@@ -176,9 +178,14 @@ class ModelAdapter(ABC):
         return " ".join(said)
 
     @property
+    def thinking(self) -> int:
+        """Expected tokens of what the model thinks before an answer; 0 for none."""
+        return round(self._known.thinking * _EFFORTS.get(self.effort or "", 1.0))
+
+    @property
+    @abstractmethod
     def longest_answer(self) -> int | None:
         """Tokens of the longest answer; None when the model decides."""
-        return self.max_output_tokens
 
     def price_of(self, usage: Usage) -> Decimal | None:
         """Return US dollars for tokens; None when the price of the model is not known."""

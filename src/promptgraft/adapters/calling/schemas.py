@@ -40,12 +40,14 @@ class ModelProfile:
         structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
             has to be said in the prompt.
         seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
+        thinking: expected tokens of what it thinks before an answer, for plans.
     """
 
     schema_rules: ClassVar[SchemaRules]
 
     structured_output: Literal["native", "text"] = "text"
     seller: str | None = None
+    thinking: int = 0
 
     @property
     def rules(self) -> SchemaRules | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import attrs
@@ -14,11 +14,9 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.algorithm import Kit, Questions
 from promptgraft.search.optimizer import Optimizer
-from promptgraft.search.plan import CHARS_PER_TOKEN, FEEDBACK_CHARS, room_of
 from promptgraft.targets.base import Target
-from promptgraft.targets.formatting import default_example_formatter
-from promptgraft.targets.types import GepaExample, RolloutFeedback, RolloutRecord
-from promptgraft.text import clip
+from promptgraft.targets.estimating import Sizes, sent_chars
+from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -38,43 +36,30 @@ class GepaConfig(GepaSettings):
     def search(self, kit: Kit) -> GepaSearch:
         return GepaSearch(self, kit)
 
-    def longest_question(self, target: Target, questions: Questions, *, answer: int | None) -> int:
-        baseline = target.baseline()
-        record = _longest_record(target, self, answer)
-        # Longer than what is shown of a refused reply and of the reason, which are clipped.
-        refused = "x" * (self.guards.max_part_chars + 10_000)
-        longest, asked = 0, questions_of(questions, self.strategy)
-        for module in target.modules:
-            description = target.describe(module, baseline)
-            params = reflection_params(
-                description, [record] * self.batch_size, problem=refused, previous=refused
+    def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
+        baseline, record, refused = target.baseline(), _record(sizes), "x" * sizes.refused
+        shown = questions_of(questions, self.strategy)
+        described = [target.describe(module, baseline) for module in target.modules]
+        asked = (
+            shown[one.meta_prompt].bind(
+                reflection_params(
+                    one, [record] * self.batch_size, problem=refused, previous=refused
+                )
             )
-            question = asked[description.meta_prompt].bind(params).render()
-            longest = max(longest, len(question.text))
-        return longest + room_of(target, self)
+            for one in described
+        )
+        return [sent_chars(question.render()) for question in asked]
 
 
 class GepaOptimizer(Optimizer):
     """Improves a prompt with GEPA, whose settings are a ``GepaConfig``."""
 
 
-def _longest_record(target: Target, config: GepaSettings, answer: int | None) -> RolloutRecord:
-    shown = config.max_example_chars
-    output = shown if answer is None else min(shown, answer * CHARS_PER_TOKEN)
-    traced = config.trace_formatter is not None
-    traced = traced or target.estimate(config.training_examples).leaves_traces
-    inputs = max((_input(example, config) for example in config.training_examples), key=len)
+def _record(sizes: Sizes) -> RolloutRecord:
     return RolloutRecord(
-        example_id=max((example.id for example in config.training_examples), key=len),
-        inputs_repr=inputs,
-        output_repr="x" * output,
-        tool_trace_repr="x" * config.max_trace_chars if traced else "",
-        feedback=RolloutFeedback(score=1 / 3, feedback="x" * FEEDBACK_CHARS),
+        example_id="example",
+        inputs_repr="x" * sizes.input,
+        output_repr="x" * sizes.answer,
+        tool_trace_repr="x" * sizes.trace,
+        feedback=RolloutFeedback(score=1 / 3, feedback="x" * sizes.feedback),
     )
-
-
-def _input(example: GepaExample, config: GepaSettings) -> str:
-    """Return the input as a reflector sees it; a formatter of the user's is not called."""
-    if config.example_formatter is not None:
-        return "x" * config.max_example_chars
-    return clip(default_example_formatter(example, None)[0], config.max_example_chars)

@@ -27,6 +27,9 @@ from promptgraft.search.validation import Full, Validation
 from promptgraft.serde import Json
 from promptgraft.strict.checks import COUNT, FLAG, SHARE, instance
 
+_QUESTIONS_EACH = 1.2
+"""Questions for a module of a proposal, repairs and shared failures included."""
+
 
 @attrs.frozen(kw_only=True)
 class GepaSettings(RunConfig):
@@ -192,6 +195,11 @@ class GepaSettings(RunConfig):
         alone = proposals // 2
         shared = (proposals - alone) * self.reflections_per_proposal
         return shared + alone * self._reflections_if_not_shared
+
+    def expected_questions(self, proposals: int, modules: int) -> int:
+        together = min(modules, MOST_AT_ONCE) if self.strategy.module_choice == "blamed" else 1
+        # In half of the steps those that are blamed are changed together, about half of them.
+        return round(proposals * _QUESTIONS_EACH * (1 + (together - 1) / 4))
 
     def _merges(self, proposals: int) -> int:
         most = self.strategy.max_merge_invocations if self.enable_merge else 0

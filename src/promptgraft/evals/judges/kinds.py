@@ -38,7 +38,7 @@ from promptgraft.evals.judges.prompts import (
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.prompt.template import PromptTemplate
+from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import (
@@ -91,11 +91,13 @@ class LlmFinalResponse(JudgeMetric):
         if case.expected is None or case.expected == "":
             raise self.lacking(case, "needs `expected` as the reference, found none")
 
+    def question(self, case: Case, answer: Answer) -> Prompt[CategoryReply]:
+        return self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
+
     def ask(
         self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
     ) -> Judgement:
-        prompt = self.prompt_of(FINAL_RESPONSE).bind(material_of(case, answer))
-        return ask(judge, prompt, _judgement, session=session)
+        return ask(judge, self.question(case, answer), _judgement, session=session)
 
 
 def _judgement(reply: CategoryReply) -> Judgement:
@@ -147,19 +149,21 @@ class LlmRubricResponse(JudgeMetric):
     """
 
     kind: ClassVar[str] = "llm_rubric_response"
-    question: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
+    template: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
     rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
 
-    def ask(
-        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
-    ) -> Judgement:
+    def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
         shown_rubrics = [f"Rubric `{one.id}`:\n\n{fenced(one.text)}" for one in self.rubrics]
         rubrics = "\n\n".join(shown_rubrics)
         material = material_of(case, answer, tools=self.shows_tools, rubrics=rubrics)
-        prompt = self.prompt_of(self.question).bind(material)
-        return ask(judge, prompt, self._judgement, session=session)
+        return self.prompt_of(self.template).bind(material)
+
+    def ask(
+        self, judge: ProviderAdapter, case: Case, answer: Answer, session: SessionProtocol | None
+    ) -> Judgement:
+        return ask(judge, self.question(case, answer), self._judgement, session=session)
 
     def _judgement(self, reply: RubricsReply) -> Judgement:
         replies = _in_order(self.rubrics, reply.rubrics)
@@ -179,7 +183,7 @@ class LlmRubricKnowledgeRecall(LlmRubricResponse):
     """The share, by weight, of the rubrics that judges find to be met by what tools returned."""
 
     kind: ClassVar[str] = "llm_rubric_knowledge_recall"
-    question: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
+    template: ClassVar[PromptTemplate[RubricsReply]] = KNOWLEDGE_RECALL
     shows_tools: ClassVar[bool] = True
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -30,7 +30,8 @@ from promptgraft.strict.checks import COUNT, one_of
 from promptgraft.text import clip, fenced
 
 ReplyT = TypeVar("ReplyT")
-_ATTEMPTS = 2
+ATTEMPTS = 2
+"""How often a judge is asked until its reply is a judgement, at most."""
 LONGEST_JUDGE_REASON = 2_000
 """Characters of one reason of a judge (for one rubric) that arrive whole."""
 LONGEST_VERDICT_REASON = 40_000
@@ -131,7 +132,7 @@ def ask(
         session: of the evaluation that is judged.
     """
     refused = Refused()
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         aside = AsideSession(session, tags={"scope": "judge"})
         try:
             return read(_reply(judge, prompt.bind(refused), aside))
@@ -239,6 +240,11 @@ class JudgeMetric(BaseMetric):
             passed=None if score is None else score >= self.threshold,
             reason=clip(self._reason(judgements), LONGEST_VERDICT_REASON),
         )
+
+    def question(self, case: Case, answer: Answer) -> Prompt[Any] | None:
+        """Return what each judge is asked of an answer; None where that is not known before."""
+        del case, answer
+        return None
 
     @abstractmethod
     def ask(

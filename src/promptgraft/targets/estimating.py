@@ -1,0 +1,177 @@
+"""How much rollouts send and receive, estimated before the first of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import attrs
+
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.types import Case
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.schema import JsonObject
+from promptgraft.prompt.sections import TaskExample, TaskExamplesSection
+from promptgraft.prompt.template import PromptTemplate
+from promptgraft.serde import Json, unstructure
+from promptgraft.targets.types import GepaExample
+
+FREE_TEXT = 600
+"""Assumed characters of an answer in free text, where nothing tells how long answers are."""
+
+_SENTENCE = 100
+_STRING = 80
+_ITEMS = 3
+_WORDS = {"boolean": 5, "integer": 3, "number": 5, "null": 4}
+_DEEPEST = 6
+
+
+@attrs.frozen(kw_only=True)
+class Estimate:
+    """How much a rollout sends and receives, as far as that is known before the first one.
+
+    Attributes:
+        chars: characters of the longest input of a rollout now; None when that is not known.
+        mean_chars: characters of an input, on average; None when that is not known.
+        answer_chars: expected characters of an answer.
+        rounds: expected rounds of tools in a rollout.
+        leaves_traces: whether rollouts show what happened on the way, such as calls of tools.
+    """
+
+    chars: int | None = None
+    mean_chars: float | None = None
+    answer_chars: float = FREE_TEXT
+    rounds: float = 0.0
+    leaves_traces: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Sizes:
+    """Characters of what a question shows of a rollout, and of a refused reply."""
+
+    input: int
+    answer: int
+    trace: int
+    feedback: int
+    refused: int = 0
+
+
+def sent_chars(rendered: RenderedPrompt[object]) -> int:
+    """Return the characters that a prompt sends: its text, and schemas of tools and answer."""
+    schemas = [(tool.description, tool.params_schema) for tool in rendered.tools]
+    return len(rendered.text) + len(json.dumps([schemas, rendered.output_schema]))
+
+
+def estimated(
+    template: PromptTemplate[object],
+    rendered: Sequence[RenderedPrompt[object]],
+    examples: Sequence[GepaExample],
+) -> Estimate:
+    """Return how much the rollouts of a prompt send and receive.
+
+    Args:
+        template: the prompt; its worked examples show answers, and calls of tools.
+        rendered: the prompt for each example.
+        examples: what is asked, with what is expected.
+    """
+    shown = [
+        example
+        for _, section in template.walked
+        if isinstance(section, TaskExamplesSection)
+        for example in section.examples
+    ]
+    lengths = [len(one.text) for one in rendered]
+    longest = rendered[max(range(len(rendered)), key=lengths.__getitem__)]
+    beside = sent_chars(longest) - len(longest.text)
+    return Estimate(
+        chars=max(lengths) + beside,
+        mean_chars=fmean(lengths) + beside,
+        answer_chars=_answer(longest.output_schema, shown, examples),
+        rounds=_rounds(shown, examples) if longest.tools else 0.0,
+        leaves_traces=bool(template.descriptor.tools),
+    )
+
+
+def _answer(
+    schema: JsonObject | None, shown: Sequence[TaskExample], examples: Sequence[GepaExample]
+) -> float:
+    """Return the characters of an answer: as worked examples, output type or labels have it."""
+    if shown:
+        return fmean(_length(_plain(example.outcome)) for example in shown)
+    labels = [label for label in map(_label, examples) if label is not None]
+    if schema is not None:
+        return chars_of_schema(schema, labels)
+    if not labels:
+        return FREE_TEXT
+    mean = fmean(map(_length, labels))
+    repeats = 2 * len({str(label) for label in labels}) <= len(labels)
+    # Labels that occur again and again are answers; others may be a part of what is answered.
+    return mean if repeats else max(mean, _SENTENCE)
+
+
+def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:
+    """Return the calls of tools that cases expect, or that worked examples show; else one."""
+    cases = [one.label for one in examples if isinstance(one.label, Case)]
+    counts = [len(case.tools) for case in cases if case.tools is not None]
+    return fmean(counts or [len(example.steps) for example in shown] or [1])
+
+
+def _label(example: GepaExample) -> Json:
+    label = example.label
+    return _plain(label.expected if isinstance(label, Case) else label)
+
+
+def _plain(value: object) -> Json:
+    try:
+        return unstructure(value)
+    except DataFormatError:
+        return None
+
+
+def _length(value: Json) -> int:
+    return len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def chars_of_schema(schema: JsonObject, labels: Sequence[Json] = ()) -> float:
+    """Return the expected characters of data that fits a JSON Schema.
+
+    Args:
+        schema: the schema.
+        labels: data like it; fields are as long as there, where it has them.
+    """
+    definitions = schema.get("$defs")
+    named = definitions if isinstance(definitions, dict) else {}
+    return _of_schema(schema, named, labels, _DEEPEST)
+
+
+def _of_schema(
+    schema: Json, named: Mapping[str, Json], labels: Sequence[Json], depth: int
+) -> float:
+    if not isinstance(schema, dict) or not depth:
+        return _STRING
+    if isinstance(reference := schema.get("$ref"), str):
+        return _of_schema(named.get(reference.rpartition("/")[2]), named, labels, depth - 1)
+    if isinstance(options := schema.get("enum"), list) and options:
+        return 2 + fmean(_length(option) for option in options)
+    for several in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(several), list) and choices:
+            return fmean(_of_schema(choice, named, labels, depth - 1) for choice in choices)
+    match schema.get("type"), schema.get("properties"):
+        case "object", dict(properties):
+            return 2 + sum(
+                len(name) + 6 + (_known(name, labels) or _of_schema(body, named, (), depth - 1))
+                for name, body in properties.items()
+            )
+        case "array", _:
+            return 2 + _ITEMS * (2 + _of_schema(schema.get("items"), named, (), depth - 1))
+        case str(kind), _ if kind in _WORDS:
+            return _WORDS[kind]
+    return _STRING
+
+
+def _known(name: str, labels: Sequence[Json]) -> float:
+    """Return the characters of a field where labels have it; 0 where none has."""
+    return fmean(
+        [_length(one[name]) for one in labels if isinstance(one, dict) and name in one] or [0]
+    )

@@ -1,0 +1,89 @@
+"""What a plan expects, beside what a run on loopback servers then uses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.console import Console
+from cli.priced_projects import SHAPES
+from servers.anthropic_messages import AnthropicMessages
+from servers.behaviour import Answer, Asked, Brain, says
+from servers.loopback import KEY, LoopbackServer
+from servers.openai_chat import OpenAIChat
+from servers.provider import Provider
+
+MODELS = {
+    "openai": ("gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano", "gpt-5-mini", "gpt-5-nano"),
+    "anthropic": ("claude-haiku-4-5", "claude-sonnet-4-5"),
+}
+
+
+class Brains:
+    """Answers for the project of a test."""
+
+    def __init__(self) -> None:
+        self.of: Brain = says("")
+
+    def __call__(self, asked: Asked) -> Answer:
+        return self.of(asked)
+
+
+@pytest.fixture(scope="module")
+def brains() -> Brains:
+    return Brains()
+
+
+@pytest.fixture(scope="module")
+def servers(brains: Brains) -> Iterator[Mapping[str, str]]:
+    providers: Mapping[str, Provider] = {
+        "openai": OpenAIChat(),
+        "anthropic": AnthropicMessages(),
+    }
+    with contextlib.ExitStack() as held:
+        yield {
+            name: held.enter_context(
+                LoopbackServer(provider, brain=brains, models=MODELS[name])
+            ).base_url
+            for name, provider in providers.items()
+        }
+
+
+def within_a_factor_of_two(expected: float, used: float) -> bool:
+    return used / 2 <= expected <= used * 2
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_plan_without_a_key_expects_what_the_run_then_uses(
+    name: str,
+    console: Console,
+    project: Path,
+    servers: Mapping[str, str],
+    brains: Brains,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shape = SHAPES[name]
+    brains.of = shape.brain()
+    shape.write(project, servers)
+    monkeypatch.delenv("LOOPBACK_KEY", raising=False)
+    planned = console("plan", "--json")
+    assert planned.code == 0, planned.err
+    monkeypatch.setenv("LOOPBACK_KEY", KEY)
+    ran = console("optimize", "--json", "-q")
+    assert ran.code in (0, 1), ran.err
+
+    plan: dict[str, Any] = json.loads(planned.out)
+    result: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
+    used, tokens = dict.fromkeys(("task", "judge", "reflection"), 0.0), 0
+    for row in result["ledger"]:
+        used[row["role"]] += float(row["cost"])
+        tokens += row["input_tokens"] + row["output_tokens"]
+    assert {row["role"] for row in plan["roles"]} == {role for role, cost in used.items() if cost}
+    assert within_a_factor_of_two(float(plan["expected"]["cost"]), float(result["cost"]))
+    assert within_a_factor_of_two(plan["expected"]["tokens"], tokens)
+    assert float(result["cost"]) <= float(plan["cost"])
