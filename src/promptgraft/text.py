@@ -28,6 +28,7 @@ _SPACELESS = (
 )
 _CHARACTER = re.compile(f"[{_SPACELESS}]")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_BARS = "▁▂▃▄▅▆▇█"
 _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -92,10 +93,23 @@ def change(
 
 
 def dollars(amount: Decimal | None) -> str:
-    """Return an amount of US dollars; small ones with four digits after the point."""
+    """Return an amount of US dollars; those below 10 cents with four digits after the point."""
     if amount is None:
         return "unknown price"
-    return f"${amount:,.2f}" if amount >= 1 or not amount else f"${amount:.4f}"
+    return f"${amount:,.2f}" if amount * 10 >= 1 or not amount else f"${amount:.4f}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return values as a row of bars; at most ``width`` of them, the first and the last included.
+
+    Nothing where there are fewer than two different ones.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    if low == high or width < 2:
+        return ""
+    count = min(width, len(values))
+    shown = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
+    return "".join(_BARS[round((one - low) / (high - low) * (len(_BARS) - 1))] for one in shown)
 
 
 def duration(seconds: float) -> str:

@@ -28,6 +28,7 @@ from promptgraft.clock import FakeClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines
 from promptgraft.runtime import EventBus
+from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import RejectionReason
 from promptgraft.search.events import (
     CandidateAdded,
@@ -341,6 +342,7 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
 
     captured = capsys.readouterr()
     assert captured.out == ""
+    used = "of 1000 rollouts, $0.25"
     ended = (
         "ended: improved, but it may be luck, 0.500 -> 0.625 (+0.125) on the validation set, "
         "0.250 -> 0.750 (+0.500) on held-out examples (95 % interval -0.963 to +0.988), "
@@ -350,11 +352,9 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     assert captured.err.splitlines() == [
         TITLE,
         *PLAN_LINES,
-        "baseline 0.500 on the validation set, 4 of 1000 rollouts",
-        "step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
-        "step 4: rejected section \\x1b[31mrules: not better",
-        "step 5: merged 0 and 1 with 0.625, best 0.625 (+0.125), 12 of 1000 rollouts",
-        "step 5: rejected the merge of 0 and 1: not better; 0.1",
+        f"baseline 0.500 on the validation set, 4 {used}",
+        f"step 3: accepted section rules with 0.625, best 0.625 (+0.125), 12 {used}",
+        "steps 4 to 5: 1 accepted, 2 rejected, none better",
         ended,
     ]
 
@@ -384,27 +384,89 @@ def test_means_of_a_few_examples_are_marked_and_the_mark_is_explained_once(
     tell(PlainProgress(TITLE), [*RACE, whole, accepted(step=4), merged, ended])
 
     told = capsys.readouterr().err.splitlines()[3:]
+    used = "4 of 1000 rollouts, $0.25"
     assert told[:-1] == [
-        "baseline ~0.500 on 2 of the 5 examples of the validation set, 4 of 1000 rollouts",
+        f"baseline ~0.500 on 2 (the validation set has 5 examples), {used}",
         "~ is estimated, from some of the examples",
-        "step 3: accepted section rules with ~1.000, best ~1.000 (~+0.500), 4 of 1000 rollouts",
-        "step 4: accepted section rules with 0.600, best 0.600, 4 of 1000 rollouts",
-        "step 5: merged 0 and 1 with ~0.500, best 0.600, 4 of 1000 rollouts",
+        f"step 3: accepted section rules with 1 of 1, best 1 of 1 (baseline ~0.500 on 2), {used}",
+        f"step 4: accepted section rules with 0.600, best 0.600 (baseline ~0.500 on 2), {used}",
+        f"step 5: merged 0 and 1 with ~0.500 on 2, best 0.600 (baseline ~0.500 on 2), {used}",
     ]
     assert " ~0.500 -> 0.625 on the validation set, 0.250 -> 0.750 (+0.500) on " in told[-1]
 
 
-def test_the_panel_marks_means_of_a_few_examples_and_says_how_many() -> None:
+def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        *begun(examples=60),
+        raced(0, [1.0, 1.0, 0.0, 1.0, *[None] * 56], 0.75, best=0),
+        raced(1, [1.0, 1.0, 1.0, 1.0, *[None] * 56], 1.0, best=1),
+        accepted(),
+    ]
+    used = "4 of 1000 rollouts, $0.25"
+    tell(PlainProgress(TITLE), lines)
+
+    assert capsys.readouterr().err.splitlines()[3:] == [
+        f"baseline 3 of 4 (the validation set has 60 examples), {used}",
+        f"step 3: accepted section rules with 4 of 4, best 4 of 4 (baseline 3 of 4), {used}",
+    ]
+
+
+def test_steps_without_a_better_candidate_are_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ties = [
+        one
+        for step in range(4, 30)
+        for one in (
+            raced(step - 2, [1.0, None, None, None, None], 1.0, best=step - 2),
+            accepted(step - 2, step=step),
+        )
+    ]
+    later = [
+        replace(rejected(), step=30),
+        working("step/31/child", 300),
+        replace(rejected(), step=31),
+    ]
+    tell(PlainProgress(TITLE), [*RACE, *ties, *later])
+
+    used = "300 of 1000 rollouts, $0.50"
+    assert capsys.readouterr().err.splitlines()[6:] == [
+        "steps 4 to 30: 26 accepted, 1 rejected, none better",
+        f"step 31: best 1 of 1 (baseline ~0.500 on 2), {used}",
+    ]
+
+
+def test_the_panel_says_on_how_many_examples_and_draws_the_curve() -> None:
     drawn, clock = Drawn(width=80), FakeClock()
     with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
-        for one in RACE:
+        for one in [*RACE, raced(2, [1.0, 1.0, 1.0, 0.0, 1.0], 0.8, best=2)]:
             clock.advance(1)
             progress.on_line(one)
     text = "\n".join(drawn.frames[-1])
 
-    assert "~0.500 -> ~1.000 (~+0.500)  ~ from 1 of 5 examples" in text
-    assert "the baseline has ~0.500" in text
-    assert "step 3: accepted ~1.000, best so far" in text
+    assert "~0.500 on 2 -> 0.800  ▁█▅" in text
+    assert "the baseline has ~0.500 on 2" in text
+    assert "step 3: accepted 1 of 1, best so far" in text
+
+
+def test_the_panel_shows_calls_in_flight_and_what_is_spent_of_what_is_expected() -> None:
+    drawn, clock, bus = Drawn(width=80), FakeClock(), EventBus()
+    with PanelProgress(TITLE, console=drawn.console, clock=clock, tick=None) as progress:
+        bus.subscribe(object, progress.on_event)
+        for one in begun(expected_cost=Decimal("0.81")):
+            progress.on_line(one)
+        for change in (1, 1, 1, -1):
+            clock.advance(1)
+            bus.publish(CallsInFlight(change))
+        assert "calls       2 in flight " in "\n".join(drawn.frames[-1])
+        clock.advance(1)
+        progress.on_line(
+            replace(working("step/1/child", 9), expected_cost=Decimal("0.812"), in_flight=7)
+        )
+        text = "\n".join(drawn.frames[-1])
+
+    assert "used        $0.50 of about $0.81, 24k tokens" in text
+    assert "calls       7 in flight " in text
 
 
 def test_a_run_that_has_ended_waits_for_nothing() -> None:
@@ -444,11 +506,12 @@ def test_lines_every_few_hundred_rollouts_or_after_a_minute(
 
     tell(PlainProgress(TITLE), [*STORY, *quick, *slow])
 
-    lines = capsys.readouterr().err.splitlines()[6:]
+    lines = capsys.readouterr().err.splitlines()[5:]
     assert lines == [
-        "step 262: best 0.625 (+0.125), 262 of 1000 rollouts, $0.5000",
-        "step 512: best 0.625 (+0.125), 512 of 1000 rollouts, $0.5000",
-        *["step 700: best 0.625 (+0.125), 600 of 1000 rollouts, $0.5000"] * 2,
+        "step 4: rejected section \\x1b[31mrules: not better",
+        "step 262: best 0.625 (+0.125), 262 of 1000 rollouts, $0.50",
+        "step 512: best 0.625 (+0.125), 512 of 1000 rollouts, $0.50",
+        *["step 700: best 0.625 (+0.125), 600 of 1000 rollouts, $0.50"] * 2,
     ]
 
 
@@ -510,9 +573,9 @@ def test_the_panel_fits_and_shows_names_as_they_are(width: int, encoding: str) -
     assert "step 5: validating, 0 of 8" in text
     assert "0.500 -> 0.625 (+0.125)" in text
     assert "20/1,000" in text
-    assert "$0.5000, 24k tokens" in text
+    assert "$0.50, 24k tokens" in text
     assert "1 accepted, 1 rejected" in text
-    assert "waiting     21 s for m-1: rate [bold]limited" in text
+    assert "calls       waiting 21 s for m-1: rate [bold]limited" in text
     assert "step 3: accepted 0.625, best so far" in text
     assert "step 4: rejected, not better: section" in text
     assert ("─" in text) is (encoding == "utf-8")
@@ -527,7 +590,7 @@ def test_limits_are_shown_with_what_is_used() -> None:
             progress.on_line(one)
         text = "\n".join(drawn.frames[-1])
 
-    assert "$0.5000 of $2.50, 24k of 1.0M tokens" in text
+    assert "$0.50 (max $2.50), 24k of 1.0M tokens" in text
     assert "2 min of 1 h  " in text
 
 

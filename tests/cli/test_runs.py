@@ -418,7 +418,7 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     assert ended.err == ""
     lines = ended.out.splitlines()
     assert lines[0] == f"run {folder.id}"
-    assert lines[1].startswith(f"plan: at most {BUDGET} rollouts")
+    assert f"; at most {BUDGET} rollouts" in lines[1]
     assert any(line.startswith("baseline 0.") for line in lines)
     assert re.search(rf"promptgraft (apply|show) {folder.id}$", lines[-1])
     assert ended.code == (0 if json.loads(folder.result.read_text())["improved"] else 1)
@@ -455,10 +455,7 @@ def test_estimates_of_a_race_that_was_interrupted_are_marked_in_every_command(
 
     marked, means = "~ is estimated, from some of the examples\n", r"~0\.\d{3} -> ~[01]\.\d{3} "
     told = console("watch").out
-    assert re.search(
-        r"(?m)^baseline ~0\.\d{3} on 4 of the \d+ examples of the validation set, ", told
-    )
-    assert told.count(marked) == 1
+    assert re.search(r"(?m)^baseline \d of 4 \(the validation set has \d+ examples\), ", told)
     assert re.search(rf"{folder.id} was interrupted: {means}\(~", told)
     assert re.search(rf"validation +{means}\(~", console("show", "latest").out)
     assert re.search(r"(?m)^interrupted +~0\.\d+ +~[01]\.\d+ +~\+", console("runs").out)

@@ -95,7 +95,7 @@ def test_columns_of_the_ledger_that_say_nothing_are_left_out(
     lines = summary(told, capsys)
     assert "            calls  retries  dollars  model" in lines
     assert "task           54        2   0.2500  task" in lines
-    assert "spent       $0.5000 in 1 min 23 s" in lines
+    assert "spent       $0.50 in 1 min 23 s" in lines
 
 
 def test_why_nothing_is_known_of_held_out_examples_is_said(

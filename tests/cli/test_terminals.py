@@ -100,8 +100,8 @@ def test_the_panel_stands_on_a_terminal_of_60_columns_and_goes(script: Path, tmu
     assert {len(row) for row in shown[1:]} == {57}
     assert len(shown) == 14
     assert "│ validation  0.500 -> 0.750 (+0.250) " in shown[3]
-    assert "│ used        $0.5000 of $2.00, 7 tokens " in shown[5]
-    assert "│ waiting     for m’s: rate limited " in shown[8]
+    assert "│ used        $0.50 (max $2.00), 7 tokens " in shown[5]
+    assert "│ calls       waiting for m’s: rate limited " in shown[8]
     assert "step 1: accepted 0.750, best so far, sect" in "\n".join(shown)
 
     tmux("wait-for", "-S", "go")

@@ -21,6 +21,7 @@ from promptgraft.text import (
     moment,
     score,
     short_count,
+    sparkline,
     visible,
     visible_line,
 )
@@ -100,3 +101,21 @@ def test_columns_of_figures_stand_to_the_right() -> None:
     rows = [("name", "mean", "why"), ("a", "0.5", "long"), ("bb", "none", "")]
     assert aligned(rows) == ["name  mean  why", "a      0.5  long", "bb    none"]
     assert aligned([("only", "a head")]) == ["only  a head"]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=80), st.integers(0, 30))
+def test_a_curve_is_drawn_from_its_lowest_to_its_highest_value(
+    values: list[float], width: int
+) -> None:
+    drawn = sparkline(values, width)
+
+    if len(set(values)) < 2 or width < 2:
+        assert drawn == ""
+    elif width >= len(values):
+        assert len(drawn) == len(values)
+        assert drawn[values.index(min(values))] == "▁"
+        assert drawn[values.index(max(values))] == "█"
+    else:
+        assert len(drawn) == width
+        ends = sparkline([values[0], values[-1], min(values), max(values)], 4)
+        assert (drawn[0], drawn[-1]) == (ends[0], ends[1])

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from promptgraft.search.population import Pool
 from promptgraft.search.scores import Scores, is_estimate, mean_score
+from promptgraft.targets.types import Candidate
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 rows = st.lists(st.none() | st.sampled_from((0.0, -0.0, 1.0)) | numbers, max_size=8).map(tuple)
@@ -38,3 +40,21 @@ def test_scores_read_like_a_tuple_of_them(row: tuple[float | None, ...], other: 
 def test_a_place_outside_of_the_scores_is_refused_like_one_outside_of_a_tuple() -> None:
     with pytest.raises(IndexError):
         Scores((0.5, None))[2]
+
+
+@given(st.data())
+def test_no_estimate_is_outside_the_scores_that_were_given(data: st.DataObject) -> None:
+    places = data.draw(st.integers(1, 8))
+    given_scores = st.lists(st.none() | st.floats(0, 1), min_size=places, max_size=places).filter(
+        any
+    )
+    baseline, other = data.draw(given_scores), data.draw(given_scores)
+    pool = Pool(ranks=False)
+    for scores in (baseline, other):
+        pool.add(Candidate(changes={}), scores, [None] * places)
+
+    known = [one for one in (*baseline, *other) if one is not None]
+    for index in (0, 1):
+        estimate = pool.estimate(index)
+        assert estimate is not None
+        assert min(known) - 1e-9 <= estimate <= max(known) + 1e-9

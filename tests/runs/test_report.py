@@ -269,7 +269,7 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
         "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 answer" in answers
     )
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
-    assert "task some-model 60 1 1,200 0 300 $0.4000 12.5" in section(page, "ledger")
+    assert "task some-model 60 1 1,200 0 300 $0.40 12.5" in section(page, "ledger")
     assert "t-2 question 2 0 .5 .5 .5" in section(page, "cases")
     assert "Mean 0.00" not in section(page, "cases")
 
@@ -282,7 +282,7 @@ def test_a_run_in_progress_or_interrupted_says_so() -> None:
     )
     told = section(render(broken), "verdict")
     assert "promptgraft resume 20260101-000000-triage resumes it" in told
-    assert "60 rollouts of 61, 5 reflections, $0.4000" in told
+    assert "60 rollouts of 61, 5 reflections, $0.40" in told
     assert "There is no winner yet." in section(render(broken), "changes")
 
 

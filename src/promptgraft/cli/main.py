@@ -24,7 +24,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Improve an example prompt now, without a key or a network."),
     "init": ("project", "Write a project that runs at once."),
     "check": ("project", "Say whether a project is right, without a call."),
-    "plan": ("project", "Say what a run can use, without a call."),
+    "plan": ("project", "Say what a run is expected to use, and what it can use."),
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
     "runs": ("runs", "List the runs."),

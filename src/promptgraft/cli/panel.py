@@ -15,17 +15,25 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from promptgraft.cli.progress import Progress, brief, doing, waiting, warnings
+from promptgraft.cli.progress import (
+    Progress,
+    brief,
+    doing,
+    mean_of,
+    spent,
+    waiting,
+    warnings,
+)
 from promptgraft.clock import Clock
 from promptgraft.runs import RunHistory
-from promptgraft.search.notices import Event
+from promptgraft.search.notices import CallWaits, Event
 from promptgraft.text import (
     counted,
     difference,
     dollars,
     duration,
-    score,
     short_count,
+    sparkline,
     visible_line,
 )
 
@@ -35,6 +43,7 @@ _SECONDS_BETWEEN_TICKS = 0.5
 _ROWS = 7
 _FRAME = 2
 _MOST_EVENTS = 4
+_BARS = 24
 
 
 class PanelProgress(Progress):
@@ -126,7 +135,7 @@ class PanelProgress(Progress):
         merged = f", {counted(self.run.merged, 'merge')}" if self.run.merged else ""
         proposals = f"{self.run.accepted} accepted, {len(self.run.rejections)} rejected{merged}"
         rows.add_row("proposals", _text(proposals))
-        rows.add_row("waiting", self._waiting())
+        rows.add_row("calls", self._calls())
         room = self._console.height - _ROWS - _FRAME - 1
         last = list(self._last)[-max(1, min(room, _MOST_EVENTS)) :]
         for at in range(max(1, min(room, _MOST_EVENTS))):
@@ -150,15 +159,16 @@ class PanelProgress(Progress):
 
     def _scores(self) -> Text:
         run = self.run
-        (baseline, best), (before, after) = run.means, run.estimated
-        if baseline is None:
+        if run.sides is None or run.means[0] is None:
             return _text("not known yet", "dim")
-        text = _text(f"{score(baseline, estimated=before)} -> {score(best, estimated=after)}")
-        if gained := difference(baseline, best, estimated=run.estimated):
-            better = best is not None and best > baseline
+        baseline, best = run.sides
+        text = _text(f"{mean_of(baseline)} -> {mean_of(best)}")
+        gained = "" if any(run.estimated) else difference(*run.means)
+        if gained:
+            better = best.mean is not None and best.mean > (baseline.mean or 0)
             text.append(f" ({gained})", "green" if better else "")
-        if any(run.estimated):
-            text.append(f"  ~ from {run.scored} of {len(run.pareto_ids)} examples", "dim")
+        if not self._console.options.ascii_only:
+            text.append(f"  {sparkline(run.curve, _BARS)}", "cyan")
         return text
 
     def _time(self) -> str:
@@ -171,25 +181,26 @@ class PanelProgress(Progress):
             return shown
         return f"{shown}, at most about {_roughly(left)} left"
 
-    def _waiting(self) -> Text:
-        wait, now = self.run.wait, self._clock.now()
-        if wait is None or not self.run.is_waiting(now):
-            asking = self.run.place and not self.run.ended
-            return _text("for answers" if asking else "", "dim")
-        seconds = wait.seconds
-        if seconds is not None and isinstance(wait.time, datetime):
-            seconds -= (now - wait.time).total_seconds()
-        shown = waiting(wait.model, seconds, wait.reason).removeprefix("waiting ")
-        return _text(shown, "yellow")
+    def _calls(self) -> Text:
+        run, now = self.run, self._clock.now()
+        text = _text(f"{run.in_flight} in flight" if run.in_flight else "")
+        if (wait := run.wait) is not None and run.is_waiting(now):
+            seconds = wait.seconds
+            if seconds is not None and isinstance(wait.time, datetime):
+                seconds -= (now - wait.time).total_seconds()
+            text.append(f"{'; ' if text else ''}{_said(wait, seconds)}", "yellow")
+        return text
+
+
+def _said(wait: CallWaits, seconds: float | None) -> str:
+    return visible_line(waiting(wait.model, seconds, wait.reason))
 
 
 def _used(run: RunHistory) -> str:
-    money, tokens = dollars(run.cost), short_count(run.tokens)
-    if run.plan is not None and run.plan.max_cost is not None:
-        money += f" of {dollars(run.plan.max_cost)}"
-    if run.plan is not None and run.plan.max_tokens is not None:
-        tokens += f" of {short_count(run.plan.max_tokens)}"
-    return f"{money}, {tokens} tokens"
+    plan = run.plan
+    money = f" (max {dollars(plan.max_cost)})" if plan and plan.max_cost is not None else ""
+    limit = f" of {short_count(plan.max_tokens)}" if plan and plan.max_tokens is not None else ""
+    return f"{spent(run)}{money}, {short_count(run.tokens)}{limit} tokens"
 
 
 def _roughly(seconds: float) -> str:

@@ -65,11 +65,16 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Writes a line for each thing that matters; for pipes, logs and plain terminals."""
+    """Writes a line for each thing that matters; for pipes, logs and plain terminals.
+
+    Steps that bring no other best candidate become one line, together with those after them.
+    """
 
     def __init__(self, title: str, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._title = title
+        self._best = ""
+        self._quiet: list[tuple[StepEvent, str]] = []
         self._shown = 0
         self._shown_at: datetime | None = None
         self._broken = False
@@ -83,13 +88,12 @@ class PlainProgress(Progress):
         with self._lock:
             self.run.add(line)
             now = line.time if isinstance(line.time, datetime) else None
-            said = sentence(line, self.run) or self._now_and_then(line, now)
+            said = self._said(line) or self._now_and_then(line, now)
             if said:
                 self._shown, self._shown_at = self.run.rollouts, now
-            for text in (said, *warnings(line)):
-                if text:
-                    self.say(text)
-            if any(self.run.estimated) and not self._explained:
+            for text in (*said, *warnings(line)):
+                self.say(text)
+            if not self._explained and any(ESTIMATED[0] in text for text in said):
                 self._explained = True
                 self.say(ESTIMATED)
 
@@ -102,14 +106,34 @@ class PlainProgress(Progress):
             # The reader of the progress has left; the run itself continues.
             self._broken = True
 
-    def _now_and_then(self, line: Event, now: datetime | None) -> str:
+    def _said(self, line: Event) -> list[str]:
+        """Return what is to be said of an event at once, after what was kept back."""
+        said = sentence(line, self.run)
+        if isinstance(line, StepEvent) and said:
+            is_news = isinstance(line, MutationAccepted | MergeAccepted)
+            if not is_news or best(self.run) == self._best:
+                self._quiet.append((line, said))
+                return []
+        return [*self._kept_back(), said] if said else []
+
+    def _kept_back(self) -> list[str]:
+        """Return what was kept back, in one line."""
+        self._best, quiet, self._quiet = best(self.run), self._quiet, []
+        if len(quiet) < 2:
+            return [said for _, said in quiet]
+        first, last = quiet[0][0].step, quiet[-1][0].step
+        accepted = sum(isinstance(line, MutationAccepted | MergeAccepted) for line, _ in quiet)
+        steps = f"step {first}" if first == last else f"steps {first} to {last}"
+        return [f"{steps}: {accepted} accepted, {len(quiet) - accepted} rejected, none better"]
+
+    def _now_and_then(self, line: Event, now: datetime | None) -> list[str]:
         run = self.run
         if not isinstance(line, RunProgress):
-            return ""
+            return []
         silent = bool(now and self._shown_at and now - self._shown_at >= _LONGEST_SILENCE)
         if not silent and run.rollouts - self._shown < _ROLLOUTS_PER_LINE:
-            return ""
-        return f"step {run.steps}: best {best(run)}, {used(run)}, {dollars(run.cost)}"
+            return []
+        return [*self._kept_back(), f"step {run.steps}: best {best(run)}, {used(run)}"]
 
 
 def progress_for(
@@ -161,6 +185,9 @@ class EventStream:
             self._broken = True
 
 
+StepEvent = MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
+"""What becomes of a step."""
+
 ESTIMATED = "~ is estimated, from some of the examples"
 """What the mark means, said where it is seen for the first time."""
 
@@ -187,9 +214,9 @@ def sentence(event: Event, run: RunHistory) -> str:
         case RunPlanned():
             return event.line
         case CandidateAdded() if event.candidate == 0:
-            examples = f"{run.scored} of the {len(run.pareto_ids)} examples of "
-            on = f"{examples if run.estimated[0] else ''}the validation set"
-            return f"baseline {_mean(event)} on {on}, {used(run)}"
+            size = f" (the validation set has {len(run.pareto_ids)} examples)"
+            where = size if run.estimated[0] else " on the validation set"
+            return f"baseline {mean_of(event)}{where}, {used(run)}"
         case MutationAccepted():
             return (
                 f"step {event.step}: accepted {event.module} with {_mean_of(event, run)}, "
@@ -219,7 +246,7 @@ def brief(event: Event, run: RunHistory) -> str:
         case RunPlanned() | CallWaits():
             return ""
         case CandidateAdded() if event.candidate == 0:
-            return f"the baseline has {_mean(event)}"
+            return f"the baseline has {mean_of(event)}"
         case MutationAccepted():
             return f"step {event.step}: accepted {_lead(event, run)}, {event.module}"
         case MutationRejected() if event.final:
@@ -268,24 +295,44 @@ def _phase(run: RunHistory) -> str:
 
 def best(run: RunHistory) -> str:
     """Return the best mean so far, and how far it is above the baseline."""
-    gained = difference(*run.means, estimated=run.estimated)
-    text = score(run.means[1], estimated=run.estimated[1])
-    return f"{text} ({gained})" if gained else text
+    if run.sides is None:
+        return score(None)
+    baseline, found = run.sides
+    if any(run.estimated):
+        return f"{mean_of(found)} (baseline {mean_of(baseline)})" if run.best else mean_of(found)
+    gained = difference(*run.means)
+    return f"{mean_of(found)} ({gained})" if gained else mean_of(found)
+
+
+def mean_of(one: CandidateAdded) -> str:
+    """Return the mean of a candidate; of how few examples that is, where it was tried on a part.
+
+    Where all answers are right or wrong, that is how many are right.
+    """
+    known = [value for value in one.scores if value is not None]
+    if not one.estimated or not known:
+        return score(one.mean, estimated=one.estimated)
+    if all(value in (0, 1) for value in known):
+        return f"{sum(known):g} of {len(known)}"
+    return f"{score(one.mean, estimated=True)} on {len(known)}"
 
 
 def used(run: RunHistory) -> str:
-    """Return how many rollouts are used."""
-    if not run.budget:
-        return counted(run.rollouts, "rollout")
-    return f"{run.rollouts} of {run.budget} rollouts"
+    """Return how many rollouts are used, and what they cost."""
+    of = f" of {run.budget} rollouts" if run.budget else ""
+    rollouts = f"{run.rollouts}{of}" if of else counted(run.rollouts, "rollout")
+    return f"{rollouts}, {spent(run)}" if run.cost else rollouts
 
 
-def _mean(one: CandidateAdded) -> str:
-    return score(one.mean, estimated=one.estimated)
+def spent(run: RunHistory) -> str:
+    """Return what is spent so far, and what the run is expected to cost in all."""
+    if run.cost is None or not run.expected_cost:
+        return dollars(run.cost)
+    return f"{dollars(run.cost)} of about {dollars(run.expected_cost)}"
 
 
 def _mean_of(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:
-    return _mean(run.candidates[event.candidate])
+    return mean_of(run.candidates[event.candidate])
 
 
 def _lead(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:

@@ -158,12 +158,12 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 @project_option
 @json_option
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
-    """Say what a run is expected to use, and what it can use, without a call or a key.
+    """Say what a run is expected to use, and what it can use.
 
-    Rollouts, reflections, tokens and money. PROMPT is a name in `promptgraft.yaml`;
-    with one prompt it may be left out. JOB is `file.py:NAME` or `module:NAME`: an
-    OptimizationJob, or a function without arguments that returns one. Its code is run, but no
-    model is called.
+    Rollouts, reflections, tokens and money; no key is needed. PROMPT is a name in
+    `promptgraft.yaml`; with one prompt it may be left out. JOB is `file.py:NAME` or
+    `module:NAME`: an OptimizationJob, or a function without arguments that returns one. Its
+    code is run, but no model is called.
     """
     from promptgraft.cli.runnable import loaded
 

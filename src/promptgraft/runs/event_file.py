@@ -19,6 +19,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.files import write_all
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.lines import decoded, encoded
+from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search.events import MutationRejected, RolloutCompleted
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, StopFileRemoved, Working
 
@@ -50,8 +51,11 @@ class EventLines:
 
     def of(self, event: object) -> Iterator[Event]:
         """Yield the lines of an event; none for those that are not told."""
-        if isinstance(event, RolloutCompleted | Working):
-            self.history.add(event)
+        if isinstance(event, RolloutCompleted | Working | CallsInFlight):
+            if isinstance(event, CallsInFlight):
+                self.history.in_flight += event.change
+            else:
+                self.history.add(event)
             if self._is_due(event):
                 yield self._timed(self.history.progress())
         elif isinstance(event, CallWaiting):
@@ -65,7 +69,7 @@ class EventLines:
             # Only the history knows which rejection of its step it is.
             yield self.history.rejections[-1] if isinstance(line, MutationRejected) else line
 
-    def _is_due(self, event: RolloutCompleted | Working) -> bool:
+    def _is_due(self, event: object) -> bool:
         now = self._clock.monotonic()
         if isinstance(event, Working) and not event.done:
             # It may take minutes until there is more to tell.

@@ -96,6 +96,8 @@ class RunHistory:
         place: where in the run; None before it begins, and where this version does not know it.
         done: answers of this that are there.
         total: answers that it waits for; 0 when that is not known.
+        in_flight: calls that are in flight.
+        curve: the means that the best candidate has had, one after the other.
         wait: the latest wait of a call; None when an answer has come since.
         tried: who was tried in each step.
     """
@@ -119,6 +121,8 @@ class RunHistory:
     place: Place | None = None
     done: int = 0
     total: int = 0
+    in_flight: int = 0
+    curve: list[float] = attrs.field(factory=list)
     wait: CallWaits | None = None
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
     _position: str = ""
@@ -158,7 +162,7 @@ class RunHistory:
     def _begin(self, event: RunStarted) -> None:
         # A process that begins again tells everything again; its limits are told next.
         self.started, self.ended, self.wait, self.place = event, None, None, None
-        self.candidates, self.rejections, self.merges, self.tried = [], [], [], {}
+        self.candidates, self.rejections, self.merges, self.tried, self.curve = [], [], [], {}, []
         self.best = self.accepted = self.merged = self.steps = self.done = self.total = 0
         self.rollouts = self.reflections = self.tokens = 0
         self._position, self._paced = "", None
@@ -234,13 +238,15 @@ class RunHistory:
         ]
         self._lead(event.best)
         self.ended, self.wait, self.steps = event, None, event.steps
+        self.expected_cost, self.in_flight = None, 0
         self.rollouts, self.reflections, self.cost = event.rollouts, event.reflections, event.cost
 
     def _work(self, event: Working | RunProgress) -> None:
         before = self.rollouts
         self._go_to(event.position)
-        self.done, self.total = event.done, event.total
-        self.expected_cost = event.expected_cost
+        self.done, self.total, self.expected_cost = event.done, event.total, event.expected_cost
+        if isinstance(event, RunProgress):
+            self.in_flight = event.in_flight
         self._use(event)
         if isinstance(event.time, UnsetType):
             return
@@ -272,7 +278,9 @@ class RunHistory:
 
     def _lead(self, best: int) -> None:
         self._check("best", best)
-        self.best = best
+        self.best, mean = best, self.candidates[best].mean
+        if mean is not None and self.curve[-1:] != [mean]:
+            self.curve.append(mean)
 
     def _check(self, name: str, *positions: int) -> None:
         for at in positions:
@@ -384,6 +392,7 @@ class RunHistory:
             best_mean=means[1],
             baseline_estimated=estimated[0],
             best_estimated=estimated[1],
+            in_flight=self.in_flight,
         )
 
 

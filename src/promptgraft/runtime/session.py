@@ -171,13 +171,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@attrs.frozen
+class CallsInFlight:
+    """A notice: calls have begun, or ended.
+
+    Attributes:
+        change: how many more are in flight now, or with a minus how many fewer.
+    """
+
+    change: int
+
+
 @attrs.frozen(kw_only=True)
 class Watch:
     """Budget, notices and event loop of a run. They stay in its process: a copy lends nothing.
 
     Attributes:
         budget: what calls are paid from; None for no limit.
-        notices: is told what calls wait for.
+        notices: is told which calls are in flight, and what they wait for.
         loop: where coroutines are run; None for the loop of the process.
 
     Raises:
@@ -196,5 +207,13 @@ class Watch:
         return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:
-        """Call ``function`` with the event loop of the run."""
-        return event_loop.call_in(self.loop, partial(function, *args, **given))
+        """Call ``function`` with the event loop of the run, and publish that it is in flight."""
+        self._publish(CallsInFlight(1))
+        try:
+            return event_loop.call_in(self.loop, partial(function, *args, **given))
+        finally:
+            self._publish(CallsInFlight(-1))
+
+    def _publish(self, notice: object) -> None:
+        if self.notices is not None:
+            self.notices.publish(notice)

@@ -113,6 +113,7 @@ class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
         best_mean: mean of the best candidate.
         baseline_estimated: whether the baseline's mean is an estimate.
         best_estimated: the same of the best candidate's.
+        in_flight: rollouts and reflections that are being answered at the moment.
     """
 
     step: int
@@ -125,6 +126,7 @@ class RunProgress(_AtWork, frozen=True, kw_only=True, tag="progress"):
     best_mean: Score
     baseline_estimated: bool
     best_estimated: bool
+    in_flight: int = 0
 
 
 class CallWaits(Event, frozen=True, kw_only=True, tag="waiting"):

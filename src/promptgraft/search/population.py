@@ -252,7 +252,8 @@ class Pool:
         """Return what the mean over all examples seems to be.
 
         Of a candidate that was not scored on some: the baseline's mean, and how far the
-        candidate is above it on the examples that both have a score for.
+        candidate is above it on the examples that both have a score for; but not above the
+        highest score that either has, nor below the lowest.
         """
         if self.ranks or index not in self._gaps:
             return self.means[index]
@@ -260,7 +261,9 @@ class Pool:
         whole = self.means[0]
         if own is None or baseline is None or whole is None:
             return self.means[index]
-        return whole + own - baseline
+        sides = self.scores[index], self.scores[0]
+        seen: list[float] = [one for side in sides for one in side if one is not None]
+        return max(min(seen), min(max(seen), whole + own - baseline))
 
     def add(
         self,
