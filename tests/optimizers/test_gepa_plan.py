@@ -441,4 +441,4 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
         "cost": f"{plan.expected_cost}",
     }
     assert plan.line.startswith("plan: about 8,472 tokens for $0.0101; at most 60 rollouts, ")
-    assert plan.line.endswith(", 30 reflections and 551k tokens for $0.9112; 4 to 8 proposals")
+    assert plan.line.endswith(", 30 reflections and 551k tokens for $0.91; 4 to 8 proposals")
