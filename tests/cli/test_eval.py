@@ -311,6 +311,44 @@ def test_in_a_pipe_only_what_calls_wait_for_is_said(words: Path, console: Consol
     assert console("eval", "--quiet").err == ""
 
 
+REFUSED = """
+
+import threading
+
+from promptgraft.errors import PermanentProviderError
+
+FIRST = threading.Lock()
+BOTH = threading.Barrier(2)
+
+
+class Refused(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        is_first, stopped = FIRST.acquire(blocking=False), threading.Event()
+        BOTH.wait(20)
+        if is_first:
+            raise PermanentProviderError("401: no such key")
+        deadline.cancellation.listen(stopped.set)
+        with open("ended.txt", "a") as file:
+            file.write(f"{stopped.wait(20)}")
+
+
+def adapter():
+    return Refused(answer)
+"""
+
+
+def test_a_provider_that_refuses_ends_the_calls_that_still_wait(
+    words: Path, console: Console
+) -> None:
+    (words / "agent.py").write_text(AGENT + REFUSED, "utf-8")
+
+    ended = console("eval", "--workers", "2")
+    assert (ended.code, ended.err) == (4, "promptgraft: 401: no such key\n")
+    while not (words / "ended.txt").exists() or not (words / "ended.txt").read_text():
+        pass
+    assert (words / "ended.txt").read_text() == "True"
+
+
 class Terminal(io.StringIO):
     """Standard error as a terminal."""
 

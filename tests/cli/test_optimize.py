@@ -235,6 +235,12 @@ def test_a_signal_is_3_keeps_the_best_so_far_and_can_be_gone_on_from(
     assert document["stop"]["reason"] == "cancelled"
     assert document["rollouts"]["used"] < whole["rollouts"]["used"]
 
+    assert console("runs").out.splitlines()[2].startswith("stopped")
+    watched = console("watch")
+    assert watched.code == 3
+    assert " was stopped: " in watched.out
+    assert "; stopped by cancelled\n\nNext:\n  promptgraft resume " in watched.out
+
     source = (project / FILE).read_text("utf-8")
     (project / FILE).write_text(source.replace("signal.raise_signal(signal.SIGINT)", "None"))
     resumed = document_of(console("resume", "--json", "-q", "--workers", workers))

@@ -69,8 +69,8 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
         "used        54 of 60 rollouts, 3 reflections",
         "spent       $0.00 in 1 min 23 s",
         (
-            "stopped     budget: 18 of 60 rollouts are left, 12 of them kept for what follows the "
-            "search; one more step may take 12"
+            "stopped     budget: one more step may take 12 rollouts, and 6 of 60 are left for "
+            "steps; 12 were kept for what follows the search"
         ),
         "accepted    3 mutations",
     ]

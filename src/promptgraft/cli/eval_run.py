@@ -130,7 +130,8 @@ def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) 
         try:
             found = subject.evaluate(num_runs=num_runs, executor=executor, session=session)
         finally:
-            # What was stopped leaves behind what does not end.
+            # What was stopped leaves behind what does not end; calls that still wait are ended.
+            cancellation.set("the evaluation is over")
             executor.shutdown(wait=False, cancel_futures=True)
     answered = [gate.Answered.of(attempt) for attempt in found.attempts]
     return subject.report(answered, num_runs=num_runs, stopped=found.stopped)

@@ -24,38 +24,25 @@ from promptgraft.search import PersistenceScope, StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
+from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
 from promptgraft.text import counted, difference, dollars, duration, score
 
 MODEL = "embedded offline model"
-
-# All rollouts were used, what was wanted was found, or there was no more to find.
-_WENT_TO_ITS_END = {
-    StopReason.BUDGET,
-    StopReason.PERFECT,
-    StopReason.TARGET_SCORE,
-    StopReason.OBJECTIVES,
-    StopReason.NO_PROGRESS,
-    StopReason.NO_IMPROVEMENT,
-    StopReason.PROPOSALS,
-    StopReason.CANDIDATES,
-    StopReason.STOPPER,
-    StopReason.DONE,
-}
 
 
 def exit_code_for(stop_reason: str, *, improved: bool) -> ExitCode:
     """Return the exit code of a command about a run that ended for ``stop_reason``."""
     if stop_reason == StopReason.PROVIDER_FAILED:
         return ExitCode.PROVIDER_FAILED
-    if stop_reason not in _WENT_TO_ITS_END:
+    if is_early(stop_reason):
         return ExitCode.STOPPED_EARLY
     return ExitCode.OK if improved else ExitCode.NOT_IMPROVED
 
 
 def complaint(result: RunResult) -> str:
     """Return what is to be said on standard error of a run; empty for one that went to its end."""
-    if result.stop_reason in _WENT_TO_ITS_END:
+    if not is_early(result.stop_reason):
         return ""
     failed = result.stop_reason is StopReason.PROVIDER_FAILED
     return f"{'the provider failed' if failed else 'stopped early'}: {result.stop_detail}"
@@ -172,7 +159,7 @@ def means_row(
 
 def print_verdict(screen: Screen, prompt: str, result: RunResult, held_out: Gain | None) -> None:
     """Print in a few words what came of a run, and what was gained on held-out examples."""
-    early = "" if result.stop_reason in _WENT_TO_ITS_END else ", stopped early"
+    early = ", stopped early" if is_early(result.stop_reason) else ""
     doubt = held_out.doubt if held_out is not None and result.improved else ""
     verdict = f"{'improved' if result.improved else 'not improved'}{doubt}{early}"
     color = "green" if result.improved and not doubt else None
@@ -312,7 +299,7 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         return stored.tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""
-    if result.stop_reason not in _WENT_TO_ITS_END:
+    if is_early(result.stop_reason):
         return runs.command("resume", folder)
     is_kept = result.persisted and outcome.address is None
     return runs.command("apply" if result.improved and not is_kept else "show", folder)

@@ -74,7 +74,7 @@ def runs_command(
 ) -> None:
     """List the runs of the project, or of a folder, the newest first; or remove some.
 
-    A run is running, has ended, or was interrupted: `promptgraft resume` resumes it.
+    A run is running, has ended, or was stopped or interrupted: `promptgraft resume` resumes it.
     """
     if context.invoked_subcommand is None:
         _list(chosen_runs(runs, project), page, as_json=as_json)
@@ -242,7 +242,8 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
         screen.line(f"{summary.id} has ended: {verdict}, {means}; stopped by {summary.stop_reason}")
         next_ = runs.command("apply" if summary.improved else "show", summary.folder)
     else:
-        screen.line(f"{summary.id} was {summary.state}: {means}")
+        by = f"; stopped by {summary.stop_reason}" if summary.stop_reason else ""
+        screen.line(f"{summary.id} was {summary.state}: {means}{by}")
         next_ = runs.command("resume", summary.folder)
     print_next(screen, next_)
 

@@ -11,7 +11,13 @@ from concurrent.futures import Executor, Future
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, check_adapter
-from promptgraft.errors import BindingError, CandidateError, ConfigError, LimitReachedError
+from promptgraft.errors import (
+    BindingError,
+    CandidateError,
+    ConfigError,
+    LimitReachedError,
+    PermanentProviderError,
+)
 from promptgraft.evals.aggregate import (
     CaseRepeats,
     EvaluationReport,
@@ -286,6 +292,8 @@ def _at_once(attempting: Attempting, plan: Plan, executor: Executor) -> dict[int
                 continue
             if error := future.exception():
                 failures[futures[future]] = error
+                if isinstance(error, PermanentProviderError):
+                    break  # those in flight will be refused, too
             else:
                 found[futures[future]] = future.result()
             if error or future.result().stopped:

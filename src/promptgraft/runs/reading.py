@@ -19,6 +19,7 @@ from promptgraft.runs.lines import decoded, read_lines, tail_of
 from promptgraft.runs.records import RunRecord, RunSummary, State
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
+from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import MOMENT, STRING
 from promptgraft.text import listed
@@ -94,7 +95,7 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
         case RunEnded():
             return attrs.evolve(
                 _measured(known, event),
-                state=State.ENDED,
+                state=_end_of(event),
                 steps=event.steps,
                 held_out=event.held_out.gain if event.held_out else None,
                 improved=event.improved,
@@ -116,6 +117,10 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
         case CandidateScored():
             return _scored(known, event)
     return known
+
+
+def _end_of(event: RunEnded) -> State:
+    return State.STOPPED if is_early(event.stop_reason) else State.ENDED
 
 
 def _measured(known: RunSummary, event: RunEnded | RunProgress) -> RunSummary:
@@ -174,7 +179,7 @@ def read_run(folder: RunFolder) -> RunRecord:
     record = RunRecord(folder=folder, state=state, config=config, created=created, prompt=prompt)
     read_events(folder, record)
     if record.ended is not None:
-        record.state = State.ENDED
+        record.state = _end_of(record.ended)
     return record
 
 

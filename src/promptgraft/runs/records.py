@@ -19,13 +19,15 @@ from promptgraft.text import change, counted, dollars, moment
 
 
 class State(StrEnum):
-    """Whether a run is active, ended, interrupted or damaged."""
+    """Whether a run is active, ended, stopped, interrupted or damaged."""
 
     RUNNING = "running"
     """It has not ended, and a process holds its lock."""
     ENDED = "ended"
-    """It came to its end, or was stopped in order; a run that is resumed has ended until something
-    new happens behind its old end."""
+    """It came to its end; a run that is resumed has ended until something new happens behind its
+    old end."""
+    STOPPED = "stopped"
+    """It was stopped before that, by Ctrl+C or a limit; `promptgraft resume` continues it."""
     INTERRUPTED = "interrupted"
     """Its process was killed, or failed; `promptgraft resume` continues it."""
     DAMAGED = "damaged"
@@ -38,7 +40,7 @@ class RunSummary:
 
     Attributes:
         folder: its files.
-        state: whether it is running, ended, interrupted or damaged.
+        state: whether it is running, ended, stopped, interrupted or damaged.
         created: when its folder was made.
         prompt: the prompt, ``namespace/key``; empty when no event says.
         steps: steps begun; of a run that has not ended, as of the last line that says.
@@ -88,7 +90,7 @@ class RunRecord(RunHistory, Shown):
 
     Attributes:
         folder: its files.
-        state: whether it is running, ended, interrupted or damaged.
+        state: whether it is running, ended, stopped, interrupted or damaged.
         config: what ``config.json`` holds.
         created: when its folder was made.
         prompt: the prompt, ``namespace/key``.

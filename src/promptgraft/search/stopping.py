@@ -58,6 +58,26 @@ class StopReason(StrEnum):
     """A function of the caller's said so."""
 
 
+# All rollouts were used, what was wanted was found, or there was no more to find.
+_WENT_TO_ITS_END = {
+    StopReason.BUDGET,
+    StopReason.PERFECT,
+    StopReason.TARGET_SCORE,
+    StopReason.OBJECTIVES,
+    StopReason.NO_PROGRESS,
+    StopReason.NO_IMPROVEMENT,
+    StopReason.PROPOSALS,
+    StopReason.CANDIDATES,
+    StopReason.STOPPER,
+    StopReason.DONE,
+}
+
+
+def is_early(reason: str) -> bool:
+    """Tell whether a run that ended for this reason was stopped before it had come to its end."""
+    return reason not in _WENT_TO_ITS_END
+
+
 _REACHED = {
     "max_cost": StopReason.COST,
     "max_tokens": StopReason.TOKENS,

@@ -111,11 +111,11 @@ class UnderWay:
         _, entries = self._entries()
         needed = self._steps[0].step.largest + entries[0]
         whole, kept = self._config.budget, self._config.reserved_size
-        for_later = f", {kept} of them kept for what follows the search" if kept else ""
+        for_later = f"; {kept} were kept for what follows the search" if kept else ""
         return RunStoppedError(
             StopReason.BUDGET,
-            f"{whole - self._budget.used} of {whole} rollouts are left{for_later}; "
-            f"one more step may take {needed}",
+            f"one more step may take {needed} rollouts, and {whole - self._budget.used - kept} of "
+            f"{whole} are left for steps{for_later}",
         )
 
     def fill(self) -> Asking[None]:

@@ -40,7 +40,7 @@ class ReportData:
 
     Attributes:
         run_id: name of the run's folder, as the command line takes it.
-        state: ``ended``, ``interrupted`` or ``running``.
+        state: ``ended``, ``stopped``, ``interrupted`` or ``running``.
         facts: names and values for the head of the page, such as the seed.
         held_out: baseline and winner on cases that the search never saw.
         improved: whether the winner beats the baseline; None when the run has not ended.

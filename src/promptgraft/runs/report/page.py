@@ -84,7 +84,7 @@ def _verdict(data: ReportData) -> dict[str, str]:
     """Return what came of the run: one word with its kind and sign, and a sentence."""
     if data.state == "running":
         told = "mark", "…", "running", "The run was in progress when this report was written."
-    elif data.state != "ended" or data.improved is None:
+    elif data.state not in ("ended", "stopped") or data.improved is None:
         told = "mark", "!", "interrupted", "The run did not come to its end."
     elif data.improved:
         sentence = f"Candidate #{data.winner} beats the baseline on the validation set."
