@@ -15,6 +15,7 @@ from promptgraft.algorithms.gepa import OptimizationJob
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.outcome import Outcome, print_outcome
 from promptgraft.cli.output import Screen
+from promptgraft.errors import StoreError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.runs import RunFolder
 from promptgraft.search import OptimizationContext, StopReason
@@ -22,7 +23,7 @@ from promptgraft.search import OptimizationContext, StopReason
 RUN = "20260131-120405-words"
 
 
-def outcome(*, dry: bool = False, problem: str = "", kept: bool = True, **changes: Any) -> Outcome:
+def outcome(*, dry: bool = False, kept: bool = True, **changes: Any) -> Outcome:
     """Return what came of a run with held-out examples, kept in `runs`."""
     context = OptimizationContext(
         ScriptedAdapter(answer, identity="task"),
@@ -35,7 +36,7 @@ def outcome(*, dry: bool = False, problem: str = "", kept: bool = True, **change
         job=job,
         dry=dry,
         result=job.run(),
-        problem=problem,
+        error=None,
         folder=RunFolder(Path("runs") / RUN) if kept else None,
         seconds=83.2,
     )
@@ -138,7 +139,9 @@ def test_a_winner_that_no_store_took_says_why(
 ) -> None:
     told = outcome(persist=True)
     lost = attrs.evolve(
-        told, result=attrs.evolve(told.result, persisted=False), problem="the disk is full"
+        told,
+        result=attrs.evolve(told.result, persisted=False),
+        error=StoreError("the disk is full"),
     )
     assert "stored      no: the disk is full" in summary(lost, capsys)
 

@@ -118,19 +118,19 @@ def test_a_whole_number_is_a_score() -> None:
     [
         (
             {"example_formatter": lambda example, response: 1 / 0},
-            "formatters on example `e0` raised ZeroDivisionError: division by zero",
+            "example_formatter on example `e0` raised ZeroDivisionError: division by zero",
         ),
         (
             {"example_formatter": lambda example, response: None},
-            "formatters on example `e0` raised TypeError",
+            "example_formatter on example `e0`: expected input and answer as two texts, found None",
         ),
         (
             {"example_formatter": lambda example, response: ("in", 5)},
-            "and the trace as one, found ('in', 5, '')",
+            "expected input and answer as two texts, found ('in', 5)",
         ),
         (
             {"trace_formatter": lambda session: None},
-            "formatters on example `e0`: expected input and answer as two texts",
+            "trace_formatter on example `e0`: expected a text, found None",
         ),
     ],
 )

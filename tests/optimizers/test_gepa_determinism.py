@@ -54,6 +54,7 @@ from promptgraft.journal import FileJournal, MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import EventBus, Session, SessionProtocol
+from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext
 
 P = ParamSpec("P")
@@ -178,7 +179,7 @@ def test_threads_do_not_change_mutations_of_every_kind_and_merges(tmp_path: Path
             )
         with FileJournal(folder / "journal.jsonl") as journal:
             answered = {record.key: record.answer for record in journal.records()}
-        told = [event for event in seen if not isinstance(event, GepaWorking)]
+        told = [event for event in seen if not isinstance(event, GepaWorking | CallsInFlight)]
         return result, answered, told
 
     in_turn = outcome_with(0)
@@ -246,7 +247,7 @@ def test_an_error_in_another_process_keeps_its_name_and_its_message() -> None:
     wrong = settings(example_formatter=repr)
     with (
         processes() as executor,
-        pytest.raises(Exception, match="formatters on example `e0` raised TypeError") as caught,
+        pytest.raises(Exception, match="_formatter on example `e0` raised TypeError") as caught,
     ):
         GepaOptimizer(attrs.evolve(context, executor=executor), wrong).optimize(PROMPT)
     assert type(caught.value).__name__ == "FeedbackError"

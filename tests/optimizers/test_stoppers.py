@@ -474,7 +474,7 @@ def test_a_stopper_that_raises_is_named() -> None:
     def out_of_stock(state: RunState) -> str | None:
         raise KeyError("stock")
 
-    message = r"^stoppers\[1\] \(`.*out_of_stock`\) raised KeyError: 'stock'$"
+    message = r"^stoppers\[1\] \(`.*out_of_stock`\) after step 0 raised KeyError: 'stock'$"
     with pytest.raises(StopperError, match=message):
         optimize(config(stoppers=(MaxProposals(9), out_of_stock)))
 
@@ -483,7 +483,7 @@ def test_a_stopper_that_raises_is_named() -> None:
 def test_a_stopper_that_returns_no_reason_is_named(found: Any) -> None:
     with pytest.raises(
         StopperError,
-        match=r"^stoppers\[0\] \(`.*<lambda>`\): expected None or a reason in words, found ",
+        match=r"^stoppers\[0\] \(`.*<lambda>`\) after step 0: expected None or a reason in words",
     ):
         optimize(config(stoppers=(lambda state: found,)))
 

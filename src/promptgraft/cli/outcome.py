@@ -11,6 +11,7 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED
+from promptgraft.errors import PromptgraftError
 from promptgraft.evals.statistics import Gain
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -54,7 +55,7 @@ class Outcome:
 
     Attributes:
         job: the job, as it was run.
-        problem: why the store refused the winner; empty when it did not.
+        error: what ended the run, or refused its winner; None when nothing did.
         folder: where the run is kept; None for a dry run.
         seconds: wall time of the command; what an earlier one took is not in it.
     """
@@ -62,7 +63,7 @@ class Outcome:
     job: OptimizationJob
     dry: bool
     result: RunResult
-    problem: str
+    error: PromptgraftError | None
     folder: RunFolder | None = None
     seconds: float
 
@@ -108,8 +109,8 @@ class Outcome:
             return "nothing beat the baseline"
         if self.dry:
             return "a dry run stores nothing"
-        if self.problem:
-            return self.problem
+        if self.error is not None:
+            return str(self.error)
         config = self.job.config
         if not config.persist:
             return "the job has `persist=False`"
@@ -299,6 +300,9 @@ def _next(outcome: Outcome, runs: Runs) -> str:
         return stored.tag_command("diff", outcome.address, outcome.local_store)
     if folder is None:
         return ""
+    if result.stop_reason is StopReason.FAILED and result.improved:
+        best = runs.command("apply", folder, f"--candidate {result.best_index}")
+        return f"{runs.command('resume', folder)}\n{best}"
     if is_early(result.stop_reason):
         return runs.command("resume", folder)
     is_kept = result.persisted and outcome.address is None

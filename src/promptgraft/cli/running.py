@@ -10,13 +10,13 @@ from typing import TextIO
 import attrs
 
 from promptgraft.cli.choosing import Runs
-from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import Outcome, complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
 from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.clock import SystemClock
-from promptgraft.errors import ConfigError, WinnerNotStoredError
+from promptgraft.errors import ConfigError, PromptgraftError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
 from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import write_document
@@ -108,7 +108,8 @@ def run_dry(job: OptimizationJob, keeping: Keeping) -> Outcome:
 
 
 def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> Outcome:
-    problem, clock = "", SystemClock()
+    error: PromptgraftError | None = None
+    clock = SystemClock()
     began = clock.monotonic()
     with keeping.progress, cancelled_by_signals() as cancellation:
         for what in say:
@@ -121,12 +122,12 @@ def _run(job: OptimizationJob, keeping: Keeping, *, say: Sequence[str] = ()) -> 
                 workers=keeping.workers,
                 stream=keeping.stream,
             )
-        except WinnerNotStoredError as error:
-            if not isinstance(error.result, RunResult):
-                raise
-            result, problem = error.result, str(error)
+        except PromptgraftError as found:
+            if not isinstance(found.result, RunResult) or found.result.best_pareto_mean is None:
+                raise  # nothing was found by then
+            result, error = found.result, found
     seconds = clock.monotonic() - began
-    return Outcome(job=job, dry=False, result=result, problem=problem, seconds=seconds)
+    return Outcome(job=job, dry=False, result=result, error=error, seconds=seconds)
 
 
 def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> ExitCode:
@@ -138,10 +139,10 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
         EventStream(stream).end(result)
     else:
         print_outcome(Screen(), outcome, runs)
-    if outcome.problem:
-        complain(outcome.problem)
-        return ExitCode.WRONG_USE
+    resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
+    if (error := outcome.error) is not None:
+        complain(f"{error}{'' if isinstance(error, WinnerNotStoredError) else resume}")
+        return exit_code_of(error)
     if said := complaint(outcome.result):
-        resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
         complain(f"{said}{resume}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)

@@ -26,7 +26,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
-from promptgraft.serde import HexDigest, Json, digest_all, digest_text
+from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.spending import (
     AbandonedRolloutError,
     Role,
@@ -36,7 +36,7 @@ from promptgraft.targets.spending import (
     spent_to_json,
 )
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-from promptgraft.text import joined
+from promptgraft.text import joined, raised
 
 _ROUNDING = 1e-9
 
@@ -185,6 +185,7 @@ class RolloutBatch(Batch):
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
         key, digest, books = one.keys[place], one.digests[place], self._books
+        example = one.ask.examples[place].id
         try:
             record = outcome()
         except AbandonedRolloutError as error:
@@ -193,7 +194,16 @@ class RolloutBatch(Batch):
             raise (cause.at(key) if isinstance(cause, CallerError) else cause) from None
         except CallerError as error:
             raise error.at(key) from error.__cause__
-        assert isinstance(record, RolloutRecord)  # noqa: S101 - what a target's rollouts are
+        except PromptgraftError:
+            raise
+        except Exception as error:
+            where = f"the target's rollout of example `{example}`"
+            raise CallerError(f"{where} raised {raised(error)}").at(key) from error
+        if not isinstance(record, RolloutRecord):
+            raise CallerError(
+                f"the target's rollout of example `{example}`: expected a RolloutRecord, found "
+                f"{shown(record)}"
+            ).at(key)
         if record.score is not None and record.score > self._sources.perfect_score + _ROUNDING:
             books.spend(key, digest, record.spent)
             raise FeedbackError(

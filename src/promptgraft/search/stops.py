@@ -108,7 +108,7 @@ class Stops:
 
 def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:
     name = getattr(stopper, "__qualname__", type(stopper).__qualname__)
-    where = f"stoppers[{position}] (`{name}`)"
+    where = f"stoppers[{position}] (`{name}`) after step {state.steps}"
     try:
         reason: object = awaited(stopper(state))
     except Exception as error:

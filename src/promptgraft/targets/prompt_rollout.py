@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol
 
 import attrs
@@ -42,7 +42,7 @@ from promptgraft.targets.types import (
     RolloutRecord,
     TraceFormatter,
 )
-from promptgraft.text import clip
+from promptgraft.text import clip, raised
 from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
@@ -289,23 +289,28 @@ class PromptRollout:
         self, example: GepaExample, response: PromptResponse[object] | None, session: Session
     ) -> tuple[str, str, str]:
         """Return input, answer and trace as the user's formatters show them."""
-        scoring = self.scoring
-        deadline = session.deadline
-        where = f"formatters on example `{example.id}`"
-        try:
-            texts: object = (
-                *awaited(scoring.example_formatter(example, response), deadline=deadline),
-                awaited(scoring.trace_formatter(session), deadline=deadline),
-            )
-        except Exception as error:
-            raise FeedbackError(f"{where} raised {type(error).__name__}: {error}") from error
-        match texts:
-            case (str(inputs), str(output), str(trace)):
-                return inputs, output, trace
-        raise FeedbackError(
-            f"{where}: expected input and answer as two texts, and the trace as one, "
-            f"found {shown(texts)}"
+        format_example, format_trace = self.scoring.example_formatter, self.scoring.trace_formatter
+        on = f"on example `{example.id}`"
+        texts = _given(
+            f"example_formatter {on}", session, lambda: format_example(example, response)
         )
+        trace = _given(f"trace_formatter {on}", session, lambda: format_trace(session))
+        match texts:
+            case (str(inputs), str(output)) if isinstance(trace, str):
+                return inputs, output, trace
+            case (str(), str()):
+                raise FeedbackError(f"trace_formatter {on}: expected a text, found {shown(trace)}")
+        raise FeedbackError(
+            f"example_formatter {on}: expected input and answer as two texts, found {shown(texts)}"
+        )
+
+
+def _given(where: str, session: Session, call: Callable[[], object]) -> object:
+    """Return what a user's function gives, plain or ``async``; ``where`` names it."""
+    try:
+        return awaited(call(), deadline=session.deadline)
+    except Exception as error:
+        raise FeedbackError(f"{where} raised {raised(error)}") from error
 
 
 def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:

@@ -1,0 +1,192 @@
+"""What a user's own code raises ends a command in one line, and loses nothing: never with 70."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.console import process
+
+JOBS = '''
+from __future__ import annotations
+
+import itertools
+
+import attrs
+
+from optimizers.worlds import PROMPT, answer, config, propose
+from promptgraft import (
+    EventBus,
+    GepaConfig,
+    GepaExample,
+    InMemoryPromptOverridesStore,
+    LocalPromptOverridesStore,
+    MarkdownSection,
+    OptimizationContext,
+    OptimizationJob,
+    Prompt,
+    PromptTemplate,
+    RolloutFeedback,
+    ScriptedAdapter,
+)
+from promptgraft.targets import Identity, Module, TextTarget
+
+CALLS = itertools.count()
+
+
+def late(what):
+    """Answer well at first, and break once something was found."""
+
+    def reply(rendered):
+        if next(CALLS) == 60:
+            what()
+        return answer(rendered)
+
+    return reply
+
+
+def job(task=answer, *, prompt=PROMPT, store=None, bus=None, **changes):
+    context = OptimizationContext(
+        task if hasattr(task, "evaluate") else ScriptedAdapter(task, identity="task"),
+        reflection_adapter=ScriptedAdapter(propose, identity="writer"),
+        overrides_store=store or InMemoryPromptOverridesStore(),
+        event_bus=bus,
+    )
+    return OptimizationJob(prompt, context, config(rollout_budget=90, **changes))
+
+
+def raising(*_, **__):
+    raise KeyError("oops")
+
+
+class Silent:
+    identity = "silent"
+
+    def evaluate(self, prompt, *, session, deadline=None):
+        return None
+
+
+class Full(LocalPromptOverridesStore):
+    def mutate_all(self, *arguments, **options):
+        raise OSError(28, "No space left on device")
+
+
+@attrs.frozen
+class Word(Module):
+    name: str
+    kind = "word"
+
+
+class Words(TextTarget):
+    identity = Identity(name="own/words")
+    modules = (Word("first"),)
+
+    def source(self, module):
+        return "a"
+
+    def rollout(self, candidate, example, deadline):
+        raise KeyError("oops")
+
+
+def own_target():
+    context = OptimizationContext(None, reflection_adapter=ScriptedAdapter(propose))
+    settings = GepaConfig(
+        rollout_budget=40,
+        pareto_set_size=2,
+        minibatch_size=2,
+        training_examples=[GepaExample(id=f"e{n}", params=(n,)) for n in range(4)],
+    )
+    return OptimizationJob(Words(), context, settings)
+
+
+def enabled():
+    section = MarkdownSection(title="Rules", key="rules", template="Be brief.", enabled=raising)
+    template = PromptTemplate(ns="toy", key="words", sections=[section])
+    return job(prompt=Prompt(template), target_section_paths=(("rules",),))
+
+
+def handler():
+    bus = EventBus()
+    bus.subscribe(object, raising)
+    return job(bus=bus)
+
+
+adapter = lambda: job(late(raising))
+nothing = lambda: job(Silent())
+store = lambda: job(store=Full())
+example_formatter = lambda: job(example_formatter=raising)
+trace_formatter = lambda: job(trace_formatter=raising)
+stopper = lambda: job(stoppers=(raising,))
+feedback = lambda: job(feedback_fn=raising)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "jobs.py").write_text(JOBS, "utf-8")
+    return tmp_path
+
+
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("adapter", 2, "adapter `task` on example `e"),
+        ("nothing", 2, "adapter `silent` on example `e0`: `evaluate` is to return a PromptRespo"),
+        ("store", 2, "the winner is not stored: OSError: [Errno 28] No space left on device"),
+        ("enabled", 2, "example `e0`: section `rules`: `enabled` raised KeyError: 'oops'"),
+        ("example_formatter", 2, "example_formatter on example `e0` raised KeyError: 'oops'"),
+        ("trace_formatter", 2, "trace_formatter on example `e0` raised KeyError: 'oops'"),
+        ("stopper", 2, "stoppers[0] (`raising`) after step 0 raised KeyError: 'oops'"),
+        ("feedback", 2, "feedback function on example `e0` raised KeyError: 'oops'"),
+        ("own_target", 2, "the target's rollout of example `e0` raised KeyError: 'oops'"),
+        ("handler", 0, ""),
+    ],
+)
+def test_what_the_code_of_a_job_raises_is_one_line_that_names_it(
+    name: str, code: int, said: str, folder: Path
+) -> None:
+    ended = process(
+        "optimize", f"jobs.py:{name}", "-q", folder=folder, environment={"PYTHONPATH": TESTS}
+    )
+
+    lines = [
+        line for line in ended.stderr.decode().splitlines() if line.startswith("promptgraft: ")
+    ]
+    assert ended.returncode == code, ended.stderr.decode()
+    if code:
+        assert lines[0].startswith(f"promptgraft: {said}")
+        assert len(lines) == 1
+        assert "Traceback" not in ended.stderr.decode()
+
+
+def test_what_was_found_before_the_error_is_shown_with_what_to_do_next(folder: Path) -> None:
+    there = {"PYTHONPATH": TESTS}
+    ended = process("optimize", "jobs.py:adapter", "-q", folder=folder, environment=there)
+    [run] = (folder / "runs").iterdir()
+
+    lines = ended.stdout.decode().splitlines()
+    assert lines[0] == "toy/words: improved, stopped early"
+    assert any(line.startswith("validation     0.000  ") for line in lines)
+    assert any(line.startswith("stopped     failed: adapter `task` on example ") for line in lines)
+    assert f"kept in     runs/{run.name}" in lines
+    assert lines[-2] == f"  promptgraft resume {run.name}"
+    assert lines[-1].startswith(f"  promptgraft apply {run.name} --candidate ")
+    assert ended.stderr.decode().endswith(f"; `promptgraft resume {run.name}` resumes it\n")
+
+
+def test_the_document_of_a_run_that_failed_has_what_was_found(folder: Path) -> None:
+    ended = process(
+        "optimize", "jobs.py:adapter", "--json", folder=folder, environment={"PYTHONPATH": TESTS}
+    )
+
+    document = json.loads(ended.stdout.splitlines()[-1])
+    assert (ended.returncode, document["event"]) == (2, "result")
+    assert document["stop"]["reason"] == "failed"
+    assert document["improved"] is True
+    assert document["winner"]
