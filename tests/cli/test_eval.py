@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import re
 import shutil
+import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console as RichConsole
 
-from cli.console import Console, Ended
+from cli.console import Console, Ended, read_terminal
 from integrations.words import AGENT, WORDS, calls, case, write_project
-from promptgraft.cli.eval_run import shown_progress
+from promptgraft.adapters.base import ModelCalled, Usage
+from promptgraft.cli.eval_panel import EvalPanel
+from promptgraft.clock import FakeClock
+from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
+from promptgraft.evals.attempt import Attempt
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
 
@@ -349,26 +359,67 @@ def test_a_provider_that_refuses_ends_the_calls_that_still_wait(
     assert (words / "ended.txt").read_text() == "True"
 
 
-class Terminal(io.StringIO):
-    """Standard error as a terminal."""
+PRICED = """
 
-    def isatty(self) -> bool:
-        return True
+from decimal import Decimal
+
+from promptgraft.adapters.base import CallWaiting, ModelCalled, Usage
 
 
-def test_on_a_terminal_a_bar_counts_answers_and_is_gone_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with shown_progress(3, quiet=False) as tell:
-        tell(1, "")
-        tell(0, "waiting for \x1b]0;m\x07")
+class Priced(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        session.notify(CallWaiting(model="m", seconds=None, reason="too \\x1b]0;many\\x07"))
+        usage = Usage(input_tokens=900, output_tokens=100)
+        called = ModelCalled(
+            model="m", requests=1, usage=usage, cost=Decimal("0.25"), seconds=1.0
+        )
+        session.dispatch(called)
+        return super().evaluate(prompt, session=session, deadline=deadline)
 
-    assert "1/3" in terminal.getvalue()
-    assert "waiting for \\x1b]0;m\\x07" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\x1b[2K")
+
+def adapter():
+    return Priced(answer)
+"""
+
+
+def test_on_a_terminal_a_panel_shows_the_evaluation_and_is_gone_at_the_end(words: Path) -> None:
+    (words / "agent.py").write_text(AGENT + PRICED, "utf-8")
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "promptgraft", "eval", "--workers", "1"],
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    got = read_terminal(ours).decode()
+    assert child.wait(timeout=60) == 0
+
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", got)
+    assert "╭─ promptgraft eval words ─" in shown
+    assert "│ calls       1 in flight; waiting for m: too \\x1b]0;many\\x07" in shown
+    assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", got[got.rindex("╯") + 1 :]) == ""
+
+
+def test_the_panel_of_an_evaluation_says_what_it_costs_so_far_and_in_all() -> None:
+    screen, clock = io.StringIO(), FakeClock()
+    console = RichConsole(file=screen, force_terminal=True, width=80, height=24, _environ={})
+    called = ModelCalled(
+        model="m", requests=1, usage=Usage(input_tokens=900), cost=Decimal("0.25"), seconds=1.0
+    )
+    with EvalPanel("title", 4, console=console, clock=clock, tick=None) as panel:
+        for score in (0.0, 1.0):
+            panel.begun()
+            clock.advance(5)
+            outcome = CaseOutcome(case_id="a", status=CaseStatus.FAILED, score=score)
+            panel.ended(Attempt(case_id="a", run=0, outcome=outcome, task_calls=(called,)))
+
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).rpartition("╭")[2]
+    assert "mean score  0.500  ▁█" in last
+    assert "2/4 │" in last
+    assert "used        $0.50 of about $1.00, 1,800 tokens" in last
+    assert "time        10 s, about 10 s left" in last
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.console import Console
+from cli.console import Console, read_terminal
 from cli.priced_projects import SHAPES
 from servers.anthropic_messages import AnthropicMessages
 from servers.behaviour import Answer, Asked, Brain, says
@@ -87,3 +92,41 @@ def test_a_plan_without_a_key_expects_what_the_run_then_uses(
     assert within_a_factor_of_two(float(plan["expected"]["cost"]), float(result["cost"]))
     assert within_a_factor_of_two(plan["expected"]["tokens"], tokens)
     assert float(result["cost"]) <= float(plan["cost"])
+
+
+def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals(
+    project: Path, servers: Mapping[str, str], brains: Brains
+) -> None:
+    shape = SHAPES["labels"]
+    brains.of = shape.brain()
+    shape.write(project, servers)
+    environment = {
+        **os.environ,
+        "LOOPBACK_KEY": KEY,
+        "TERM": "xterm-256color",
+        "COLUMNS": "90",
+        "LINES": "24",
+    }
+
+    def optimize(error: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "promptgraft", "optimize", "--workers", "2"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=error,
+        )
+
+    ours, theirs = pty.openpty()
+    panel, piped = optimize(theirs), optimize(subprocess.PIPE)
+    os.close(theirs)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_terminal(ours).decode())
+    lines = piped.communicate(timeout=60)[1].decode()
+    assert (panel.wait(timeout=60) in (0, 1), piped.returncode in (0, 1)) == (True, True)
+
+    money = r"\$0\.\d+ of about \$0\.\d+"
+    assert re.search(rf"│ used        {money}, [\d,k]+ tokens", shown)
+    assert re.search(r"│ calls       [12] in flight", shown)
+    assert re.search(r"│ validation  \d of \d -> \d of \d", shown)
+    assert re.search(rf"(?m)^baseline \d of 4 \(the validation set .*, {money}$", lines)
+    assert "\x1b" not in lines

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 import attrs
 
@@ -20,6 +20,7 @@ from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, p
 from promptgraft.cli.progress import waiting
 from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.evals import gate
+from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.files import write_atomically
 from promptgraft.integrations.gate import Choice, subject_of
@@ -30,56 +31,61 @@ from promptgraft.text import counted, score, visible_line
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Tell = Callable[[int, str], None]
-"""Takes how many more answers are done, and what a call waits for."""
+
+class EvalProgress:
+    """Shows how far an evaluation is; called from several threads. This one shows waits only."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def begun(self) -> None:
+        """Take account of an answer that is asked for."""
+
+    def ended(self, attempt: Attempt | None) -> None:
+        """Take account of an answer that is there; None for one that never will be."""
+
+    def waits(self, notice: CallWaiting) -> None:
+        """Say what a call waits for."""
+        if not self._quiet:
+            with contextlib.suppress(OSError):
+                said = waiting(notice.model, notice.seconds, notice.reason)
+                echo(visible_line(said), error=True)
 
 
-class _CountingExecutor(ThreadPoolExecutor):
-    """Threads that report each piece of work that is done."""
+class _ToldExecutor(ThreadPoolExecutor):
+    """Threads that tell of each answer that is asked for, and of each that is there."""
 
-    def __init__(self, workers: int, tell: Tell) -> None:
+    def __init__(self, workers: int, progress: EvalProgress) -> None:
         super().__init__(max_workers=workers)
-        self._tell = tell
+        self._progress = progress
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future = super().submit(fn, *args, **kwargs)
-        future.add_done_callback(lambda _: self._tell(1, ""))
-        return future
+        def work() -> T:
+            self._progress.begun()
+            made: object = None
+            try:
+                answer = fn(*args, **kwargs)
+                made = answer
+                return answer
+            finally:
+                self._progress.ended(made if isinstance(made, Attempt) else None)
+
+        return super().submit(work)
 
 
-@contextlib.contextmanager
-def shown_progress(total: int, *, quiet: bool) -> Iterator[Tell]:
-    """Give what shows the progress of an evaluation of ``total`` answers."""
-    if quiet or sys.stderr is None:
-        yield lambda *_: None
-        return
-    if not sys.stderr.isatty() or is_plain_terminal():
-        yield _say
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def progress_of(title: str, total: int, *, quiet: bool) -> EvalProgress:
+    """Return what shows the progress of an evaluation of ``total`` answers."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal():
+        return EvalProgress(quiet=quiet or sys.stderr is None)
+    from promptgraft.cli.eval_panel import EvalPanel
 
-    columns = (
-        TextColumn("evaluating"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = progress.add_task("", total=total)
-
-    def tell(done: int, what: str) -> None:
-        progress.update(task, advance=done, description=visible_line(what))
-
-    with progress:
-        yield tell
-
-
-def _say(done: int, what: str) -> None:
-    del done
-    if what:
-        with contextlib.suppress(OSError):
-            echo(visible_line(what), error=True)
+    return EvalPanel(title, total)
 
 
 def carry_out(
@@ -120,13 +126,11 @@ def carry_out(
 def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) -> gate.GateReport:
     total = len(subject.cases) * num_runs
     notices = EventBus()
-    with shown_progress(total, quiet=quiet) as tell, cancelled_by_signals() as cancellation:
-        notices.subscribe(
-            CallWaiting,
-            lambda notice: tell(0, waiting(notice.model, notice.seconds, notice.reason)),
-        )
+    progress = progress_of(f"promptgraft eval {subject.prompt.descriptor.key}", total, quiet=quiet)
+    with progress, cancelled_by_signals() as cancellation:
+        notices.subscribe(CallWaiting, progress.waits)
         session = Session(notices=notices, deadline=Deadline(cancellation=cancellation))
-        executor = _CountingExecutor(min(workers, total), tell)
+        executor = _ToldExecutor(min(workers, total), progress)
         try:
             found = subject.evaluate(num_runs=num_runs, executor=executor, session=session)
         finally:
