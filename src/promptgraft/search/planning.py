@@ -37,7 +37,8 @@ FEEDBACK_CHARS = 1_000
 _LEAST_ACCEPTED = 3
 _FEW = 10
 _FEEDBACK = 200
-_GROWTH = 150
+_MOST_CASES = 300
+_GROWTH = 100
 """Characters that a prompt gains by its first change, on average; later ones add less."""
 _CALL, _RESULT = 100, 300
 """Characters of a call of a tool, and of what it returns."""
@@ -139,22 +140,26 @@ class _Outlook:
         feedback, examples = self.config.feedback_fn, self.config.training_examples
         if not isinstance(feedback, MetricFeedback):
             return
+        cases = [one.label for one in examples if isinstance(one.label, Case)]
+        cases.sort(key=lambda case: len(str(case.input)), reverse=True)
+        # The longest case, and others of all lengths.
+        sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         answer = Answer(text="x" * round(self.estimate.answer_chars))
         asked: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
-        for case in (one.label for one in examples if isinstance(one.label, Case)):
+        for case in sample:
             for judge, prompt in _questions(feedback.metrics, case, answer):
                 asked.setdefault(judge.identity, []).append((judge, prompt.render()))
         for rows in asked.values():
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
             expected = _use(
                 judge,
-                calls=round(self.rollouts * len(rows) / len(examples)),
+                calls=round(self.rollouts * len(rows) / len(sample)),
                 sent=fmean(sent),
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
             )
             # With the longest answer, and in a second attempt with the refused reply.
             longest = max(sent) - len(answer.text) + _longest_chars(task) + _longest_chars(judge)
-            calls = ATTEMPTS * self.config.budget * math.ceil(len(rows) / len(examples))
+            calls = ATTEMPTS * self.config.budget * math.ceil(len(rows) / len(sample))
             yield _row(Role.JUDGE, judge, calls=calls, chars=longest, expected=expected)
 
     def reflection(self, adapter: ProviderAdapter, task: ProviderAdapter | None) -> RolePlan:
