@@ -33,7 +33,9 @@ _RULES = (
     "If a date or a number occurs, check which of the two things it belongs to, and say so.",
     "Words such as late, waiting and courier point to the transport rather than to the item.",
 )
-_CURRENT = re.compile(r"The part is: [^\n]*\n\n(`{3,})\n(.*?)\n\1", re.DOTALL)
+_CURRENT = re.compile(
+    r"(?:The part is: [^\n]*|to perform a task for me:)\n\n(`{3,})\n(.*?)\n\1", re.DOTALL
+)
 _SAID = re.compile(r"#\d{4}")
 
 
@@ -126,7 +128,7 @@ class Shape:
         def answer(asked: Asked) -> Answer:
             text = "\n".join(asked.texts)
             draw = random.Random(text)
-            if "You improve one part of a prompt" in text:
+            if "```instruction (use more backticks" in text:
                 return self._thought(asked, _improved(text, draw))
             if "You judge the work of an assistant" in text:
                 return Answer(text=_judged(asked, text, draw))
