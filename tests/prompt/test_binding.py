@@ -110,8 +110,26 @@ def test_a_parameter_replaces_the_earlier_one_of_its_class() -> None:
     replaced = prompt_of("$subject").bind(Ticket("one")).bind({"x": 1}).bind(Ticket("two"))
     assert body(replaced) == "two"
     assert replaced.params == (Ticket("two"), {"x": 1})
-    assert body(replaced.bind(Ticket("three"), Ticket("four"))) == "four"
-    assert body(prompt_of("$a").bind({"a": 1, "b": 2}).bind({"a": 3})) == "3"
+
+
+def test_a_dictionary_replaces_an_earlier_one_name_by_name() -> None:
+    prompt = prompt_of("$a $b").bind({"a": 1, "b": 2})
+    assert body(prompt.bind({"a": 3})) == "3 2"
+    assert body(prompt) == "1 2"
+    assert prompt.bind({"a": 3}).params == ({"a": 3, "b": 2},)
+
+
+@pytest.mark.parametrize("two", [(Ticket("a"), Ticket("b")), ({"subject": "a"}, {"urgent": "b"})])
+def test_two_parameters_of_one_class_are_refused(two: tuple[object, ...]) -> None:
+    kind = type(two[0]).__name__
+    refused = (
+        f"bind: expected one parameter of each class, found two of `{kind}`; put their values into "
+        "one, or give them different classes"
+    )
+    with pytest.raises(BindingError) as caught:
+        prompt_of("$subject").bind(*two)
+    assert str(caught.value) == refused
+    assert refusal(Prompt(prompt_of("$subject").template, params=two)) == refused
 
 
 @pytest.mark.parametrize("param", [5, "subject", None, ["subject"], Ticket, {1: "x"}, object()])

@@ -44,11 +44,11 @@ class Bindings:
     """The bound parameters, looked up by field name.
 
     Raises:
-        BindingError: a parameter is neither an attrs or dataclass instance nor a mapping.
+        BindingError: two are of one class, or one has no named values.
     """
 
     def __init__(self, params: Sequence[object]) -> None:
-        self._by_type: dict[type, Values] = {type(param): values_of(param) for param in params}
+        self._by_type = {kind: values_of(param) for kind, param in by_class(params).items()}
         self._ambiguous: set[str] = set()
         self._all: dict[str, object] = {}
         for values in self._by_type.values():
@@ -87,6 +87,23 @@ class Bindings:
             f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`; "
             f"bound values: {bound}; bind a parameter with that field"
         )
+
+
+def by_class(params: Sequence[object]) -> dict[type, object]:
+    """Return parameters by their classes.
+
+    Raises:
+        BindingError: two are of one class.
+    """
+    found = {type(param): param for param in params}
+    if len(found) < len(params):
+        kinds = [type(param) for param in params]
+        twice = next(kind for at, kind in enumerate(kinds) if kind in kinds[:at])
+        raise BindingError(
+            f"bind: expected one parameter of each class, found two of `{twice.__name__}`; put "
+            "their values into one, or give them different classes"
+        )
+    return found
 
 
 def values_of(param: object) -> Values:

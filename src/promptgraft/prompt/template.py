@@ -18,7 +18,14 @@ from promptgraft.prompt.describing import Walked, describe_template
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.output import check_choice, check_output_type
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt, show_type
-from promptgraft.prompt.rendering import Bindings, Settled, render_prompt, settle, values_of
+from promptgraft.prompt.rendering import (
+    Bindings,
+    Settled,
+    by_class,
+    render_prompt,
+    settle,
+    values_of,
+)
 from promptgraft.prompt.sections import (
     MarkdownSection,
     as_sections,
@@ -220,20 +227,25 @@ class Prompt(Shown, Generic[OutputT_co]):
         return self.template.section_body(path)
 
     def bind(self, *params: object) -> Prompt[OutputT_co]:
-        """Return a prompt with these parameters too; one of a class replaces an earlier one.
+        """Return a prompt with these parameters too.
+
+        One of a class replaces what an earlier call has bound of that class; the values of
+        dictionaries are replaced by name.
 
         Raises:
-            BindingError: a parameter is neither an attrs or dataclass instance nor a mapping.
+            BindingError: two of ``params`` are of one class, or one is neither an attrs or
+                dataclass instance nor a mapping.
         """
-        bound = {type(param): param for param in self.params}
+        bound, new = by_class(self.params), by_class(params)
         for param in params:
             values_of(param)
-            bound[type(param)] = param
+        if dict in bound and dict in new:
+            new[dict] = {**values_of(bound[dict]), **values_of(new[dict])}
         return Prompt(
             self.template,
             overrides_store=self.overrides_store,
             overrides_tag=self.overrides_tag,
-            params=tuple(bound.values()),
+            params=tuple({**bound, **new}.values()),
         )
 
     def render(self, session: SessionProtocol | None = None) -> RenderedPrompt[OutputT_co]:
