@@ -31,6 +31,7 @@ ROWS = (
         "serde",
         "files",
         "frozenmap",
+        "isolation",
         "notebook",
         "strict",
         "text",

@@ -36,6 +36,7 @@ from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.isolation import isolated
 from promptgraft.notebook import Card, Shown
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
@@ -227,7 +228,7 @@ def evaluate(
         deadline=deadline,
     )
     prompts = [(case, prompt.bind(*bound[case.id])) for case in chosen]
-    plan = [(*planned, run) for run in range(num_runs) for planned in prompts]
+    plan = [(*_isolated(*planned), run) for run in range(num_runs) for planned in prompts]
     found = _in_turn(attempting, plan) if executor is None else _at_once(attempting, plan, executor)
     stopped = _stopped(found, len(plan), deadline)
     attempts = tuple(
@@ -269,6 +270,12 @@ def _varies(case: Case, judged_anew: bool) -> Varies:
     if case.recorded is None:
         return Varies.BOTH if judged_anew else Varies.ANSWERS
     return Varies.JUDGEMENTS if judged_anew else Varies.NOTHING
+
+
+def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]:
+    """Return both with copies that no tool and no metric of another attempt changes."""
+    own_case, params = isolated((case, prompt.params), where=f"case `{case.id}`")
+    return own_case, attrs.evolve(prompt, params=params)
 
 
 def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:

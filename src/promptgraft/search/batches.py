@@ -179,8 +179,9 @@ class RolloutBatch(Batch):
         one, place = self._missing[number]
         ask, sources = one.ask, self._sources
         example = ask.examples[place]
-        call = sources.watch.call
-        return partial(call, sources.rollout, ask.candidate, example, sources.deadline)
+        return partial(
+            sources.watch.call, _tried, sources.rollout, ask.candidate, example, sources.deadline
+        )
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
@@ -313,6 +314,13 @@ class QuestionBatch(Batch):
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""
         return [reply for reply in self._replies if reply is not None]
+
+
+def _tried(
+    rollout: RolloutFn, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+) -> RolloutRecord:
+    # What an agent, a tool or a feedback function changes, no other rollout may see.
+    return rollout(candidate, example.copy(), deadline)
 
 
 _READER = msgspec.json.Decoder(RolloutRecord)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import attrs
 
@@ -191,6 +191,18 @@ class RunConfig(Settings, ABC):
             ConfigError: naming the setting, what was expected and what was found.
         """
         return
+
+    def with_own_examples(self) -> Self:
+        """Return the settings with copies of the examples, which no use of the originals changes.
+
+        Raises:
+            ConfigError: an example cannot be copied.
+        """
+        return attrs.evolve(
+            self,
+            training_examples=[example.copy() for example in self.training_examples],
+            data=attrs.evolve(self.data, held_out=[one.copy() for one in self.data.held_out]),
+        )
 
     def budget_of(self, proposals: int) -> int:
         """Return the rollouts of a run that can accept so many proposals."""

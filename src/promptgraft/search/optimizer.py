@@ -115,7 +115,7 @@ class _Run:
         session: SessionProtocol | None,
     ) -> None:
         self._context = context = context.around(subject)
-        self._config = config = targeted(config, subject)
+        self._config = config = targeted(config, subject).with_own_examples()
         limits = config.limits
         self._session = session
         self._emit = teller(session, context.event_bus)

@@ -17,6 +17,7 @@ from promptgraft.errors import (
     PromptgraftError,
     ProviderError,
 )
+from promptgraft.isolation import isolated
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.types import PromptOverride
@@ -192,7 +193,16 @@ class PromptRollout:
         return self._record(example, response, session, feedback=feedback)
 
     def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
-        """Return the prompts as ``candidate`` has them, by ``namespace/key``."""
+        """Return the prompts as ``candidate`` has them, by ``namespace/key``.
+
+        They are bound to copies of what they are bound to.
+
+        Raises:
+            ConfigError: that cannot be copied.
+        """
+        return {address: _isolated(prompt) for address, prompt in self._prompts(candidate).items()}
+
+    def _prompts(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
         found = self._recent.get(candidate.digest)
         if found is None:
             changes = candidate.overrides
@@ -311,6 +321,14 @@ def _given(where: str, session: Session, call: Callable[[], object]) -> object:
         return awaited(call(), deadline=session.deadline)
     except Exception as error:
         raise FeedbackError(f"{where} raised {raised(error)}") from error
+
+
+def _isolated(prompt: Prompt[object]) -> Prompt[object]:
+    if not prompt.params:
+        return prompt
+    where = f"prompt `{prompt.descriptor.ns}/{prompt.descriptor.key}`: bound parameters"
+    params = isolated(prompt.params, where=where)
+    return prompt if params is prompt.params else attrs.evolve(prompt, params=params)
 
 
 def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:

@@ -143,7 +143,7 @@ class PromptTarget:
             tools = (prompt.prompt.descriptor.tools for prompt in self._prompts.values())
             return Estimate(leaves_traces=any(tools))
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
-        rendered = [prompt.bind(*example.params).render() for example in examples]
+        rendered = [prompt.bind(*example.copy().params).render() for example in examples]
         return estimated(prompt.template, rendered, examples)
 
     def check(self, examples: Sequence[GepaExample]) -> None:
@@ -151,7 +151,9 @@ class PromptTarget:
 
         Raises:
             BindingError: naming the example, or a placeholder in the spelling of another syntax.
+            ConfigError: what is bound for every example cannot be copied.
         """
+        self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
             return
         for example in examples:
@@ -243,7 +245,7 @@ class PromptTarget:
 
     def _render(self, candidate: Candidate, example: GepaExample) -> RenderedPrompt[object]:
         [prompt] = self.rollout.prompts_of(candidate).values()
-        return prompt.bind(*example.params).render()
+        return prompt.bind(*example.copy().params).render()
 
     def _telling(self, examples: Sequence[GepaExample]) -> Sequence[GepaExample]:
         """Return the examples that say something new when a candidate is rendered with them.

@@ -98,10 +98,10 @@ class Texts:
     Attributes:
         texts: the texts by name. Every character is literal.
         run: ``run(texts, *params)``, plain or ``async``, called with the texts of one candidate
-            by name, in a mapping that cannot be changed, and with the ``params`` of the example
-            as they are. It returns a text, an object, or a ``PromptResponse``. The object is
-            the response's ``output``; its text is its canonical JSON, or ``str`` of it where it
-            has none. Called from several threads when there is an executor.
+            by name, in a mapping that cannot be changed, and with the ``params`` of the example,
+            in a run with copies of them. It returns a text, an object, or a ``PromptResponse``.
+            The object is the response's ``output``; its text is its canonical JSON, or ``str`` of
+            it where it has none. Called from several threads when there is an executor.
         ns: namespace of the prompt.
         key: key of the prompt; the name of the function by default.
         placeholders: strings that must stay, such as ``{query}``: every text keeps those of the

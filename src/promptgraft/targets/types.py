@@ -20,6 +20,7 @@ from promptgraft.errors import (
     InvalidIdentifierError,
 )
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.isolation import isolated
 from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
@@ -46,7 +47,8 @@ class GepaExample:
 
     Attributes:
         id: unique in the data set.
-        params: what the prompt is bound to for this example.
+        params: what the prompt is bound to for this example. Each rollout has copies of these and
+            of the label.
         label: the ground truth, in whatever form the feedback function wants it. The model
             that is optimized never sees it.
         critical: whether a candidate must not be worse here than what it replaces.
@@ -63,6 +65,16 @@ class GepaExample:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.id, str):
             raise ConfigError(f"id: expected text, found {shown(self.id)}")
+
+    def copy(self) -> GepaExample:
+        """Return the example with parameters and a label that nothing else holds.
+
+        Raises:
+            ConfigError: they cannot be copied.
+        """
+        own = self.params, self.label
+        params, label = copied = isolated(own, where=f"example `{self.id}`: params and label")
+        return self if copied is own else attrs.evolve(self, params=params, label=label)
 
 
 _NONE: Mapping[str, float] = FrozenMap()
