@@ -38,6 +38,7 @@ treats each kind differently (``specs/errors.md``):
     │   └── BudgetExhaustedError
     ├── StoreError                       the override store cannot read or write
     │   ├── RevisionNotFoundError        (LookupError)
+    │   ├── OverrideConflictError        another writer has changed the same part
     │   └── WinnerNotStoredError         carries the result of the run
     └── JournalError                     the journal of a run cannot be used
         ├── JournalLockedError           another process runs on it
@@ -246,6 +247,10 @@ class StoreError(PromptgraftError):
 
 class RevisionNotFoundError(StoreError, LookupError):
     """The store holds no such revision."""
+
+
+class OverrideConflictError(StoreError):
+    """A part that would be replaced holds something else than what the writer has read."""
 
 
 class JournalError(PromptgraftError):

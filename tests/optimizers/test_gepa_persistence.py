@@ -18,7 +18,7 @@ from optimizers.worlds import (
     scored,
 )
 from promptgraft.algorithms.gepa import GepaOptimizationCompleted, GepaResult
-from promptgraft.errors import StoreError, UnknownPartError, WinnerNotStoredError
+from promptgraft.errors import ConfigError, StoreError, UnknownPartError, WinnerNotStoredError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore, PromptOverride
 from promptgraft.runtime import Session
@@ -90,6 +90,15 @@ def test_the_session_scope_hands_the_winner_to_the_session_only() -> None:
     assert not result.persisted
     assert session.select_all(PromptOverride) == (result.best_override,)
     assert result.best_override.sections[RULES].body == result.best_section_overrides[RULES]
+
+
+def test_the_session_scope_without_a_session_is_refused_before_the_first_call() -> None:
+    run = Run(config(persist_scope=PersistenceScope.SESSION))
+    with pytest.raises(ConfigError, match=r"^persist_scope: expected a session for the winner"):
+        run.start()
+    assert run.task.calls == 0
+    assert run.plan().rollouts > 0
+    assert optimize(config(persist_scope=PersistenceScope.SESSION, persist=False)).improved
 
 
 def test_the_session_scope_hands_over_nothing_without_an_improvement() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -41,6 +42,7 @@ from promptgraft import (
 from promptgraft.algorithms.gepa import GepaOptimizationStarted, GepaResult
 from promptgraft.clock import FakeClock
 from promptgraft.errors import ConfigError, StoreError, WinnerNotStoredError
+from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import (
     BasePromptOverridesStore,
     InMemoryPromptOverridesStore,
@@ -303,16 +305,67 @@ def test_winners_follow_each_other_and_the_last_one_can_be_taken_back(tmp_path: 
     assert kept(store) == first.best_override
 
 
-def test_a_change_of_the_target_during_a_run_stays_in_the_history(tmp_path: Path) -> None:
-    store, other = local(tmp_path), local(tmp_path)
-    bus = at_start(
-        lambda: other.set_section_override(PROMPT, tag=TAG, path=RULES, body="Known words: w9")
+def test_a_winner_does_not_replace_what_another_writer_wrote_during_the_run(store: Store) -> None:
+    theirs = "Known words: w9"
+    bus = at_start(lambda: store.set_section_override(PROMPT, tag=TAG, path=RULES, body=theirs))
+    surroundings: dict[str, Any] = {
+        "overrides_store": store,
+        "overrides_tag": TAG,
+        "journal": MemoryJournal(),
+    }
+    with pytest.raises(WinnerNotStoredError) as caught:
+        optimize(event_bus=bus, **surroundings)
+    assert str(caught.value) == (
+        "the winner is not stored: section rules: another writer has changed it under tag `t` of "
+        "prompt `toy/words` since the run began; look at both, then roll the tag back and resume "
+        "the run, or write the winner over it: "
+        "`store.upsert(prompt.descriptor, error.result.best_override)`"
     )
+    assert {path: one.body for path, one in kept(store).sections.items()} == {RULES: theirs}
+    result = caught.value.result
+    assert isinstance(result, GepaResult)
+    assert result.improved
+    assert not result.persisted
+    # Both ways out of it that the message names.
+    store.upsert(PROMPT.descriptor, result.best_override)
+    assert kept(store) == result.best_override
+    store.delete(ns="toy", prompt_key="words", tag=TAG)
+    assert optimize(**surroundings).persisted
+
+
+def test_a_winner_is_stored_beside_what_another_writer_wrote_elsewhere(store: Store) -> None:
+    bus = at_start(lambda: store.set_section_override(PROMPT, tag=TAG, path=QUESTION, body=WELL))
     result = optimize(overrides_store=store, overrides_tag=TAG, event_bus=bus)
-    theirs, ours = history(store)
-    assert theirs.override.sections[RULES].body == "Known words: w9"
-    assert ours.override.sections[RULES].body == result.best_section_overrides[RULES]
-    assert ours.parent == theirs.id
+    assert result.persisted
+    assert {*kept(store).sections} == {RULES, NOTES, QUESTION}
+
+
+def test_of_two_runs_at_the_same_time_the_second_does_not_replace_the_winner_of_the_first(
+    store: Store,
+) -> None:
+    settings = config(target_section_paths=(RULES,))
+    first: list[GepaResult] = []
+
+    def run_another() -> None:
+        first.append(optimize(attrs.evolve(settings, seed=2), **surroundings))
+
+    surroundings: dict[str, Any] = {"overrides_store": store, "overrides_tag": TAG}
+    with pytest.raises(WinnerNotStoredError, match="section rules: another writer"):
+        optimize(settings, event_bus=at_start(run_another), **surroundings)
+    assert kept(store) == first[0].best_override
+
+
+def test_a_resumed_run_replaces_the_winner_that_it_has_stored_itself(store: Store) -> None:
+    surroundings: dict[str, Any] = {
+        "overrides_store": store,
+        "overrides_tag": TAG,
+        "journal": MemoryJournal(),
+    }
+    short = optimize(config(rollout_budget=60), **surroundings)
+    longer = optimize(config(rollout_budget=300), **surroundings)
+    assert short.persisted
+    assert longer.persisted
+    assert short.best_override != longer.best_override == kept(store)
 
 
 def test_a_store_that_cannot_be_written_any_more_costs_only_the_write(tmp_path: Path) -> None:

@@ -358,7 +358,7 @@ def test_a_candidate_is_kept_in_one_write_or_nowhere() -> None:
     target = target_of(PROMPT, RULES, NOTES, store=store)
     child = grafted(target, target.baseline(), RULES, "Known words: w1")
     both = grafted(target, child, NOTES, "More words: w2")
-    assert target.persist(both, Provenance(run_id="r"))
+    assert target.persist(both, Provenance(run_id="r"), pool=[both])
     assert len(store.writes) == 1
     assert store.resolve(PROMPT.descriptor) == both.override
-    assert not target_of(PROMPT, RULES).persist(child, Provenance())
+    assert not target_of(PROMPT, RULES).persist(child, Provenance(), pool=[child])

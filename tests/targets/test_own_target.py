@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,8 @@ class Forecast(TextTarget):
             feedback=RolloutFeedback(score=float(right), feedback=_hint(example, right)),
         )
 
-    def persist(self, candidate: Candidate, provenance: Any) -> bool:
+    def persist(self, candidate: Candidate, provenance: Any, *, pool: Sequence[Candidate]) -> bool:
+        assert candidate in pool
         self.written.update({name: str(text) for name, text in candidate.changes.items()})
         return True
 

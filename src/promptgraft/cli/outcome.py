@@ -21,7 +21,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.runs import RunFolder
 from promptgraft.runs.documents import changed_parts, result_document, warnings_of
-from promptgraft.search import PersistenceScope, StopReason
+from promptgraft.search import StopReason
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
@@ -111,11 +111,8 @@ class Outcome:
             return "a dry run stores nothing"
         if self.error is not None:
             return str(self.error)
-        config = self.job.config
-        if not config.persist:
+        if not self.job.config.persist:
             return "the job has `persist=False`"
-        if config.persist_scope is PersistenceScope.SESSION:
-            return "the job keeps it in a session only"
         return "the job has no `overrides_store`"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from promptgraft.errors import InvalidOverrideError, UnknownPartError
+from promptgraft.errors import InvalidOverrideError, OverrideConflictError, UnknownPartError
 from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
@@ -55,16 +55,24 @@ class BasePromptOverridesStore(PromptOverridesStore):
         overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
         *,
         provenance: Provenance | None = None,
+        expected: Iterable[PromptOverride | None] | None = None,
     ) -> tuple[PromptOverride, ...]:
         changes: dict[OverrideAddress, Change] = {}
-        for descriptor, override in overrides:
+        written = tuple(overrides)
+        read = None if expected is None else tuple(expected)
+        if read is not None and len(read) != len(written):
+            raise InvalidOverrideError(
+                f"expected: expected one for each of {len(written)} overrides, found {len(read)}"
+            )
+        for place, (descriptor, override) in enumerate(written):
+            seen = None if read is None else read[place] or override.holding(())
             address = _address(descriptor, override)
             if address in changes:
                 raise InvalidOverrideError(
                     f"two overrides are for prompt `{address.ns}/{address.prompt_key}`, tag "
                     f"`{address.tag}`; merge them into one"
                 )
-            changes[address] = self._insertion(descriptor, override)
+            changes[address] = self._insertion(descriptor, override, seen)
         if provenance is not None:
             check_provenance(provenance)
         return tuple(self.mutate_all(changes, provenance=provenance).values())
@@ -113,11 +121,15 @@ class BasePromptOverridesStore(PromptOverridesStore):
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
 
-    def _insertion(self, descriptor: PromptDescriptor, override: PromptOverride) -> Change:
+    def _insertion(
+        self, descriptor: PromptDescriptor, override: PromptOverride, read: PromptOverride | None
+    ) -> Change:
         """Return the change that checks and writes the entries of an override."""
 
         def change(present: PromptOverride) -> PromptOverride:
             visible = self._visible(descriptor, override.tag, present)
+            if read is not None:
+                _check_unchanged(override, read, visible)
             written = override.holding(_written(descriptor, override, present, visible))
             changed = present.merged_with(written)
             check_names(descriptor, written, self._visible(descriptor, override.tag, changed))
@@ -131,6 +143,17 @@ class BasePromptOverridesStore(PromptOverridesStore):
         """Return what a reader would see; a store over another one sees that one's too."""
         del descriptor, tag
         return present
+
+
+def _check_unchanged(
+    written: PromptOverride, read: PromptOverride, visible: PromptOverride
+) -> None:
+    for entry in written.entries():
+        if visible.find(entry) not in (read.find(entry), entry):
+            raise OverrideConflictError(
+                f"{entry.part}: another writer has changed it under tag `{written.tag}` of prompt "
+                f"`{written.ns}/{written.prompt_key}`"
+            )
 
 
 def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:

@@ -95,13 +95,22 @@ class PromptOverridesStore(Protocol):
         overrides: Iterable[tuple[PromptDescriptor, PromptOverride]],
         *,
         provenance: Provenance | None = None,
+        expected: Iterable[PromptOverride | None] | None = None,
     ) -> tuple[PromptOverride, ...]:
         """Do what :meth:`upsert` does, for several prompts or tags in one atomic write.
 
         Every entry of all of them is checked before anything is written. Returns what is
         kept afterwards for each, in the order given.
 
+        Args:
+            overrides: what is written.
+            provenance: where it comes from.
+            expected: what :meth:`resolve` returned for each before; nothing is written when a part
+                that would be replaced holds something else by now. None writes over whatever is
+                there.
+
         Raises:
+            OverrideConflictError: another writer has changed a part since; nothing was written.
             InvalidOverrideError: two of them are for one prompt and tag; nothing was written.
             UnknownPartError, HashMismatchError, InvalidIdentifierError, StoreError: as
                 :meth:`upsert`.

@@ -46,7 +46,7 @@ class PersistenceScope(StrEnum):
     """Where a winner goes.
 
     ``GLOBAL``: into the context's override store. ``SESSION``: only into the session given
-    to ``optimize``, as a ``PromptOverride`` event.
+    to ``optimize``, as a ``PromptOverride`` event; refused without a session.
     """
 
     GLOBAL = "global"

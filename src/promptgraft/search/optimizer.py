@@ -13,6 +13,7 @@ from promptgraft.errors import (
     ConfigError,
     DataFormatError,
     JournalCorruptError,
+    OverrideConflictError,
     PromptgraftError,
     WinnerNotStoredError,
 )
@@ -92,6 +93,12 @@ class Optimizer(BasePromptOptimizer[RunResult]):
         """
         if session is not None and not callable(getattr(session, "dispatch", None)):
             raise ConfigError(f"session: expected a session, found {shown(session)}")
+        in_session = self._config.persist_scope is PersistenceScope.SESSION
+        if session is None and self._config.persist and in_session:
+            raise ConfigError(
+                "persist_scope: expected a session for the winner, found none; give `optimize` a "
+                "session, or leave persist_scope out"
+            )
         run = _Run(self._context, self._config, prompt, session)
         return run.complete()
 
@@ -298,7 +305,15 @@ class _Run:
         )
         winner = result.candidates[result.best_index]
         try:
-            return attrs.evolve(result, persisted=self._target.persist(winner, provenance))
+            persisted = self._target.persist(winner, provenance, pool=result.candidates)
+            return attrs.evolve(result, persisted=persisted)
+        except OverrideConflictError as error:
+            raise WinnerNotStoredError(
+                f"the winner is not stored: {error} since the run began; look at both, then roll "
+                "the tag back and resume the run, or write the winner over it: "
+                "`store.upsert(prompt.descriptor, error.result.best_override)`",
+                result,
+            ) from error
         except Exception as error:  # whatever a store raises: nothing may be lost
             why = str(error) if isinstance(error, PromptgraftError) else raised(error)
             raise WinnerNotStoredError(f"the winner is not stored: {why}", result) from error

@@ -242,13 +242,21 @@ class Target(Protocol):
             FeedbackError: the user's function failed.
         """
 
-    def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
+    def persist(
+        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
+    ) -> bool:
         """Keep ``candidate`` in one atomic write; False when there is nowhere to keep it.
 
+        Args:
+            candidate: the winner.
+            provenance: where it comes from.
+            pool: every candidate that the run has accepted. What is kept now may be one of them,
+                if the run has ended before and was resumed.
+
         Raises:
-            StoreError: the store refuses.
+            StoreError: the store refuses, or keeps what neither the run nor its baseline is.
         """
-        del candidate, provenance
+        del candidate, provenance, pool
         return False
 
 

@@ -9,6 +9,7 @@ import attrs
 from promptgraft.errors import BindingError, DataFormatError, PromptgraftError, PromptRenderError
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
+from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.rendering import values_of
 from promptgraft.serde import Json, digest_json, shown
@@ -190,7 +191,9 @@ class PromptTarget:
             )
         return attrs.evolve(self, rollout=attrs.evolve(self.rollout, base=found))
 
-    def persist(self, candidate: Candidate, provenance: Provenance) -> bool:
+    def persist(
+        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
+    ) -> bool:
         if self.store is None:
             return False
         written = [
@@ -198,8 +201,30 @@ class PromptTarget:
             for address, override in candidate.overrides.items()
             if override
         ]
-        self.store.upsert_all(written, provenance=provenance)
+        expected = [self._expected(self.store, *one, pool=pool) for one in written]
+        self.store.upsert_all(written, provenance=provenance, expected=expected)
         return True
+
+    def _expected(
+        self,
+        store: PromptOverridesStore,
+        descriptor: PromptDescriptor,
+        override: PromptOverride,
+        *,
+        pool: Sequence[Candidate],
+    ) -> PromptOverride:
+        """Return what a winner may replace: the base's, or what this run has kept earlier."""
+        held = store.resolve(descriptor, override.tag) or override.holding(())
+        address = f"{descriptor.ns}/{descriptor.key}"
+        base = self._prompts[address].base
+        known = [base.merged_with(_change(one, address)) for one in pool]
+        found = [
+            held.find(entry)
+            if any(held.find(entry) == one.find(entry) for one in known)
+            else base.find(entry)
+            for entry in override.entries()
+        ]
+        return override.holding(filter(None, found))
 
     def _find(self, module: Module) -> tuple[str, PromptModule]:
         """Return the prompt that a module is of, and its part there."""

@@ -14,6 +14,7 @@ from promptgraft.errors import (
     HashMismatchError,
     InvalidIdentifierError,
     InvalidOverrideError,
+    OverrideConflictError,
     UnknownPartError,
 )
 from promptgraft.overrides.store import DEFAULT_TAG
@@ -234,6 +235,41 @@ class StoreWrites:
             store.upsert_all([(PROMPT.descriptor, override_of(WRITER))])
         assert store.resolve(PROMPT.descriptor) is None
         assert store.resolve(WRITER.descriptor) is None
+
+    def test_a_part_that_another_writer_has_changed_since_it_was_read_is_not_replaced(
+        self, store: Store
+    ) -> None:
+        read = [store.resolve(PROMPT.descriptor), store.resolve(WRITER.descriptor)]
+        store.set_section_override(WRITER, path=TONE, body="theirs")
+        wanted = [
+            (PROMPT.descriptor, override_of(PROMPT, entry(PROMPT, TONE, "ours"))),
+            (WRITER.descriptor, override_of(WRITER, entry(WRITER, TONE, "ours"))),
+        ]
+        with pytest.raises(OverrideConflictError, match="section tone: another writer"):
+            store.upsert_all(wanted, expected=read)
+        assert store.resolve(PROMPT.descriptor) is None
+        assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "theirs"}
+
+        read = [store.resolve(PROMPT.descriptor), store.resolve(WRITER.descriptor)]
+        store.set_section_override(WRITER, path=RULES, body="another part")
+        store.upsert_all(wanted, expected=read)
+        assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "ours", RULES: "another part"}
+
+    def test_of_writers_that_read_the_same_only_one_replaces_it(self, store: Store) -> None:
+        read = [store.set_section_override(PROMPT, path=TONE, body="read")]
+        begin = threading.Barrier(6)
+
+        def write(number: int) -> bool:
+            begin.wait()
+            ours = override_of(PROMPT, entry(PROMPT, TONE, str(number)))
+            try:
+                store.upsert_all([(PROMPT.descriptor, ours)], expected=read)
+            except OverrideConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(write, range(6))) == 1
 
     def test_what_is_read_of_one_prompt_of_a_write_is_there_of_the_others(
         self, store: Store

@@ -1,0 +1,57 @@
+"""Writes that hold only as long as nothing has changed since somebody looked."""
+
+from __future__ import annotations
+
+import pytest
+
+from promptgraft.errors import InvalidOverrideError, OverrideConflictError
+from promptgraft.overrides import InMemoryPromptOverridesStore, OverlayPromptOverridesStore
+from promptgraft.testing.prompts import PROMPT, RULES, TONE, bodies, entry, override_of
+
+DESCRIPTOR = PROMPT.descriptor
+OURS = [(DESCRIPTOR, override_of(PROMPT, entry(PROMPT, TONE, "ours")))]
+
+
+def test_the_refusal_names_part_tag_and_prompt() -> None:
+    store = InMemoryPromptOverridesStore()
+    store.set_section_override(PROMPT, path=TONE, body="theirs")
+    with pytest.raises(OverrideConflictError) as caught:
+        store.upsert_all(OURS, expected=[None])
+    assert str(caught.value) == (
+        "section tone: another writer has changed it under tag `latest` of prompt "
+        "`tests/stores/support`"
+    )
+
+
+def test_what_was_read_and_deleted_since_is_a_change() -> None:
+    store = InMemoryPromptOverridesStore()
+    read = store.set_section_override(PROMPT, path=TONE, body="read")
+    store.delete(ns=PROMPT.ns, prompt_key=PROMPT.key, tag="latest")
+    with pytest.raises(OverrideConflictError):
+        store.upsert_all(OURS, expected=[read])
+
+
+def test_what_says_the_same_already_is_no_conflict() -> None:
+    store = InMemoryPromptOverridesStore()
+    store.upsert_all(OURS, expected=[None])
+    store.upsert_all(OURS, expected=[None])
+    assert bodies(store.resolve(DESCRIPTOR)) == {TONE: "ours"}
+
+
+def test_one_expectation_is_needed_for_each_override() -> None:
+    with pytest.raises(InvalidOverrideError) as caught:
+        InMemoryPromptOverridesStore().upsert_all(OURS, expected=[None, None])
+    assert str(caught.value) == "expected: expected one for each of 1 overrides, found 2"
+
+
+def test_through_an_overlay_a_change_of_the_base_is_a_change_of_what_was_read() -> None:
+    base = InMemoryPromptOverridesStore()
+    store = OverlayPromptOverridesStore(base=base, overlay=InMemoryPromptOverridesStore())
+    base.set_section_override(PROMPT, path=TONE, body="base")
+    read = [store.resolve(DESCRIPTOR)]
+    base.set_section_override(PROMPT, path=RULES, body="elsewhere")
+    store.upsert_all(OURS, expected=read)
+    base.set_section_override(PROMPT, path=RULES, body="changed again")
+    rules = [(DESCRIPTOR, override_of(PROMPT, entry(PROMPT, RULES, "ours")))]
+    with pytest.raises(OverrideConflictError, match="section task/rules"):
+        store.upsert_all(rules, expected=read)
