@@ -261,7 +261,8 @@ def test_a_class_with_a_field_that_json_cannot_give_is_refused_before_it_is_answ
     with pytest.raises(PromptDefinitionError) as caught:
         PromptTemplate(ns="a", key="b", output_type=Waiting)
     assert str(caught.value) == (
-        "prompt `a/b`: output_type: no plain data can become <class 'datetime.timedelta'>"
+        "prompt `a/b`: output_type: field `Waiting.delay`: no plain data can become "
+        "<class 'datetime.timedelta'>"
     )
 
 

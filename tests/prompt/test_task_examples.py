@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -367,20 +366,6 @@ def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
     ) as caught:
         example(key)
     assert str(caught.value).endswith(f"found {key!r}")
-
-
-def test_a_result_type_without_a_schema_is_refused_where_examples_depend_on_it() -> None:
-    class Opaque:
-        pass
-
-    opaque: Tool[Any, Any] = Tool(
-        name="opaque", description="d", params_type=ReadParams, result_type=Opaque
-    )
-    tools = MarkdownSection(title="T", key="t", tools=(opaque,))
-    assert template(tools).descriptor.tools
-    said = "prompt `tests/task`: tool `opaque`: result_type: type `Opaque` has no JSON Schema: "
-    with pytest.raises(PromptDefinitionError, match=re.escape(said)):
-        template(tools, examples_section())
 
 
 # What overrides are bound to

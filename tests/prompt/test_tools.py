@@ -351,12 +351,11 @@ def test_an_example_that_does_not_fit_is_refused_with_its_place(
         (float, math.nan, "expected a finite number, found nan"),
         (float, math.inf, "expected a finite number, found inf"),
         (dt.datetime, dt.datetime(2026, 1, 2, 3, 4), "an ISO 8601 time with its off"),  # noqa: DTZ001
-        (dict[int, str], {1: "x"}, "expected string keys, found 1"),
         (str, b"x", "expected plain data"),
         (tuple[int, str], (1,), "expected 2 items, found 1"),
         (set[str], ["a"], "does not survive JSON"),
     ],
-    ids=["NaN", "infinity", "naive time", "integer keys", "bytes", "too few items", "a list"],
+    ids=["NaN", "infinity", "naive time", "bytes", "too few items", "a list"],
 )
 def test_a_result_that_json_cannot_carry_is_refused(kind: Any, value: object, said: str) -> None:
     with pytest.raises(PromptDefinitionError, match=re.escape(said)) as caught:
@@ -439,8 +438,8 @@ SpanAndEnum = fields_class("SpanAndEnum", a=(Span, attrs.NOTHING), b=(ENUM_SPAN,
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (Complex, "type `Complex` has no JSON Schema: type <class 'complex'> is not supported"),
-        (Either, "type `Either` has no JSON Schema: Type unions may not contain more than one"),
+        (Complex, "field `Complex.number`: no plain data can become <class 'complex'>"),
+        (Either, "field `Either.one`: type `"),
         (Pages, "Page[int] is a generic class; expected one without type parameters"),
         (TwoSpans, "two classes are named `Span` ("),
         (SpanAndEnum, "type `SpanAndEnum`: two types share a name; rename one"),

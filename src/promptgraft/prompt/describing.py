@@ -63,7 +63,7 @@ def describe_template(
         containers=tuple(_container(path, section) for path, section in containers),
         output_fields=_output_fields(output_type, choice),
         output_type=output_type,
-        interface_hash=_interface(tools, output_type, where) if containers else NO_INTERFACE,
+        interface_hash=_interface(tools, output_type) if containers else NO_INTERFACE,
     )
 
 
@@ -165,21 +165,14 @@ def _output_field(field: FieldInfo, siblings: Sequence[FieldInfo]) -> OutputFiel
     )
 
 
-def _interface(tools: dict[str, AnyTool], output_type: Any, where: str) -> HexDigest:
+def _interface(tools: dict[str, AnyTool], output_type: Any) -> HexDigest:
     """Hash what task examples depend on: the types of tools and answer, not their wording."""
     types = [
-        [
-            tool.name,
-            _shape(tool.params_type, f"{where}: tool `{tool.name}`: params_type"),
-            _shape(tool.result_type, f"{where}: tool `{tool.name}`: result_type"),
-        ]
+        [tool.name, _shape(tool.params_type), _shape(tool.result_type)]
         for _, tool in sorted(tools.items())  # tools may move from section to section
     ]
-    return digest([types, _shape(output_type, f"{where}: output_type")])
+    return digest([types, _shape(output_type)])
 
 
-def _shape(kind: Any, where: str) -> object:
-    try:
-        return None if kind is None else bare_schema(kind)
-    except PromptDefinitionError as error:
-        raise PromptDefinitionError(f"{where}: {error}") from None
+def _shape(kind: Any) -> object:
+    return None if kind is None else bare_schema(kind)

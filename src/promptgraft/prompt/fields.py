@@ -90,8 +90,11 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
+        said = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
+        wrong = [name for found in said for name, hint in found if str(error.name) in str(hint)]
         raise PromptDefinitionError(
-            f"class `{kind.__name__}`: {error}; define the annotated types at module level"
+            f"field `{'.'.join((kind.__name__, *wrong[:1]))}`: {error}; define the annotated types "
+            "at module level"
         ) from None
     required = _required(kind)
     fields = tuple(

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
 from promptgraft.prompt.fields import Described, options_of
-from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.schema import check_carried
 from promptgraft.prompt.wording import own_names
 from promptgraft.serde import Json, field_names, is_unicode, parse_json, shown
-from promptgraft.strict import check_readable, structure
+from promptgraft.strict import structure
 
 T = TypeVar("T")
 
@@ -30,13 +30,7 @@ def check_output_type(output_type: Any, where: str) -> None:
     if output_type is None or output_type is str or options_of(output_type):
         return
     if isinstance(output_type, type) and field_names(output_type) is not None:
-        try:
-            check_readable(output_type, where=f"{where}: output_type")
-            schema_of(output_type)
-        except DataFormatError as error:
-            raise PromptDefinitionError(str(error)) from None
-        except PromptDefinitionError as error:
-            raise PromptDefinitionError(f"{where}: output_type: {error}") from None
+        check_carried(output_type, f"{where}: output_type")
         return
     raise PromptDefinitionError(
         f"{where}: output_type: expected str, an Enum or Literal of strings, an attrs class or a "

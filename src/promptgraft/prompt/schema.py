@@ -8,7 +8,8 @@ from typing import Any
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.prompt.fields import Described, classes_in, fields_of, options_of, options_within
-from promptgraft.serde import Json, canonical_json, unstructure
+from promptgraft.serde import Json, canonical_json, shown, unstructure
+from promptgraft.strict import check_readable
 
 JsonObject = dict[str, Json]
 
@@ -46,6 +47,28 @@ def schema_of(kind: Any, described: Mapping[str, Described] | None = None) -> Js
     return _assembled(root, definitions)
 
 
+def check_carried(kind: Any, where: str) -> None:
+    """Refuse a type whose values JSON cannot carry there and back.
+
+    Raises:
+        PromptDefinitionError: naming the field whose type it is.
+    """
+    place = where
+    try:
+        for owner in reversed(classes_in(kind)):  # the innermost first, whose field is at fault
+            for field in fields_of(owner):
+                place = f"{where}: field `{field.key}`"
+                check_readable(field.kind, where=place)
+                _components(field.kind)
+        place = where
+        check_readable(kind, where=place)
+        schema_of(kind)
+    except DataFormatError as error:  # names the place itself
+        raise PromptDefinitionError(str(error)) from None
+    except PromptDefinitionError as error:
+        raise PromptDefinitionError(f"{place}: {error}") from None
+
+
 def bare_schema(kind: Any) -> object:
     """Return the JSON Schema of a type and all it refers to, without what people say of it."""
     root, definitions = _components(kind)
@@ -73,8 +96,9 @@ def _components(kind: Any) -> tuple[JsonObject, dict[str, JsonObject]]:
         read = _class_schema if isinstance(kind, type) else _raw_schema
         root, definitions = read(kind)
     except TypeError as error:
+        name = type_name(kind) if isinstance(kind, type) else shown(kind)
         raise PromptDefinitionError(
-            f"type `{type_name(kind)}` has no JSON Schema: {str(error).splitlines()[-1]}"
+            f"type `{name}` has no JSON Schema: {str(error).splitlines()[-1]}"
         ) from None
     except KeyError:  # what msgspec says of two types with one name in one module
         raise PromptDefinitionError(

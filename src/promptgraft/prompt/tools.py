@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.prompt.fields import fields_of
-from promptgraft.prompt.schema import schema_of
+from promptgraft.prompt.schema import check_carried
 from promptgraft.serde import field_names, shown, unstructure
 from promptgraft.strict import structure
 
@@ -51,14 +51,14 @@ class Tool(Generic[ParamsT, ResultT]):
         description: what it does and when to use it.
         params_type: attrs class or dataclass of its parameters; ``Described`` annotations
             say what each one means.
-        result_type: type of what it returns: ``str``, an attrs class, a dataclass, ...
+        result_type: type of what it returns: ``str``, None, an attrs class, a dataclass, ...
         handler: the function; None for a tool that is only described.
         examples: calls that are shown to the model.
         overridable: whether stores may replace description and examples.
 
     Raises:
-        PromptDefinitionError: the name is none, ``params_type`` is no class of fields or has no
-            JSON Schema, or an example does not fit the types.
+        PromptDefinitionError: the name is none, ``params_type`` is no class of fields, JSON cannot
+            carry one of the types, or an example does not fit them.
     """
 
     name: str
@@ -81,10 +81,8 @@ class Tool(Generic[ParamsT, ResultT]):
                 f"tool `{self.name}`: params_type: expected an attrs class or dataclass, "
                 f"found {shown(self.params_type)}"
             )
-        try:
-            schema_of(self.params_type)
-        except PromptDefinitionError as error:
-            raise PromptDefinitionError(f"tool `{self.name}`: params_type: {error}") from None
+        check_carried(self.params_type, f"tool `{self.name}`: params_type")
+        check_carried(self.result_type, f"tool `{self.name}`: result_type")
         for index, example in enumerate(self.examples):
             where = f"tool `{self.name}`: example {index}"
             check_value(example.input, self.params_type, where=f"{where}: input")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from promptgraft.errors import DataFormatError
 
@@ -30,7 +30,7 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
         raise DataFormatError.of(lines) from None
 
 
-def check_readable(kind: type, *, where: str) -> None:
+def check_readable(kind: Any, *, where: str) -> None:
     """Refuse a type that :func:`structure` cannot build, whatever the data.
 
     Raises:
@@ -39,6 +39,6 @@ def check_readable(kind: type, *, where: str) -> None:
     from promptgraft.strict import converter
 
     try:
-        converter.get().get_structure_hook(kind)
+        converter.check_type(kind)
     except (*converter.UNFIT, NameError) as error:
         raise DataFormatError(f"{where}: {converter.describe(error)}") from None

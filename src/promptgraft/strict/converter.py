@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import attrs
 from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.errors import (
@@ -24,7 +26,11 @@ from cattrs.errors import (
     IterableValidationNote,
     StructureHandlerNotFoundError,
 )
-from cattrs.gen import make_mapping_structure_fn
+from cattrs.gen import (
+    make_dict_structure_fn,
+    make_mapping_structure_fn,
+    override,
+)
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import MismatchError, did_you_mean, field_names, shown
@@ -63,13 +69,26 @@ def get() -> Converter:
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, read in _SCALARS.items():
         converter.register_structure_hook(kind, _scalar_hook(kind, read))
+    converter.register_structure_hook_func(_is_none, _none_hook)
     converter.register_structure_hook_func(_is_enum, _enum_hook)
     converter.register_structure_hook_func(_is_literal, _literal_hook)
     converter.register_structure_hook_factory(_is_class, _class_factory)
     converter.register_structure_hook_factory(_is_collection, _collection_factory)
     converter.register_structure_hook_factory(_is_fixed_tuple, _fixed_tuple_factory)
     converter.register_structure_hook_factory(_is_mapping, _mapping_factory)
+    converter.register_structure_hook_factory(_is_union, _union_factory)
     return converter
+
+
+def check_type(kind: Any) -> None:
+    """Raise one of :data:`UNFIT`, or ``NameError``, for a type that no data can become."""
+    if _holds(bytes, kind):  # which cattrs makes of integers
+        raise StructureHandlerNotFoundError("", bytes)
+    get().get_structure_hook(kind)
+
+
+def _holds(part: object, kind: object) -> bool:
+    return kind is part or any(_holds(part, one) for one in get_args(kind))
 
 
 def describe_all(error: BaseException) -> list[str]:
@@ -141,6 +160,12 @@ def _scalar_hook(base: type, read: Callable[[object], object]) -> Callable[[obje
     return hook
 
 
+def _none_hook(value: object, kind: object) -> None:
+    del kind
+    if value is not None:
+        raise MismatchError(f"expected null, found {shown(value)}")
+
+
 def _enum_hook(value: object, kind: type[Enum]) -> Enum:
     return _choose(value, {member: member.value for member in kind})
 
@@ -184,6 +209,7 @@ _COLLECTIONS: dict[Any, Callable[[list[Any]], object]] = {
     collections.abc.Set: frozenset,
     collections.abc.MutableSet: set,
 }
+_NO_KEYS = (int, float, bool)
 _MAPPINGS = {dict, FrozenMap, collections.abc.Mapping, collections.abc.MutableMapping}
 
 
@@ -215,7 +241,10 @@ def _fixed_tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any]
 
 
 def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    plain: Any = types.GenericAlias(dict, get_args(kind) or (Any, Any))
+    keys, values = get_args(kind) or (Any, Any)
+    if keys in _NO_KEYS:
+        raise MismatchError(f"the keys of an object are strings, found {shown(kind)}")
+    plain: Any = types.GenericAlias(dict, (keys, values))
     # Not `converter.gen_structure_mapping`, which empties the cache of every other hook.
     inner: Any = make_mapping_structure_fn(plain, converter, detailed_validation=True)
     finish = FrozenMap if _bare(kind) is FrozenMap else dict
@@ -223,7 +252,44 @@ def _mapping_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], An
 
 
 def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
+    bare = _bare(kind)
+    fields = attrs.fields(bare) if attrs.has(bare) else dataclasses.fields(bare)
+    # cattrs resolves a type that is a text, but none that only holds one: `list["Node"]`.
+    held = [field.name for field in fields if _holds_text(field.type)]
+    if not held or any(isinstance(field.type, str) for field in fields):
+        return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
+    hints = get_type_hints(bare, include_extras=True)
+    resolved: Any = {name: _resolved(hints[name], converter) for name in held}
+    return _guarded(Mapping, "an object", make_dict_structure_fn(kind, converter, **resolved))
+
+
+def _holds_text(hint: Any) -> bool:
+    return isinstance(hint, (str, ForwardRef)) or any(map(_holds_text, get_args(hint)))
+
+
+def _resolved(hint: Any, converter: Converter) -> Any:
+    return override(struct_hook=lambda value, _: converter.structure(value, hint))
+
+
+def _union_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    # An integer is a number too, and stays what it is.
+    members = sorted(get_args(kind), key=lambda member: member is float)
+    hooks = [(member, converter.get_structure_hook(member)) for member in members]
+
+    def hook(value: Any, _: Any) -> Any:
+        inside = []
+        for member, read in hooks:
+            try:
+                return read(value, member)
+            except UNFIT as error:
+                if isinstance(error, (ClassValidationError, IterableValidationError)):
+                    inside.append(error)
+        if len(inside) == 1:
+            raise inside[0]
+        named = " or ".join(getattr(member, "__name__", str(member)) for member in members)
+        raise MismatchError(f"expected {named}, found {shown(value)}")
+
+    return hook
 
 
 def _bare(kind: Any) -> Any:
@@ -240,6 +306,15 @@ def _is_fixed_tuple(kind: Any) -> bool:
 
 def _is_mapping(kind: Any) -> bool:
     return _bare(kind) in _MAPPINGS
+
+
+def _is_union(kind: Any) -> bool:
+    several = [one for one in get_args(kind) if one is not type(None)]
+    return get_origin(kind) in (Union, types.UnionType) and len(several) > 1
+
+
+def _is_none(kind: Any) -> bool:
+    return kind is None or kind is type(None)
 
 
 def _is_literal(kind: Any) -> bool:
