@@ -11,6 +11,7 @@ import attrs
 
 from json_replies import json_reply
 from promptgraft import (
+    EventBus,
     GepaConfig,
     GepaExample,
     GepaOptimizer,
@@ -26,6 +27,7 @@ from promptgraft import (
     ScriptedAdapter,
 )
 from promptgraft.algorithms.gepa import ToolExampleTarget
+from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
     Described,
     TaskExample,
@@ -158,7 +160,7 @@ class Outcome:
     """A run, its store and what its models were asked."""
 
     result: GepaResult
-    store: InMemoryPromptOverridesStore
+    store: BasePromptOverridesStore
     task: ScriptedAdapter
     reflection: ScriptedAdapter
 
@@ -168,7 +170,13 @@ class Outcome:
         return prompt.bind(Question("new")).render()
 
 
-def run(look: Look, **settings: object) -> Outcome:
+def run(
+    look: Look,
+    *,
+    store: BasePromptOverridesStore | None = None,
+    bus: EventBus | None = None,
+    **settings: object,
+) -> Outcome:
     """Optimize for a model that answers right where ``look`` finds what it needs."""
 
     def answer(rendered: RenderedPrompt[object]) -> str:
@@ -178,9 +186,13 @@ def run(look: Look, **settings: object) -> Outcome:
 
     task = ScriptedAdapter(answer)
     reflection = ScriptedAdapter(lambda rendered: REPLIES[rendered.key])
-    store = InMemoryPromptOverridesStore()
+    kept = InMemoryPromptOverridesStore() if store is None else store
     context = OptimizationContext(
-        task, reflection_adapter=reflection, overrides_store=store, overrides_tag="won"
+        task,
+        reflection_adapter=reflection,
+        overrides_store=kept,
+        overrides_tag="won",
+        event_bus=bus,
     )
     chosen: dict[str, object] = {
         "rollout_budget": 200,
@@ -191,7 +203,7 @@ def run(look: Look, **settings: object) -> Outcome:
         **settings,
     }
     result = GepaOptimizer(context, GepaConfig(**grouped(**chosen))).optimize(Prompt(TEMPLATE))
-    return Outcome(result=result, store=store, task=task, reflection=reflection)
+    return Outcome(result=result, store=kept, task=task, reflection=reflection)
 
 
 TOOL_EXAMPLE = ToolExampleTarget(tool_name="search_code", example_index=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,16 @@ from agent_world import (
 )
 from json_replies import json_reply
 from optimizers.worlds import Run, bound, config, numbered
-from promptgraft import Prompt, PromptResponse, RenderedPrompt, Session, StopReason
+from promptgraft import (
+    EventBus,
+    InMemoryPromptOverridesStore,
+    OverlayPromptOverridesStore,
+    Prompt,
+    PromptResponse,
+    RenderedPrompt,
+    Session,
+    StopReason,
+)
 from promptgraft.algorithms.gepa import (
     GepaExample,
     GepaExampleGenerated,
@@ -32,6 +42,7 @@ from promptgraft.algorithms.gepa import (
     ToolExampleTarget,
 )
 from promptgraft.errors import UnknownPartError
+from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,
     PromptTemplate,
@@ -67,8 +78,8 @@ def in_output_field(rendered: RenderedPrompt[object]) -> bool:
     return WORD in str(rendered.output_schema)
 
 
-SECTIONS = {"target_section_paths": (("rules",),)}
-CASES: list[tuple[Look, dict[str, object]]] = [
+SECTIONS: dict[str, Any] = {"target_section_paths": (("rules",),)}
+CASES: list[tuple[Look, dict[str, Any]]] = [
     (in_tool, {"tools": ("search_code",)}),
     (in_tool_example, {"target_tool_examples": (TOOL_EXAMPLE,)}),
     (in_task_example, {"target_task_examples": (("examples", "first"),)}),
@@ -79,7 +90,7 @@ CASES: list[tuple[Look, dict[str, object]]] = [
 
 @pytest.mark.parametrize(("look", "target"), CASES)
 def test_what_only_one_kind_of_part_can_fix_is_fixed_by_it(
-    look: Look, target: dict[str, object]
+    look: Look, target: dict[str, Any]
 ) -> None:
     found = run(look, **SECTIONS, **target)
     assert found.result.improved
@@ -267,7 +278,7 @@ def test_a_merge_does_not_overfill_a_section(room: int, merged: bool) -> None:
 
 
 GREP = {"tool": "grep", "description": "d", "input": {}, "output": ""}
-MISFITS: dict[str, tuple[dict[str, object], str, str]] = {
+MISFITS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a value of another type": (
         {"target_tool_examples": (TOOL_EXAMPLE,)},
         json_reply(description="d", input={"query": 5}, output="b"),
@@ -358,7 +369,7 @@ def test_the_reflector_is_shown_types_and_the_examples_that_are_there() -> None:
     assert f"needs {WORD}" in question
 
 
-def unknown_targets() -> list[tuple[dict[str, object], str]]:
+def unknown_targets() -> list[tuple[dict[str, Any], str]]:
     return [
         ({"tools": ("serch_code",)}, "has no tool `serch_code`"),
         (
@@ -379,14 +390,77 @@ def unknown_targets() -> list[tuple[dict[str, object], str]]:
 
 @pytest.mark.parametrize(("target", "message"), unknown_targets())
 def test_an_unknown_target_is_refused_with_what_exists(
-    target: dict[str, object], message: str
+    target: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UnknownPartError, match=message):
         run(in_tool, **target)
 
 
-def all_targets() -> dict[str, object]:
-    targets: dict[str, object] = {**SECTIONS, "enable_merge": True}
+ADDED = ("examples", "added")
+
+
+def with_added(store: BasePromptOverridesStore) -> BasePromptOverridesStore:
+    """Return a store whose tag adds an example to those of the source."""
+    store.add_task_example(
+        Prompt(TEMPLATE),
+        tag="won",
+        container_path=ADDED[:-1],
+        key=ADDED[-1],
+        objective="Find nothing.",
+        outcome_json='{"severity": "low"}',
+        steps_json="[]",
+    )
+    return store
+
+
+def over(base: BasePromptOverridesStore) -> BasePromptOverridesStore:
+    return OverlayPromptOverridesStore(base=base, overlay=InMemoryPromptOverridesStore())
+
+
+def in_added_example(rendered: RenderedPrompt[object]) -> bool:
+    return any(found.path == ADDED and WORD in found.text for found in rendered.sections)
+
+
+@pytest.mark.parametrize("through", [lambda base: base, over], ids=["its store", "an overlay"])
+def test_an_example_that_the_store_has_added_may_be_a_target(
+    through: Callable[[BasePromptOverridesStore], BasePromptOverridesStore],
+) -> None:
+    bus, generated = EventBus(), list[object]()
+    bus.subscribe(GepaExampleGenerated, generated.append)
+    base = with_added(InMemoryPromptOverridesStore())
+    store = through(base)
+    found = run(in_added_example, store=store, bus=bus, target_task_examples=(ADDED,))
+    assert found.result.improved
+    assert found.result.persisted
+    assert in_added_example(found.rendered())
+    # It was there already, and is no new one.
+    assert generated == []
+    assert found.result.generated_task_examples == ()
+    shown = bound(found.reflection.requests[0], "current")
+    assert "Find nothing." in shown
+    if store is not base:
+        assert "Find nothing." in str(base.resolve(TEMPLATE.descriptor, "won"))
+
+
+@pytest.mark.parametrize("path", [("examples", "first"), ADDED])
+def test_an_example_that_is_removed_is_refused_as_a_target(path: tuple[str, ...]) -> None:
+    store = over(with_added(InMemoryPromptOverridesStore()))
+    store.remove_task_example(Prompt(TEMPLATE), tag="won", path=path)
+    with pytest.raises(UnknownPartError) as caught:
+        run(in_task_example, store=store, target_task_examples=(path,))
+    message = str(caught.value)
+    if path == ADDED:
+        assert "has no task example `examples/added`" in message
+    else:
+        assert message == (
+            "task example examples/first is not shown: the store holds an override that removes "
+            "it; name another target, or forget `removed task example examples/first` with "
+            "`remove_override`"
+        )
+
+
+def all_targets() -> dict[str, Any]:
+    targets: dict[str, Any] = {**SECTIONS, "enable_merge": True}
     for _, target in CASES:
         targets.update(target)
     return targets

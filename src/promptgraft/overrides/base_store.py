@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import attrs
+
 from promptgraft.errors import InvalidOverrideError, OverrideConflictError, UnknownPartError
 from promptgraft.overrides.resolution import bound_entry, check_names, checked_entry, is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
@@ -84,10 +86,17 @@ class BasePromptOverridesStore(PromptOverridesStore):
         removed = RemovedTaskExample(path=check_path(path), expected_hash=UNBOUND)
 
         def change(present: PromptOverride) -> PromptOverride:
-            if path in present.added_task_examples:
-                return present.without(present.added_task_examples[path])
-            entry = checked_entry(descriptor, bound_entry(descriptor, removed))
-            return present.merged_with(present.holding([entry]))
+            added = present.added_task_examples.get(path)
+            left = present if added is None else present.without(added)
+            below = self._visible(descriptor, tag, left).added_task_examples
+            if path in below and descriptor.task_example(path) is None:
+                # It is bound to what additions are bound to.
+                entry: Entry = attrs.evolve(removed, expected_hash=descriptor.interface_hash)
+            elif added is not None:
+                return left
+            else:
+                entry = bound_entry(descriptor, removed)
+            return left.with_entries([checked_entry(descriptor, entry)])
 
         return self.mutate(OverrideAddress(descriptor.ns, descriptor.key, tag), change)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import attrs
 
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.overrides.resolution import bound_entry
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.parts.added_example import AddedTaskExample
@@ -181,7 +182,7 @@ class PromptOverridesStore(Protocol):
     ) -> PromptOverride:
         """Replace single fields and steps of a task example, or all its steps.
 
-        None keeps the source's.
+        None keeps those that the source has, or the addition where a store has added it.
         """
         entry = TaskExampleOverride(
             path=check_path(path),
@@ -191,7 +192,18 @@ class PromptOverridesStore(Protocol):
             step_overrides=step_overrides or {},
             steps_json=steps_json,
         )
-        return _set(self, prompt, tag, entry)
+        descriptor = prompt.descriptor
+        kept = self.resolve(descriptor, tag)
+        added = kept.added_task_examples.get(path) if kept is not None else None
+        if kept is None or added is None or descriptor.task_example(path) is not None:
+            return _set(self, prompt, tag, entry)
+        try:
+            checked = entry.checked_for(added.example.steps, descriptor)
+        except DataFormatError as error:
+            raise InvalidOverrideError(str(error)) from None
+        new = bound_entry(descriptor, added.changed(checked.changed(added.example)))
+        (written,) = self.upsert_all([(descriptor, kept.holding([new]))], expected=[kept])
+        return written
 
     def add_task_example(
         self,
@@ -218,7 +230,7 @@ class PromptOverridesStore(Protocol):
     def remove_task_example(
         self, prompt: PromptLike, *, tag: str = DEFAULT_TAG, path: SectionPath
     ) -> PromptOverride:
-        """Hide a task example of the source, or forget one that was added."""
+        """Forget a task example that was added; hide one of the source or of a store below."""
         ...
 
     def set_output_field_override(

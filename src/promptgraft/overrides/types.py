@@ -40,7 +40,7 @@ class PromptOverride:
         tool_example_overrides: examples of tools, by tool and position.
         task_example_overrides: task examples of the source, by path.
         added_task_examples: task examples that the source does not have, by path.
-        removed_task_examples: task examples of the source that are not shown, by path.
+        removed_task_examples: task examples that are not shown, by path.
         output_overrides: what is said of fields of the answer, by field.
         others: entries of kinds that were registered from outside, by kind and key.
 
@@ -93,6 +93,13 @@ class PromptOverride:
         """Return the entry of the kind and key of ``like``, or None."""
         return self._index.get(_place(like))
 
+    def undone_by(self, entry: Entry) -> Entry | None:
+        """Return the entry that has no effect beside a newer ``entry``, or None."""
+        if not entry.undoes:
+            return None
+        found = (one for one in self._index.values() if one.kind == entry.undoes)
+        return next((one for one in found if one.key == entry.key), None)
+
     def holding(self, entries: Iterable[Entry]) -> PromptOverride:
         """Return an override for the same prompt and tag that holds just ``entries``."""
         kinds: dict[str, Any] = {}
@@ -119,6 +126,8 @@ class PromptOverride:
             place = _place(entry)
             older = merged.get(place)
             merged[place] = entry if older is None else entry.over(older)
+            if undone := self.undone_by(entry):
+                merged.pop(_place(undone), None)
         return self.holding(merged.values())
 
     def without(self, entry: Entry) -> PromptOverride:

@@ -15,7 +15,15 @@ from promptgraft.parts.descriptors import (
     section_part,
     show_path,
 )
-from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, SkipReason, Source
+from promptgraft.parts.entry import (
+    UNBOUND,
+    EffectiveParts,
+    Entry,
+    PartSource,
+    Said,
+    SkipReason,
+    Source,
+)
 from promptgraft.parts.examples import (
     WorkedExample,
     check_json,
@@ -50,6 +58,7 @@ class AddedTaskExample(Entry):
     kind = "added task example"
     replaces = "section of task examples"
     held_in = listed = "added_task_examples"
+    undoes = "removed task example"
 
     @property
     def path(self) -> SectionPath:
@@ -75,6 +84,16 @@ class AddedTaskExample(Entry):
             objective=self.objective,
             steps=stored_steps(self.steps_json),
             outcome_json=self.outcome_json,
+        )
+
+    def changed(self, worked: WorkedExample) -> AddedTaskExample:
+        """Return the addition of another example under the same key, not bound to a source yet."""
+        return attrs.evolve(
+            self,
+            expected_hash=UNBOUND,
+            objective=worked.objective,
+            outcome_json=worked.outcome_json,
+            steps_json=worked.steps_json,
         )
 
     @classmethod

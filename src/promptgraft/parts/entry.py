@@ -117,6 +117,7 @@ class Entry(ABC):
         listed: the key under which documents list them.
         document: the class of an entry in a document; None for the entry's own.
         is_text: whether it is one text, rather than several fields.
+        undoes: the kind whose entry of the same key has no effect beside a newer one of this kind.
     """
 
     expected_hash: HexDigest
@@ -127,6 +128,7 @@ class Entry(ABC):
     listed: ClassVar[str]
     document: ClassVar[type | None] = None
     is_text: ClassVar[bool] = False
+    undoes: ClassVar[str] = ""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A task example of the source that is not shown."""
+"""A task example that is not shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from promptgraft.parts.descriptors import (
     SectionPath,
     section_part,
 )
-from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source
+from promptgraft.parts.entry import EffectiveParts, Entry, PartSource, Said, Source
 from promptgraft.parts.task_example import TaskExampleOverride
 from promptgraft.parts.validation import check_path
 from promptgraft.serde import HexDigest
@@ -20,11 +20,12 @@ from promptgraft.serde import HexDigest
 
 @attrs.frozen(kw_only=True)
 class RemovedTaskExample(Entry):
-    """A task example of the source that is not shown.
+    """A task example that is not shown: one of the source, or one that a store below has added.
 
     Attributes:
         path: the example.
-        expected_hash: hash of the source example.
+        expected_hash: hash of the source example; of an added one, that of the tools and the
+            output type, which the addition is bound to as well.
     """
 
     path: SectionPath
@@ -33,6 +34,7 @@ class RemovedTaskExample(Entry):
     kind = "removed task example"
     replaces = "task example"
     held_in = listed = "removed_task_examples"
+    undoes = "added task example"
 
     @property
     def key(self) -> SectionPath:
@@ -47,7 +49,11 @@ class RemovedTaskExample(Entry):
         return TaskExampleOverride.known(descriptor)
 
     def source(self, descriptor: PromptDescriptor) -> Source | None:
-        return descriptor.task_example(self.path)
+        found = descriptor.task_example(self.path)
+        if found is not None or self.expected_hash != descriptor.interface_hash:
+            return found
+        container = descriptor.container(self.path[:-1])
+        return PartSource(descriptor.interface_hash, container.overridable) if container else None
 
     def counterpart(self, prompt: PromptLike) -> TaskExampleOverride | None:
         found = prompt.descriptor.task_example(self.path)
@@ -60,7 +66,7 @@ class RemovedTaskExample(Entry):
         check_path(self.path)
 
     def apply(self, parts: EffectiveParts) -> None:
-        del parts.examples[self.path[:-1]][self.path[-1]]
+        parts.examples[self.path[:-1]].pop(self.path[-1], None)
 
     def said(self) -> Said:
         return iter(())

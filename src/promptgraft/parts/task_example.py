@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ from promptgraft.parts.descriptors import (
 from promptgraft.parts.entry import EffectiveParts, Entry, Said, Source, said_or_none
 from promptgraft.parts.examples import (
     ToolCall,
+    WorkedExample,
     check_json,
     given,
     read_stored_steps,
@@ -135,6 +136,17 @@ class TaskExampleOverride(Entry):
         check_path(self.path)
 
     def checked(self, descriptor: PromptDescriptor) -> TaskExampleOverride:
+        found = descriptor.task_example(self.path)
+        return self.checked_for(found.example.steps if found else (), descriptor)
+
+    def checked_for(
+        self, steps: Sequence[ToolCall], descriptor: PromptDescriptor
+    ) -> TaskExampleOverride:
+        """Return it with its JSON in one line, as an override of an example with ``steps``.
+
+        Raises:
+            InvalidOverrideError, DataFormatError: its content does not fit them.
+        """
         replaced = (self.objective, self.outcome_json, self.steps_json)
         if replaced == (None, None, None) and not self.step_overrides:
             raise InvalidOverrideError(f"{self.part}: replaces nothing; give a field")
@@ -143,21 +155,25 @@ class TaskExampleOverride(Entry):
         check_texts(self.part, *replaced)
         if self.objective is not None:
             check_said(self.objective, f"{self.part}: objective")
-        outcome, steps = self.outcome_json, self.steps_json
+        outcome, all_steps = self.outcome_json, self.steps_json
         return attrs.evolve(
             self,
             outcome_json=None
             if outcome is None
             else descriptor.checked_outcome(outcome, where=self.part),
-            steps_json=None if steps is None else descriptor.checked_steps(steps, where=self.part),
-            step_overrides={index: self._step(descriptor, index) for index in self.step_overrides},
+            steps_json=None
+            if all_steps is None
+            else descriptor.checked_steps(all_steps, where=self.part),
+            step_overrides={
+                index: self._step(steps, index, descriptor) for index in self.step_overrides
+            },
         )
 
-    def _step(self, descriptor: PromptDescriptor, index: int) -> TaskStepOverride:
+    def _step(
+        self, steps: Sequence[ToolCall], index: int, descriptor: PromptDescriptor
+    ) -> TaskStepOverride:
         override = self.step_overrides[index]
         where = f"{self.part}: step {index}"
-        found = descriptor.task_example(self.path)
-        steps = found.example.steps if found else ()
         # Not isinstance: True is an integer, but not one that a file gives back.
         if type(override.step_index) is not int or index not in range(len(steps)):
             raise InvalidOverrideError(f"{where}: expected the index of one of {len(steps)} steps")
@@ -179,7 +195,10 @@ class TaskExampleOverride(Entry):
 
     def apply(self, parts: EffectiveParts) -> None:
         examples = parts.examples[self.path[:-1]]
-        example = examples[self.path[-1]]
+        examples[self.path[-1]] = self.changed(examples[self.path[-1]])
+
+    def changed(self, example: WorkedExample) -> WorkedExample:
+        """Return an example with what the override replaces."""
         if self.steps_json is not None:
             steps = stored_steps(self.steps_json)
         else:
@@ -189,7 +208,7 @@ class TaskExampleOverride(Entry):
                 for index, step in enumerate(example.steps)
             )
         texts = given(objective=self.objective, outcome_json=self.outcome_json)
-        examples[self.path[-1]] = attrs.evolve(example, **texts, steps=steps)
+        return attrs.evolve(example, **texts, steps=steps)
 
     def said(self) -> Said:
         yield "objective", self.objective

@@ -23,6 +23,7 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
+from promptgraft.targets.parts.examples import TaskExampleModule
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import Candidate
 from promptgraft.text import change, counted, dollars, score
@@ -168,6 +169,7 @@ class RunResult(Shown):
     @property
     def generated_task_examples(self) -> tuple[GeneratedTaskExample, ...]:
         """The task examples that the run added to it."""
+        changed = {module for one in self.candidates for module in one.modules}
         return tuple(
             GeneratedTaskExample(
                 container_path=added.container_path,
@@ -176,7 +178,8 @@ class RunResult(Shown):
                 outcome_json=added.outcome_json,
                 steps_json=added.steps_json,
             )
-            for added in self.best_override.added_task_examples.values()
+            for path, added in self.best_override.added_task_examples.items()
+            if TaskExampleModule(path) not in changed
         )
 
     def pick(self, weights: Mapping[str, float] | str) -> int:

@@ -60,8 +60,9 @@ class Grafting:
             UnknownPartError: it is no overridable part of the prompt.
             ConfigError: it is longer now than a new text may be.
         """
-        part.require(self.prompt.descriptor)
-        length = len(part.text(self.view(self.base)))
+        view = self.view(self.base)
+        part.require(view)
+        length = len(part.text(view))
         if length > self.max_part_chars:
             raise ConfigError(
                 f"guards.max_part_chars: {part.name} is {length} characters long now, more than "

@@ -137,6 +137,7 @@ class PromptTarget:
             path if len(self._prompts) == 1 else (address, *path): example.objective
             for address, override in candidate.overrides.items()
             for path, example in override.added_task_examples.items()
+            if path not in self._prompts[address].base.added_task_examples
         }
 
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:

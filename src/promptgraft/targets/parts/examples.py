@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from promptgraft.errors import UnknownPartError
+from promptgraft.overrides.resolution import require_source
 from promptgraft.parts.added_example import AddedTaskExample
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import UNBOUND, Entry
@@ -73,6 +75,16 @@ class TaskExampleModule(PromptModule):
     def blank(self) -> TaskExampleOverride:
         return TaskExampleOverride(path=self.path, expected_hash=UNBOUND)
 
+    def require(self, view: View) -> None:
+        shown = self.path[-1] in view.parts.examples.get(self.path[:-1], {})
+        is_added = shown and view.descriptor.task_example(self.path) is None
+        require_source(view.descriptor, _blank(self.path[:-1]) if is_added else self.blank)
+        if not shown:
+            raise UnknownPartError(
+                f"{self.name} is not shown: the store holds an override that removes it; name "
+                f"another target, or forget `removed {self.name}` with `remove_override`"
+            )
+
     def describe(self, view: View) -> ModuleDescription:
         section, key = self.path[:-1], self.path[-1]
         examples = view.shown_examples(section)
@@ -114,15 +126,20 @@ def _proposed(view: View, text: str) -> tuple[str | None, WorkedExample]:
     )
 
 
-def _added(view: View, container: SectionPath, key: str, read: WorkedExample) -> AddedTaskExample:
+def _blank(container: SectionPath) -> AddedTaskExample:
     return AddedTaskExample(
         container_path=container,
-        example_key=key,
+        example_key="new",
         expected_hash=UNBOUND,
-        objective=read.objective,
-        outcome_json=view.own_outcome(read.outcome_json),
-        steps_json=read.steps_json,
+        objective="",
+        outcome_json="",
+        steps_json="",
     )
+
+
+def _added(view: View, container: SectionPath, key: str, read: WorkedExample) -> AddedTaskExample:
+    own = attrs.evolve(read, outcome_json=view.own_outcome(read.outcome_json))
+    return attrs.evolve(_blank(container), example_key=key).changed(own)
 
 
 @attrs.frozen
@@ -144,14 +161,7 @@ class GenerationModule(PromptModule):
 
     @property
     def blank(self) -> AddedTaskExample:
-        return AddedTaskExample(
-            container_path=self.container_path,
-            example_key="new",
-            expected_hash=UNBOUND,
-            objective="",
-            outcome_json="",
-            steps_json="",
-        )
+        return _blank(self.container_path)
 
     def has_room(self, view: View) -> bool:
         return len(view.task_examples(self.container_path)) < view.max_task_examples

@@ -223,14 +223,14 @@ class PromptModule(Module):
         del view
         return True
 
-    def require(self, descriptor: PromptDescriptor) -> None:
-        """Refuse a part that the prompt does not have.
+    def require(self, view: View) -> None:
+        """Refuse a part that the prompt, with what is in force, does not have.
 
         Raises:
             UnknownPartError: there is no such part, or it may not be overridden; the message
                 lists what exists.
         """
-        require_source(descriptor, self.blank)
+        require_source(view.descriptor, self.blank)
 
     def edit(self, view: View, text: str) -> Entry:
         """Return the override that a proposal amounts to, checked like a write.
