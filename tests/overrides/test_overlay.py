@@ -43,6 +43,20 @@ def test_what_only_one_store_holds_is_seen(stack: Stack) -> None:
     assert seen(stack.store) == {TONE: "base", RULES: "base"}
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_an_overlay_takes_overrides_in_place_of_a_store(stack: Stack, several: bool) -> None:
+    above = override_of(PROMPT, entry(PROMPT, TONE, "overlay"))
+    other = attrs.evolve(above, tag="other")
+    given = [above, other] if several else above
+    store = OverlayPromptOverridesStore(base=stack.base, overlay=given)
+
+    assert seen(store) == {TONE: "overlay", RULES: "base"}
+    assert seen(store, "other") == ({TONE: "overlay"} if several else {})
+    store.set_section_override(PROMPT, path=RULES, body="overlay")
+    assert seen(store) == {TONE: "overlay", RULES: "overlay"}
+    assert seen(stack.base) == {TONE: "base", RULES: "base"}
+
+
 def test_where_both_replace_a_section_the_overlay_wins(stack: Stack) -> None:
     stack.store.set_section_override(PROMPT, path=TONE, body="overlay")
 

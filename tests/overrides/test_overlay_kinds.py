@@ -95,9 +95,7 @@ def of(*entries: Entry) -> PromptOverride:
 
 def over(base: PromptOverride, overlay: PromptOverride) -> OverlayPromptOverridesStore:
     """Return a store that shows ``overlay`` over ``base``; both are kept unchecked."""
-    above = InMemoryPromptOverridesStore()
-    above.mutate(ADDRESS, lambda _: overlay)
-    return OverlayPromptOverridesStore(base=holding(base), overlay=above)
+    return OverlayPromptOverridesStore(base=holding(base), overlay=overlay)
 
 
 # Sections, and parts that may not be replaced

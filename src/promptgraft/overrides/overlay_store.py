@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Changes
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.resolution import is_fresh
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
@@ -14,13 +17,24 @@ class OverlayPromptOverridesStore(BasePromptOverridesStore):
     """Reads both stores, writes only the overlay.
 
     Where both replace the same part the overlay wins, unless its entry is stale and the
-    base's is not. ``delete`` and ``remove_*`` uncover what the base holds.
+    base's is not. ``delete`` and the removal of an override uncover what the base holds.
+
+    Args:
+        base: the store below; None for nothing.
+        overlay: the store above, or the overrides that one in memory holds at first.
     """
 
     def __init__(
-        self, *, base: PromptOverridesStore | None, overlay: BasePromptOverridesStore
+        self,
+        *,
+        base: PromptOverridesStore | None,
+        overlay: BasePromptOverridesStore | PromptOverride | Iterable[PromptOverride],
     ) -> None:
         self._base = base
+        if isinstance(overlay, PromptOverride):
+            overlay = [overlay]
+        if not isinstance(overlay, BasePromptOverridesStore):
+            overlay = InMemoryPromptOverridesStore(overlay)
         self._overlay = overlay
 
     def resolve(
@@ -53,7 +67,11 @@ def overlaid(
     """Return what is seen of ``below`` through ``above``."""
     if not below:
         return below.merged_with(above)
-    winning = [entry for entry in above.entries() if _wins(descriptor, entry, below.find(entry))]
+    winning = [
+        entry
+        for entry in above.entries()
+        if _wins(descriptor, entry, below.find(entry) or below.undone_by(entry))
+    ]
     return below.merged_with(above.holding(winning))
 
 
