@@ -27,6 +27,7 @@ from optimizers.worlds import (
     optimize,
     propose,
     section,
+    unfenced,
     with_output,
 )
 from promptgraft.adapters.base import PromptResponse
@@ -177,7 +178,8 @@ def test_the_reflector_is_told_what_answers_must_look_like() -> None:
     ):
         run = Run(prompt=with_output(kind), task=lambda _: "no", reflection=[""] * 99)
         run.start()
-        assert bound(run.reflection.requests[0], "output").startswith(told)
+        shown = bound(run.reflection.requests[0], "output")
+        assert unfenced(shown).startswith(told)
 
 
 def test_the_reflector_never_sees_examples_that_candidates_are_compared_on() -> None:

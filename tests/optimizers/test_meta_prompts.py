@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import Run, bound, config, hostile_text, section
-from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
+from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord, meta_prompt
 from promptgraft.algorithms.gepa.policies import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
@@ -21,7 +22,7 @@ from promptgraft.algorithms.gepa.prompts import (
     ReflectionParams,
 )
 from promptgraft.algorithms.gepa.questions import reflection_params
-from promptgraft.prompt import Prompt, RenderedPrompt
+from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search.reply import JSON_TAG, parse_reply
 from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
@@ -123,7 +124,7 @@ def test_hostile_texts_are_shown_as_they_are_and_change_nothing_around_them(seed
     assert feedback is not None
     shown = [record.inputs_repr, record.output_repr, record.tool_trace_repr, feedback.feedback]
     shown.append(feedback.eval_trace or "")
-    expected = [module.text, module.neighbours[0][1], *shown, *shown, previous]
+    expected = [module.text, module.neighbours[0][1], module.output, *shown, *shown, previous]
     assert blocks(rendered.text) == expected
     harmless = question(
         reflection_params(MODULE, [RECORD, RECORD], problem="it was empty", previous="p")
@@ -144,6 +145,83 @@ def outside(text: str) -> list[str]:
     return lines
 
 
+EVIL = st.integers(0, 2**63).map(
+    lambda seed: hostile_text(random.Random(seed), HOSTILE, longest=40)
+)
+
+
+def described(texts: Iterator[str], kind: str) -> ModuleDescription:
+    """Return a description of which every text is one of ``texts``."""
+    return ModuleDescription(
+        meta_prompt=kind,
+        name=next(texts),
+        title=next(texts),
+        text=next(texts),
+        placeholders=("$tone",),
+        opaque={"$block": next(texts)},
+        max_chars=500,
+        output=next(texts),
+        neighbours=((next(texts), next(texts)), (next(texts), next(texts))),
+        schema=next(texts),
+        siblings=(next(texts), next(texts)),
+    )
+
+
+def rolled_out(texts: Iterator[str]) -> RolloutRecord:
+    return RolloutRecord(
+        example_id=next(texts),
+        inputs_repr=next(texts),
+        output_repr=next(texts),
+        tool_trace_repr=next(texts),
+        feedback=RolloutFeedback(score=0.5, feedback=next(texts), eval_trace=next(texts)),
+    )
+
+
+def asked(texts: Iterator[str], template: PromptTemplate[object]) -> RenderedPrompt[object]:
+    module, record = described(texts, template.key), rolled_out(texts)
+    params = reflection_params(
+        module,
+        [record, rolled_out(texts)],
+        earlier={record.example_id: [rolled_out(texts)]},
+        problem=next(texts),
+        previous=next(texts),
+    )
+    return Prompt(template).bind(params).render()
+
+
+def headings(text: str) -> list[str]:
+    """Return the headings of a text, as CommonMark reads it; ids of examples left out."""
+    blocks(text)  # every fence is closed
+    lines = outside(text)
+    assert not any(re.fullmatch(r" {0,3}(~{3,}.*|=+ *|-+ *)", line) for line in lines)
+    found = [line for line in lines if re.match(r" {0,3}#{1,6}( |$)", line)]
+    return ["### Example" if line.startswith("### Example ") else line for line in found]
+
+
+OWN = meta_prompt("reflect-rubric", name="Rubric", task="Write a better rubric.", form="{}")
+
+
+@pytest.mark.parametrize("template", [*META_PROMPTS.values(), OWN], ids=lambda one: one.key)
+@given(st.lists(EVIL.filter(bool), min_size=40, max_size=40))
+@settings(max_examples=20, deadline=None)
+def test_no_text_of_a_user_or_a_model_changes_the_structure_of_a_question(
+    template: PromptTemplate[object], texts: list[str]
+) -> None:
+    harmless = asked(itertools.repeat("text"), template).text
+    assert headings(asked(iter(texts), template).text) == headings(harmless)
+
+
+@pytest.mark.parametrize("template", [*META_PROMPTS.values(), OWN], ids=lambda one: one.key)
+def test_a_question_is_bounded_whatever_a_description_says(
+    template: PromptTemplate[object],
+) -> None:
+    endless = itertools.repeat("# `` " * 400_000)
+    # The present text is bounded by the target, and what a rollout shows when it is recorded.
+    module = attrs.evolve(described(endless, template.key), text="Be brief.")
+    params = reflection_params(module, [RECORD], problem=next(endless), previous=next(endless))
+    assert len(Prompt(template).bind(params).render().text) < 7 * 60_000
+
+
 def test_every_field_of_the_question_is_shown() -> None:
     text = question(
         reflection_params(MODULE, [RECORD], problem="it lost $tone", previous="Be brief.")
@@ -151,7 +229,7 @@ def test_every_field_of_the_question_is_shown() -> None:
     for part in (
         "The part is: section rules\n\n```\nBe brief, $tone.\n```",
         "These parts stay as they are:\n\nsection notes:\n\n```\nNone.\n```",
-        "## Expected answers\n\nText.",
+        "## Expected answers\n\n```\nText.\n```",
         "### Example e1\n\n**Score:** 0.25\n\n**Input:**\n\n```\ninput\n```",
         "**Output:**\n\n```\noutput\n```\n\n**Trace:**\n\n```\ntrace\n```",
         "**Feedback:**\n\n```\ntoo long\n```\n\n**Evaluation log:**\n\n```\nlog\n```",

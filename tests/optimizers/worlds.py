@@ -290,7 +290,7 @@ def target_of(
     descriptor = prompt.descriptor
     address = f"{descriptor.ns}/{descriptor.key}"
     held = store.resolve(descriptor) if store is not None else None
-    scoring = Scoring(feedback_fn=judge, max_example_chars=max_example_chars, max_trace_chars=6_000)
+    scoring = Scoring(feedback_fn=judge, max_example_chars=max_example_chars)
     return PromptTarget(
         rollout=PromptRollout(
             prompts={address: prompt},

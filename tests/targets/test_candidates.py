@@ -64,7 +64,6 @@ def target_of(addresses: Sequence[str] = ADDRESSES) -> PromptTarget:
             scoring=Scoring(
                 feedback_fn=lambda *_: RolloutFeedback(score=0, feedback=""),
                 max_example_chars=100,
-                max_trace_chars=100,
             ),
         ),
         modules=tuple(part for part in PARTS if part.address in addresses),

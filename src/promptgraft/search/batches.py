@@ -27,6 +27,7 @@ from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
+from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.spending import (
     AbandonedRolloutError,
     Role,
@@ -36,9 +37,13 @@ from promptgraft.targets.spending import (
     spent_to_json,
 )
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-from promptgraft.text import joined, raised
+from promptgraft.text import clip, joined, raised
 
 _ROUNDING = 1e-9
+_MAX_FAULT_CHARS = 2_000
+_MAX_WORD_CHARS = 200
+_MAX_REPLY_CHARS = 1_000_000
+"""How much of a reply is read: no store keeps a longer text."""
 
 RolloutFn = Callable[[Candidate, GepaExample, Deadline | None], RolloutRecord]
 
@@ -56,6 +61,8 @@ class Sources:
         working: is called when answers are waited for, and as they arrive; None where nothing
             shows it.
         perfect_score: the highest score that an answer can have.
+        max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
+        max_trace_chars: longest trace or evaluation log that is kept.
     """
 
     rollout: RolloutFn
@@ -65,6 +72,8 @@ class Sources:
     deadline: Deadline | None = None
     working: Working | None = None
     perfect_score: float = math.inf
+    max_example_chars: int = 6_000
+    max_trace_chars: int = 6_000
 
 
 @attrs.frozen
@@ -212,6 +221,11 @@ class RolloutBatch(Batch):
                 f"is above objectives.perfect_score, {self._sources.perfect_score:g}; set that to "
                 "the highest score that an answer can have, or return lower scores"
             )
+        record = clip_record(
+            record,
+            texts=self._sources.max_example_chars,
+            traces=self._sources.max_trace_chars,
+        )
         entry = None
         if record.feedback is None:
             books.spend(key, digest, record.spent)
@@ -290,7 +304,8 @@ class QuestionBatch(Batch):
             books.spend(key, digest, self._spent(number))
             if isinstance(error, PermanentProviderError):
                 raise
-            reply = Reply(text="", finish_reason="", fault=joined(str(error)) or "no reason given")
+            fault = clip(joined(str(error)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
+            reply = Reply(text="", finish_reason="", fault=fault)
             books.answers.hold(key, digest, _answer(reply, ()))
         except PromptgraftError as error:
             books.spend(key, digest, self._spent(number))
@@ -299,7 +314,9 @@ class QuestionBatch(Batch):
             raise
         else:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
-            reply = Reply(text=joined(response.text), finish_reason=response.finish_reason)
+            text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
+            ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
+            reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
             spent = self._spent(number)
             entry = Record(key, digest, "reflection", _answer(reply, spent))
             books.ledger.count(spent)

@@ -345,7 +345,6 @@ class RunConfig(Settings, ABC):
             example_formatter=self.example_formatter or default_example_formatter,
             trace_formatter=self.trace_formatter or default_trace_formatter,
             max_example_chars=self.max_example_chars,
-            max_trace_chars=self.max_trace_chars,
             on_error=self.objectives.on_error,
         )
 

@@ -189,6 +189,8 @@ class _Run:
                 deadline=self._deadline,
                 working=None if bus is None else partial(self._working, bus, plan=plan),
                 perfect_score=math.inf if objectives.weights else objectives.perfect_score,
+                max_example_chars=self._config.max_example_chars,
+                max_trace_chars=self._config.max_trace_chars,
             ),
             publish=self._emit,
         )

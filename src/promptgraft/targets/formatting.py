@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import msgspec
 
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.errors import DataFormatError
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import unstructure
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.types import GepaExample, RolloutRecord
 from promptgraft.text import clip
 
 _MAX_CALL_CHARS = 1_000
+
+
+def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRecord:
+    """Return a record whose texts, and whose trace and evaluation log, are within two limits."""
+    feedback = record.feedback
+    said, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
+    shown = (record.inputs_repr, record.output_repr, record.fault, said)
+    traced = (record.tool_trace_repr, log or "")
+    if max(map(len, shown)) <= texts and max(map(len, traced)) <= traces:
+        return record
+    if feedback is not None:
+        log = log and clip(log, traces)
+        feedback = attrs.evolve(feedback, feedback=clip(said, texts), eval_trace=log)
+    return attrs.evolve(
+        record,
+        inputs_repr=clip(record.inputs_repr, texts),
+        output_repr=clip(record.output_repr, texts),
+        tool_trace_repr=clip(record.tool_trace_repr, traces),
+        fault=clip(record.fault, texts, around=" "),
+        feedback=feedback,
+    )
 
 
 def default_example_formatter(

@@ -59,8 +59,7 @@ class Scoring:
         feedback_fn: the user's.
         example_formatter: shows input and answer.
         trace_formatter: shows what happened.
-        max_example_chars: longest input or answer that is shown.
-        max_trace_chars: longest trace or evaluation log that is shown.
+        max_example_chars: how much of another part of the prompt is shown.
         on_error: what a provider's fault becomes.
     """
 
@@ -68,7 +67,6 @@ class Scoring:
     example_formatter: ExampleFormatter = default_example_formatter
     trace_formatter: TraceFormatter = default_trace_formatter
     max_example_chars: int
-    max_trace_chars: int
     on_error: OnError = "unscored"
 
 
@@ -248,23 +246,14 @@ class PromptRollout:
         feedback: RolloutFeedback | None,
         fault: str = "",
     ) -> RolloutRecord:
-        scoring = self.scoring
         inputs, output, trace = self._shown(example, response, session)
-        if feedback is not None:
-            feedback = attrs.evolve(
-                feedback,
-                feedback=clip(feedback.feedback, scoring.max_example_chars),
-                eval_trace=clip(feedback.eval_trace, scoring.max_trace_chars)
-                if feedback.eval_trace
-                else feedback.eval_trace,
-            )
         return RolloutRecord(
             example_id=example.id,
-            inputs_repr=clip(inputs, scoring.max_example_chars),
-            output_repr=clip(output, scoring.max_example_chars),
-            tool_trace_repr=clip(trace, scoring.max_trace_chars),
+            inputs_repr=inputs,
+            output_repr=output,
+            tool_trace_repr=trace,
             feedback=feedback,
-            fault=clip(fault, scoring.max_example_chars, around=" "),
+            fault=fault,
             hidden=self._hidden(session),
             spent=self._spent(session),
         )

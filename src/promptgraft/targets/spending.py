@@ -14,6 +14,8 @@ from promptgraft.serde import Json
 
 MICROSECONDS = 1_000_000
 
+_MAX_NAME_CHARS = 200
+
 
 class Role(StrEnum):
     """What a call was for."""
@@ -79,7 +81,7 @@ def spent_on(role: Role, events: Iterable[object], adapter: str) -> tuple[Spendi
     return tuple(
         Spending(
             role=role,
-            model=call.model,
+            model=call.model[:_MAX_NAME_CHARS],
             requests=call.requests,
             input_tokens=call.usage.input_tokens,
             output_tokens=call.usage.output_tokens,

@@ -115,6 +115,10 @@ class _Block:
         return "\n".join(self.lines)
 
     @property
+    def whole(self) -> str:
+        return "\n".join((self.prose, *self.texts))
+
+    @property
     def texts(self) -> list[str]:
         return [text for _, text in self.fenced]
 
@@ -138,7 +142,7 @@ def read_question(text: str) -> Question:
         )
     at_most = _AT_MOST.search(titled("task").prose)
     part = _PART.search(shown.prose)
-    fields = _fields(titled("expected answers").prose)
+    fields = _fields(titled("expected answers").whole)
     return Question(
         part=part[1] if part else "",
         current=next(iter(shown.texts), ""),
@@ -146,7 +150,7 @@ def read_question(text: str) -> Question:
         max_chars=int(at_most[1]) if at_most else None,
         refused=next(iter(titled("refused attempt").texts), None),
         fields=fields,
-        tools=_TOOL.findall(titled("types").prose),
+        tools=_TOOL.findall(titled("types").whole),
         others=titled("other examples").texts,
         cases=[_case(block, fields) for block in blocks if block.level == _EXAMPLE_LEVEL],
     )

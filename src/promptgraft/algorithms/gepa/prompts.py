@@ -28,9 +28,9 @@ class ReflectionParams:
         part: name of the part that is to be improved.
         limits: what a reply must keep to, one rule a line.
         current: the present text, fenced; empty for a part that has none to improve.
-        schema: types that the reply must fit; empty for free text.
+        schema: types that the reply must fit, fenced; empty for free text.
         siblings: other examples of the same kind, fenced.
-        output: what answers must look like.
+        output: what answers must look like, fenced.
         neighbours: the other parts of the prompt, fenced.
         examples: the rollouts, with scores and feedback.
         problem: why the previous reply was refused; empty at the first attempt.

@@ -15,7 +15,10 @@ from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, fenced
 
+_MAX_NAME_CHARS = 200
 _MAX_PROBLEM_CHARS = 2_000
+_MAX_SHOWN_CHARS = 60_000
+"""Longest text beside the present one; those of prompts are shorter already."""
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: its fence, and words around it."""
 
@@ -46,21 +49,31 @@ def reflection_params(
         previous: that reply.
     """
     return ReflectionParams(
-        part=description.name,
+        part=_in_one_line(description.name),
         limits=_limits(description),
         current=_current(description),
-        schema=description.schema,
-        siblings="\n\n".join(fenced(text) for text in description.siblings),
-        output=description.output,
+        schema=_shown(description.schema),
+        siblings="\n\n".join(map(_shown, description.siblings)),
+        output=_shown(description.output),
         neighbours="\n\n".join(
-            f"{name}:\n\n{fenced(text)}" for name, text in description.neighbours
+            f"{_in_one_line(name)}:\n\n{_shown(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
             _example(record, earlier.get(record.example_id, ())) for record in records
         ),
-        problem=clip(problem, _MAX_PROBLEM_CHARS, around=" "),
+        problem=_in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
+
+
+def _shown(text: str) -> str:
+    return fenced(clip(text, _MAX_SHOWN_CHARS)) if text else ""
+
+
+def _in_one_line(text: str, limit: int = _MAX_NAME_CHARS) -> str:
+    line = clip(" ".join(text.split()), limit, around=" ")
+    # What begins a line may not begin a heading, a list or a fence.
+    return line if line[:1].isalnum() or not line else f"`{line.strip('`')}`"
 
 
 def _current(description: ModuleDescription) -> str:
@@ -77,16 +90,19 @@ def _limits(description: ModuleDescription) -> str:
             f"- Keep each of these placeholders, spelled exactly so: {markers}. "
             "They are replaced by values later. Do not invent others."
         )
-    rules.extend(
-        f"- {marker} stands for `{source}`." for marker, source in description.opaque.items()
-    )
+    for marker, source in description.opaque.items():
+        text = clip(source, _MAX_PROBLEM_CHARS)
+        inline = text.isprintable() and "`" not in text
+        rules.append(
+            f"- {marker} stands for " + (f"`{text}`." if inline else f":\n\n{fenced(text)}")
+        )
     return "\n".join(rules)
 
 
 def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
     score = "none" if record.score is None else f"{record.score:g}"
     parts = [
-        f"### Example {' '.join(record.example_id.split())}",
+        f"### Example {_in_one_line(record.example_id)}",
         f"**Score:** {score}",
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",

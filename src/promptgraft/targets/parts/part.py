@@ -107,7 +107,8 @@ class View:
         """Return a tool's description and the schemas of its parameters and its result."""
         result_type = self.descriptor.tools_by_name[name].result_type
         return (
-            f"Tool `{name}`:\n\n{fenced(self.tool(name).description)}\n\n"
+            f"Tool `{name}`:\n\n"
+            f"{fenced(clip(self.tool(name).description, self.max_shown_chars))}\n\n"
             f"input: {self.params_schema(name)}\n"
             f"output: {canonical_json(schema_of(result_type))}"
         )
