@@ -19,8 +19,11 @@ from optimizers.worlds import (
     TEMPLATE,
     Question,
     Run,
+    bound,
     config,
     examples,
+    instruction,
+    propose,
     twins,
 )
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, Guards, Limits
@@ -28,7 +31,8 @@ from promptgraft.errors import BindingError, CallerError, ConfigError, UnknownPa
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.parts.validation import MAX_BODY_CHARS
-from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.search import RejectionReason
 from promptgraft.search.settings import Settings, groups_of
 
 INTEGERS = {
@@ -253,20 +257,31 @@ def test_an_empty_path_is_refused() -> None:
     refuses_to_start(Run(config(target_section_paths=(("",),))), UnknownPartError, "has no section")
 
 
-def test_a_section_longer_than_a_new_text_may_be_is_refused() -> None:
-    refuses_to_start(
-        Run(config(max_part_chars=10)),
-        ConfigError,
-        "guards.max_part_chars: section rules is 12 characters long now, more than the 10 that a "
-        "new text may have; raise the limit",
-    )
+def test_a_part_may_get_twice_as_long_as_it_is_whatever_the_limit() -> None:
     store = InMemoryPromptOverridesStore()
-    store.set_section_override(PROMPT, path=NOTES, body="n" * 301)
-    refuses_to_start(
-        Run(config(max_part_chars=300), overrides_store=store),
-        ConfigError,
-        "guards.max_part_chars: section notes is 301 characters long now",
+    store.set_section_override(PROMPT, path=NOTES, body=f"More words: {'n' * 9_000}")
+    told: dict[str, set[int]] = {}
+
+    def reply(rendered: RenderedPrompt[object]) -> str:
+        [limit] = re.findall(r"Use at most (\d+) characters", rendered.text)
+        told.setdefault(bound(rendered, "part"), set()).add(int(limit))
+        return propose(rendered)
+
+    run = Run(config(rollout_budget=300), reflection=reply, overrides_store=store)
+    assert run.start().improved
+    assert told == {"section rules": {6_000}, "section notes": {2 * 9_012}}
+    assert run.plan().warnings == Run(config(rollout_budget=300)).plan().warnings
+
+
+@pytest.mark.parametrize(("length", "fits"), [(24, True), (25, False)])
+def test_a_text_is_held_to_twice_what_is_in_force(length: int, fits: bool) -> None:
+    run = Run(
+        config(max_part_chars=10, target_section_paths=(RULES,), rollout_budget=40),
+        reflection=lambda _: instruction("w0" + "x" * (length - 2)),
     )
+    reasons = {one.reason for one in run.start().rejections}
+    assert (RejectionReason.TOO_LONG not in reasons) == fits
+    assert "Use at most 24 characters" in run.reflection.requests[0].text
 
 
 def test_an_example_that_does_not_bind_is_refused_by_name() -> None:

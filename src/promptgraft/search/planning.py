@@ -203,7 +203,7 @@ class _Outlook:
             trace=config.max_trace_chars if traced else 0,
             feedback=FEEDBACK_CHARS,
             # Longer than what is shown of a refused reply and of the reason, which are clipped.
-            refused=config.guards.max_part_chars + 10_000,
+            refused=max(_bounds(self.target)) + 10_000,
         )
 
     @property
@@ -272,12 +272,18 @@ def room_of(target: Target, config: RunConfig) -> int:
     """Return the characters by which the parts that may change can grow."""
     baseline = target.baseline()
     room = 0
-    for module in target.modules:
+    for module, longest in zip(target.modules, _bounds(target), strict=True):
         if module.is_new:
-            room += config.max_task_examples_per_section * config.guards.max_part_chars
+            room += config.max_task_examples_per_section * longest
         else:
-            room += max(0, config.guards.max_part_chars - len(target.text(module, baseline)))
+            room += max(0, longest - len(target.text(module, baseline)))
     return room
+
+
+def _bounds(target: Target) -> list[int]:
+    """Return how long each part may get."""
+    baseline = target.baseline()
+    return [target.describe(module, baseline).max_chars for module in target.modules]
 
 
 def _warnings(config: RunConfig) -> tuple[str, ...]:

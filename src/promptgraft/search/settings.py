@@ -250,7 +250,8 @@ class Guards(Settings):
     """What a candidate is refused for, whatever its score.
 
     Attributes:
-        max_part_chars: longest text that a part may get.
+        max_part_chars: longest text that a part may get. A part whose text is longer than half of
+            that now may get twice as long as it is.
         max_prompt_chars: longest rendered prompt that a candidate may lead to.
         max_copied_words: an instruction that carries this many words in a row of a training
             answer is refused; 0 for no guard. By default 8, and no guard in the published GEPA.

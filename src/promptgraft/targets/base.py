@@ -12,6 +12,7 @@ import attrs
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import PromptgraftError
 from promptgraft.overrides.types import Provenance
+from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_json
@@ -72,6 +73,11 @@ def check_length(text: str, longest: int) -> None:
             RejectionReason.TOO_LONG,
             f"the text has {len(text)} characters; at most {longest} are allowed",
         )
+
+
+def longest_text(limit: int, present: str) -> int:
+    """Return how long a new text may be: ``limit``, or twice as long as the present one."""
+    return max(limit, min(2 * len(present), MAX_BODY_CHARS))
 
 
 @runtime_checkable
@@ -267,7 +273,7 @@ class TextTarget(Target):
     ``persist`` where a winner can be kept. To refuse texts, it extends ``graft``.
 
     Attributes:
-        max_part_chars: how long a new text may be.
+        max_part_chars: how long a new text may be, or twice as long as its source.
     """
 
     max_part_chars = 6_000
@@ -285,7 +291,7 @@ class TextTarget(Target):
             name=module.name,
             title=module.name,
             text=self.text(module, candidate),
-            max_chars=self.max_part_chars,
+            max_chars=longest_text(self.max_part_chars, self.source(module)),
             neighbours=[(one.name, self.text(one, candidate)) for one in others],
         )
 
@@ -302,7 +308,7 @@ class TextTarget(Target):
         examples: Sequence[GepaExample],
     ) -> Candidate:
         del examples
-        check_length(proposal, self.max_part_chars)
+        check_length(proposal, longest_text(self.max_part_chars, self.source(module)))
         if proposal == self.text(module, candidate):
             raise InvalidProposalError(
                 RejectionReason.UNCHANGED, "the text is the same as the current one"

@@ -8,14 +8,13 @@ from functools import partial
 
 import attrs
 
-from promptgraft.errors import ConfigError
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.entry import Entry
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.examples import taken_keys
 from promptgraft.targets.parts.part import PromptModule, View
@@ -39,7 +38,7 @@ class Grafting:
     Attributes:
         prompt: the source.
         base: what is in force.
-        max_part_chars: how long a new text may be.
+        max_part_chars: how long a new text may be, or twice as long as what is in force.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many task examples a section may hold.
     """
@@ -52,22 +51,24 @@ class Grafting:
     _recent: OrderedDict[int, _Recent] = attrs.field(
         factory=OrderedDict, init=False, repr=False, eq=False
     )
+    _bounds: dict[PromptModule, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     def require(self, part: PromptModule) -> None:
         """Refuse a part that cannot be changed.
 
         Raises:
             UnknownPartError: it is no overridable part of the prompt.
-            ConfigError: it is longer now than a new text may be.
         """
-        view = self.view(self.base)
-        part.require(view)
-        length = len(part.text(view))
-        if length > self.max_part_chars:
-            raise ConfigError(
-                f"guards.max_part_chars: {part.name} is {length} characters long now, more than "
-                f"the {self.max_part_chars} that a new text may have; raise the limit"
-            )
+        part.require(self.view(self.base))
+
+    def _bounded(self, view: View, part: PromptModule) -> View:
+        """Return a view with the bound of a part."""
+        bound = self._bounds.get(part)
+        if bound is None:
+            present = part.text(self.view(self.base))
+            bound = self._bounds[part] = longest_text(self.max_part_chars, present)
+        same = bound == view.max_part_chars
+        return view if same else attrs.evolve(view, max_part_chars=bound)
 
     def view(self, override: PromptOverride) -> View:
         """Return the prompt with changes; views of the latest ones are kept."""
@@ -80,7 +81,7 @@ class Grafting:
         recent = self._look(override)
         found = recent.described.get(module)
         if found is None:
-            found = part.describe(recent.view)
+            found = part.describe(self._bounded(recent.view, part))
             if found.name != module.name:
                 found = attrs.evolve(found, name=module.name)
             recent.described[module] = found
@@ -97,7 +98,7 @@ class Grafting:
             InvalidProposalError: the text cannot be used, or is the present one.
         """
         view = self.view(override)
-        entry = part.edit(view, text)
+        entry = part.edit(self._bounded(view, part), text)
         changed = override.with_entries([entry])
         if part.is_new:
             return changed

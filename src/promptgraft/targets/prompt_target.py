@@ -35,7 +35,7 @@ class PromptTarget:
     Attributes:
         rollout: tries candidates; holds the prompts and the overrides that lie under them.
         modules: what may be mutated: parts of the one prompt, or :class:`PartOf` one of several.
-        max_part_chars: how long a new text may be.
+        max_part_chars: how long a new text may be, or twice as long as what is in force.
         max_prompt_chars: how long the rendered prompt of a candidate may be; None for no limit.
         max_task_examples: how many task examples a section may hold.
         store: where ``persist`` writes; None for nowhere.
@@ -43,7 +43,6 @@ class PromptTarget:
 
     Raises:
         UnknownPartError: a module is no overridable part of its prompt.
-        ConfigError: a part is longer now than a new text may be.
     """
 
     rollout: PromptRollout
