@@ -273,6 +273,25 @@ def test_a_part_may_get_twice_as_long_as_it_is_whatever_the_limit() -> None:
     assert run.plan().warnings == Run(config(rollout_budget=300)).plan().warnings
 
 
+def test_a_prompt_that_is_too_long_already_is_refused_with_its_length() -> None:
+    longest = "w" * 50
+    data = (*twins(6), GepaExample(id="long", params=(Question(longest),), label=longest))
+    length = len(Prompt(TEMPLATE).bind(Question(longest)).render().text)
+    for limit in (1, length - 1):
+        refuses_to_start(
+            Run(config(max_prompt_chars=limit, training_examples=data)),
+            ConfigError,
+            f"with example `{'e0' if limit == 1 else 'long'}` the prompt has ",
+        )
+    with pytest.raises(ConfigError) as caught:
+        Run(config(max_prompt_chars=length - 1, training_examples=data)).plan()
+    assert str(caught.value) == (
+        f"guards.max_prompt_chars: with example `long` the prompt has {length} characters now, "
+        f"more than the {length - 1} that it may have; raise the limit or shorten the source"
+    )
+    assert Run(config(max_prompt_chars=length, training_examples=data)).plan().rollouts == 200
+
+
 @pytest.mark.parametrize(("length", "fits"), [(24, True), (25, False)])
 def test_a_text_is_held_to_twice_what_is_in_force(length: int, fits: bool) -> None:
     run = Run(

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptgraft.errors import BindingError, DataFormatError, PromptgraftError, PromptRenderError
+from promptgraft.errors import (
+    BindingError,
+    ConfigError,
+    DataFormatError,
+    PromptgraftError,
+    PromptRenderError,
+)
 from promptgraft.overrides.store import PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance
 from promptgraft.parts.descriptors import PromptDescriptor
@@ -152,16 +158,23 @@ class PromptTarget:
 
         Raises:
             BindingError: naming the example, or a placeholder in the spelling of another syntax.
-            ConfigError: what is bound for every example cannot be copied.
+            ConfigError: what is bound for every example cannot be copied, or the prompt is longer
+                than that of a candidate may be.
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
             return
         for example in examples:
             try:
-                self._render(self.baseline(), example)
+                length = len(self._render(self.baseline(), example).text)
             except (BindingError, PromptRenderError) as error:
                 raise BindingError(f"example `{example.id}`: {error}") from None
+            if self.max_prompt_chars is not None and length > self.max_prompt_chars:
+                raise ConfigError(
+                    f"guards.max_prompt_chars: with example `{example.id}` the prompt has {length} "
+                    f"characters now, more than the {self.max_prompt_chars} that it may have; "
+                    "raise the limit or shorten the source"
+                )
         self._check_reads(examples[0])
 
     def _check_reads(self, example: GepaExample) -> None:
