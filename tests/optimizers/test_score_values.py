@@ -53,6 +53,20 @@ def test_a_score_above_the_perfect_one_is_refused_at_the_first_rollout() -> None
     assert not [one for one in journal.records() if one.kind == "rollout"]
 
 
+@pytest.mark.parametrize("perfect_score", [-5, 0.5])
+@pytest.mark.parametrize("weights", [{}, {"score": 1.0, "brief": 1.0}])
+def test_a_perfect_score_below_any_score_is_refused_and_no_run_ends_as_perfect(
+    weights: dict[str, float], perfect_score: float
+) -> None:
+    def give(example: object, response: object, session: object) -> RolloutFeedback:
+        return RolloutFeedback(score=0.8, feedback="", objectives={"brief": 0.9})
+
+    settings = config(feedback_fn=give, weights=weights, perfect_score=perfect_score)
+    said = rf"the score 0\.8\d* is above objectives\.perfect_score, {perfect_score}; set that to"
+    with pytest.raises(FeedbackError, match=said):
+        optimize(settings)
+
+
 def test_with_its_own_perfect_score_a_metric_of_0_to_10_is_searched_with() -> None:
     result = optimize(config(feedback_fn=scored(7.0), perfect_score=10.0))
     assert result.stop_reason is not StopReason.PERFECT

@@ -26,6 +26,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
+from promptgraft.search.scores import check_score
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.spending import (
@@ -39,7 +40,6 @@ from promptgraft.targets.spending import (
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 from promptgraft.text import clip, joined, raised
 
-_ROUNDING = 1e-9
 _MAX_FAULT_CHARS = 2_000
 _MAX_WORD_CHARS = 200
 _MAX_REPLY_CHARS = 1_000_000
@@ -214,13 +214,11 @@ class RolloutBatch(Batch):
                 f"the target's rollout of example `{example}`: expected a RolloutRecord, found "
                 f"{shown(record)}"
             ).at(key)
-        if record.score is not None and record.score > self._sources.perfect_score + _ROUNDING:
+        try:
+            check_score(record.score, self._sources.perfect_score, record.example_id)
+        except FeedbackError:
             books.spend(key, digest, record.spent)
-            raise FeedbackError(
-                f"feedback function on example `{record.example_id}`: the score {record.score:g} "
-                f"is above objectives.perfect_score, {self._sources.perfect_score:g}; set that to "
-                "the highest score that an answer can have, or return lower scores"
-            )
+            raise
         record = clip_record(
             record,
             texts=self._sources.max_example_chars,

@@ -44,7 +44,10 @@ def assemble(
     books = Books(answers, ledger.part())
     driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
     validation, training = config.split
-    scorer = Scorer(config.objectives.weights, also=config.objectives.pick)
+    objectives = config.objectives
+    scorer = Scorer(
+        objectives.weights, also=objectives.pick, perfect_score=objectives.perfect_score
+    )
     kit = Kit(
         target=target,
         validation=validation,

@@ -26,6 +26,8 @@ Row: TypeAlias = "array[float]"
 UNSCORED = -math.inf
 """Less than every score."""
 
+_ROUNDING = 1e-9
+
 BELOW_SCORES = -sys.float_info.max
 """The height of a cell without any score; not equal to ``UNSCORED``."""
 
@@ -91,6 +93,20 @@ def mean_score(scores: Sequence[Score]) -> Score:
 def is_estimate(mean: Score, scores: Sequence[Score]) -> bool:
     """Tell whether a mean only estimates that over all examples: some have no score."""
     return mean is not None and None in scores
+
+
+def check_score(score: Score, perfect: float, example: str) -> None:
+    """Refuse a score above the highest one that an answer to ``example`` can have.
+
+    Raises:
+        FeedbackError: naming the example and the setting.
+    """
+    if score is not None and score > perfect + _ROUNDING:
+        raise FeedbackError(
+            f"feedback function on example `{example}`: the score {score:g} is above "
+            f"objectives.perfect_score, {perfect:g}; set that to the highest score that an answer "
+            "can have, or return lower scores"
+        )
 
 
 def higher(one: Score, other: Score) -> bool:
@@ -210,10 +226,18 @@ class Scorer:
         weights: by objective; ``score`` is the feedback's own, ``tokens``, ``cost`` and
             ``seconds`` are what the task's calls took, others are those of the feedback.
         also: amounts that are objectives without a weight.
+        perfect_score: the highest weighted mean that an answer can have.
     """
 
-    def __init__(self, weights: Mapping[str, float], also: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        also: Iterable[str] = (),
+        *,
+        perfect_score: float = math.inf,
+    ) -> None:
         self._weights = weights
+        self._perfect_score = perfect_score
         self._is_weighted = bool(weights)
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._total = sum(weights.values())
@@ -254,17 +278,17 @@ class Scorer:
         """Return the score of a rollout; None when it is unscored.
 
         Raises:
-            FeedbackError: an objective with a weight is missing.
+            FeedbackError: an objective with a weight is missing, or their mean is too high.
         """
         if record.feedback is None:
             return None
         if not self._is_weighted:
             return record.feedback.score
         found = self._all(record)
-        return (
-            sum(weight * self._one(name, record, found) for name, weight in self._weights.items())
-            / self._total
-        )
+        parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
+        score = sum(parts) / self._total
+        check_score(score, self._perfect_score, record.example_id)
+        return score
 
     def parted(
         self, records: Iterable[RolloutRecord], *, at: float

@@ -227,8 +227,8 @@ class Objectives(Settings):
         frontier_type: in what candidates are compared when a parent is chosen: ``instance``
             (the examples), ``objective`` (the objectives, by their means), ``hybrid`` (both) or
             ``cartesian`` (each objective on each example).
-        perfect_score: the highest score that an answer can have, which leaves nothing to learn. A
-            higher one is refused at the first rollout, unless ``weights`` make the score.
+        perfect_score: the highest score that an answer can have, which leaves nothing to learn;
+            with ``weights``, the highest weighted mean. A higher one is refused.
         on_error: what a rollout becomes whose provider failed: ``unscored`` (kept out of every
             mean) or ``zero``. When a judge fails it is unscored.
     """
