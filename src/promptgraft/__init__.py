@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Strict,
         ToolExampleTarget,
     )
-    from promptgraft.errors import PromptgraftError
+    from promptgraft.errors import PromptEvaluationError, PromptgraftError
     from promptgraft.evals.dataset import Dataset
     from promptgraft.evals.evaluate import Evaluation, evaluate
     from promptgraft.evals.metrics import load_metrics
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         TaskStep,
         Tool,
         ToolExample,
+        hash_task_example,
+        hash_tool_example,
     )
     from promptgraft.runtime import Cancellation, Deadline, EventBus, Session
     from promptgraft.search import (
@@ -78,7 +80,9 @@ if TYPE_CHECKING:
         Targets,
         TargetScore,
     )
+    from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
     from promptgraft.targets.judging import examples_from, feedback_from
+    from promptgraft.targets.modules import Module
     from promptgraft.targets.texts import Texts
 
 __all__ = [
@@ -107,6 +111,7 @@ __all__ = [
     "MemoryJournal",
     "MinGain",
     "ModelPrice",
+    "Module",
     "NoImprovement",
     "Objectives",
     "OfflineAdapter",
@@ -119,6 +124,7 @@ __all__ = [
     "PersistenceScope",
     "Prices",
     "Prompt",
+    "PromptEvaluationError",
     "PromptOverride",
     "PromptResponse",
     "PromptTemplate",
@@ -153,9 +159,13 @@ __all__ = [
     "Usage",
     "__version__",
     "aoptimize",
+    "default_example_formatter",
+    "default_trace_formatter",
     "evaluate",
     "examples_from",
     "feedback_from",
+    "hash_task_example",
+    "hash_tool_example",
     "load_metrics",
     "optimize",
 ]
@@ -175,7 +185,7 @@ _NAMES = {
         "Full GepaConfig GepaExample GepaOptimizer GepaResult MinGain OptimizationJob Paired "
         "Racing RolloutFeedback RolloutRecord Strategy Strict ToolExampleTarget"
     ),
-    "errors": "PromptgraftError",
+    "errors": "PromptEvaluationError PromptgraftError",
     "evals.dataset": "Dataset",
     "evals.evaluate": "Evaluation evaluate",
     "evals.metrics": "load_metrics",
@@ -189,7 +199,8 @@ _NAMES = {
     "project.optimizing": "OptimizeOptions aoptimize optimize",
     "prompt": (
         "Described MarkdownSection Prompt PromptTemplate RenderedPrompt SectionVisibility "
-        "TaskExample TaskExamplesSection TaskStep Tool ToolExample"
+        "TaskExample TaskExamplesSection TaskStep Tool ToolExample hash_task_example "
+        "hash_tool_example"
     ),
     "runtime": "Cancellation Deadline EventBus Session",
     "search": (
@@ -197,7 +208,9 @@ _NAMES = {
         "OptimizationContext PersistenceScope RequiredObjectives RunState StopFile StopReason "
         "Stopper TargetScore Targets"
     ),
+    "targets.formatting": "default_example_formatter default_trace_formatter",
     "targets.judging": "examples_from feedback_from",
+    "targets.modules": "Module",
     "targets.texts": "Texts",
 }
 _HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}

@@ -18,19 +18,20 @@ treats each kind differently (``specs/errors.md``):
     │   ├── AdapterError                 the user's adapter failed in a way that no adapter may
     │   ├── FeedbackError                the user's feedback function failed
     │   └── StopperError                 the user's stopper failed
-    ├── CandidateError                   the candidate's fault: the rollout scores 0
-    │   ├── PromptRenderError            (ValueError)  the prompt does not render
-    │   ├── PromptTooLongError           (ValueError)  the prompt does not fit the model
-    │   └── OutputError                  (ValueError)  the answer does not fit the output type
-    │       ├── TruncatedAnswerError     the model ran into its length limit
-    │       ├── RefusedAnswerError       the model refused, or a filter did
-    │       ├── EmptyAnswerError         the model answered nothing
-    │       └── ToolRoundsError          the model went on calling tools
-    ├── ProviderError                    the provider's fault: the rollout stays unscored
-    │   ├── TransientProviderError       may work when tried again
-    │   │   └── RateLimitedError         too many requests; may say when to come back
-    │   ├── RejectedRequestError         refuses this one request, whenever it is sent
-    │   └── PermanentProviderError       fails until its cause is mended
+    ├── PromptEvaluationError            a prompt has no usable answer
+    │   ├── CandidateError               the candidate's fault: the rollout scores 0
+    │   │   ├── PromptRenderError        (ValueError)  the prompt does not render
+    │   │   ├── PromptTooLongError       (ValueError)  the prompt does not fit the model
+    │   │   └── OutputError              (ValueError)  the answer does not fit the output type
+    │   │       ├── TruncatedAnswerError the model ran into its length limit
+    │   │       ├── RefusedAnswerError   the model refused, or a filter did
+    │   │       ├── EmptyAnswerError     the model answered nothing
+    │   │       └── ToolRoundsError      the model went on calling tools
+    │   └── ProviderError                the provider's fault: the rollout stays unscored
+    │       ├── TransientProviderError   may work when tried again
+    │       │   └── RateLimitedError     too many requests; may say when to come back
+    │       ├── RejectedRequestError     refuses this one request, whenever it is sent
+    │       └── PermanentProviderError   fails until its cause is mended
     ├── LimitReachedError                the run stops cleanly with the best so far
     │   ├── DeadlineExceededError        (TimeoutError)
     │   ├── RunCancelledError            the run was asked to stop
@@ -156,7 +157,11 @@ class StopperError(CallerError):
     """The user's stopper raised or returned something else than None or a reason."""
 
 
-class CandidateError(PromptgraftError):
+class PromptEvaluationError(PromptgraftError):
+    """A prompt has no usable answer, by the fault of the prompt or of the model's provider."""
+
+
+class CandidateError(PromptEvaluationError):
     """The candidate made the rollout fail; it scores zero."""
 
 
@@ -188,7 +193,7 @@ class ToolRoundsError(OutputError):
     """The model went on calling tools until its rounds were used up."""
 
 
-class ProviderError(PromptgraftError):
+class ProviderError(PromptEvaluationError):
     """The model's provider failed; the rollout has no score."""
 
 

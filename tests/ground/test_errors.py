@@ -90,6 +90,14 @@ def test_a_data_format_error_with_one_fault_names_it() -> None:
     assert DataFormatError("a.json: expected a list").faults == ("a.json: expected a list",)
 
 
+def test_one_handler_catches_every_prompt_without_a_usable_answer() -> None:
+    kinds = {kind for kind in classes() if issubclass(kind, errors.PromptEvaluationError)}
+    faults = (errors.CandidateError, errors.ProviderError)
+    assert kinds == {errors.PromptEvaluationError} | {
+        kind for kind in classes() if issubclass(kind, faults)
+    }
+
+
 def test_builtin_handlers_catch_what_a_user_would_expect() -> None:
     for kind, builtin in (
         (errors.ConfigError, ValueError),

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agent_prompts import SOURCE, Hit, Hits, ReadParams, Review, SearchParams, Severity, received
+from promptgraft import hash_task_example, hash_tool_example
 from promptgraft.errors import InvalidIdentifierError, PromptDefinitionError
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (
@@ -427,3 +428,15 @@ def test_the_interface_of_a_prompt_is_its_types_and_not_its_words() -> None:
         interface(READ, output_type=Answer),
     ]
     assert len(set(others)) == len(others)
+
+
+def test_the_public_hashes_are_those_that_overrides_expect() -> None:
+    made = template(examples_section(example(steps=(FITS,))), TOOLS)
+    (found,) = made.descriptor.task_examples
+    (source,) = examples_section(example(steps=(FITS,))).examples
+    assert hash_task_example(source) == found.content_hash
+    assert hash_task_example(attrs.evolve(source, objective="Other.")) != found.content_hash
+    (call,) = source.steps
+    (step,) = found.example.steps
+    assert hash_tool_example(call.example) == step.content_hash
+    assert hash_tool_example(attrs.evolve(call.example, description="x")) != step.content_hash

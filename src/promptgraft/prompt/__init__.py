@@ -1,5 +1,6 @@
 """What a prompt is: sections, tools, examples, output type, and what a model receives of them."""
 
+from promptgraft.prompt.describing import hash_task_example, hash_tool_example
 from promptgraft.prompt.fields import Described
 from promptgraft.prompt.rendered import (
     PromptRendered,
@@ -36,6 +37,8 @@ __all__ = [
     "TaskStep",
     "Tool",
     "ToolExample",
+    "hash_task_example",
+    "hash_tool_example",
     "plain_section",
     "text_of_section",
 ]

@@ -114,11 +114,25 @@ def _worked(
         check_value(step.example.input, tool.params_type, where=f"{where}: step {index}: input")
         check_value(step.example.output, tool.result_type, where=f"{where}: step {index}: output")
     check_value(example.outcome, outcome_type, where=f"{where}: outcome")
+    return _as_worked(example)
+
+
+def _as_worked(example: TaskExample) -> WorkedExample:
     return WorkedExample(
         objective=example.objective,
         steps=tuple(_call(step.tool_name, step.example) for step in example.steps),
         outcome_json=one_line(example.outcome),
     )
+
+
+def hash_tool_example(example: ToolExample[Any, Any]) -> HexDigest:
+    """Return the SHA-256 that an override of a tool's example expects of it."""
+    return _call("", example).content_hash
+
+
+def hash_task_example(example: TaskExample) -> HexDigest:
+    """Return the SHA-256 that an override of a task example expects of it, steps included."""
+    return _as_worked(example).content_hash
 
 
 def _container(path: SectionPath, section: TaskExamplesSection) -> ContainerDescriptor:
