@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from promptgraft.errors import InvalidOverrideError, OverrideConflictError
-from promptgraft.overrides import InMemoryPromptOverridesStore, OverlayPromptOverridesStore
+from promptgraft.overrides import (
+    BasePromptOverridesStore,
+    InMemoryPromptOverridesStore,
+    LocalPromptOverridesStore,
+    OverlayPromptOverridesStore,
+)
 from promptgraft.testing.prompts import PROMPT, RULES, TONE, bodies, entry, override_of
 
 DESCRIPTOR = PROMPT.descriptor
@@ -55,3 +64,26 @@ def test_through_an_overlay_a_change_of_the_base_is_a_change_of_what_was_read() 
     rules = [(DESCRIPTOR, override_of(PROMPT, entry(PROMPT, RULES, "ours")))]
     with pytest.raises(OverrideConflictError, match="section task/rules"):
         store.upsert_all(rules, expected=read)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "local", "overlay"])
+def test_of_writers_that_read_the_same_only_one_replaces_it(kind: str, tmp_path: Path) -> None:
+    store: BasePromptOverridesStore = InMemoryPromptOverridesStore()
+    if kind == "local":
+        store = LocalPromptOverridesStore(tmp_path)
+    elif kind == "overlay":
+        store = OverlayPromptOverridesStore(base=None, overlay=store)
+    read = [store.set_section_override(PROMPT, path=TONE, body="read")]
+    begin = threading.Barrier(6)
+
+    def write(number: int) -> bool:
+        begin.wait()
+        ours = override_of(PROMPT, entry(PROMPT, TONE, str(number)))
+        try:
+            store.upsert_all([(DESCRIPTOR, ours)], expected=read)
+        except OverrideConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(write, range(6))) == 1

@@ -26,7 +26,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.scores import check_score
+from promptgraft.search.scores import ROUNDING, too_high
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.spending import (
@@ -188,9 +188,9 @@ class RolloutBatch(Batch):
         one, place = self._missing[number]
         ask, sources = one.ask, self._sources
         example = ask.examples[place]
-        return partial(
-            sources.watch.call, _tried, sources.rollout, ask.candidate, example, sources.deadline
-        )
+        # What an agent, a tool or a feedback function changes, no other rollout may see.
+        own, call = example.copy(), sources.watch.call
+        return partial(call, sources.rollout, ask.candidate, own, sources.deadline)
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
@@ -214,11 +214,10 @@ class RolloutBatch(Batch):
                 f"the target's rollout of example `{example}`: expected a RolloutRecord, found "
                 f"{shown(record)}"
             ).at(key)
-        try:
-            check_score(record.score, self._sources.perfect_score, record.example_id)
-        except FeedbackError:
+        perfect = self._sources.perfect_score
+        if record.score is not None and record.score > perfect + ROUNDING:
             books.spend(key, digest, record.spent)
-            raise
+            raise too_high(record.score, perfect, record.example_id)
         record = clip_record(
             record,
             texts=self._sources.max_example_chars,
@@ -329,13 +328,6 @@ class QuestionBatch(Batch):
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""
         return [reply for reply in self._replies if reply is not None]
-
-
-def _tried(
-    rollout: RolloutFn, candidate: Candidate, example: GepaExample, deadline: Deadline | None
-) -> RolloutRecord:
-    # What an agent, a tool or a feedback function changes, no other rollout may see.
-    return rollout(candidate, example.copy(), deadline)
 
 
 _READER = msgspec.json.Decoder(RolloutRecord)

@@ -26,7 +26,7 @@ Row: TypeAlias = "array[float]"
 UNSCORED = -math.inf
 """Less than every score."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 BELOW_SCORES = -sys.float_info.max
 """The height of a cell without any score; not equal to ``UNSCORED``."""
@@ -95,18 +95,13 @@ def is_estimate(mean: Score, scores: Sequence[Score]) -> bool:
     return mean is not None and None in scores
 
 
-def check_score(score: Score, perfect: float, example: str) -> None:
-    """Refuse a score above the highest one that an answer to ``example`` can have.
-
-    Raises:
-        FeedbackError: naming the example and the setting.
-    """
-    if score is not None and score > perfect + _ROUNDING:
-        raise FeedbackError(
-            f"feedback function on example `{example}`: the score {score:g} is above "
-            f"objectives.perfect_score, {perfect:g}; set that to the highest score that an answer "
-            "can have, or return lower scores"
-        )
+def too_high(score: float, perfect: float, example: str) -> FeedbackError:
+    """Return the error that refuses a score above the highest one that an answer can have."""
+    return FeedbackError(
+        f"feedback function on example `{example}`: the score {score:g} is above "
+        f"objectives.perfect_score, {perfect:g}; set that to the highest score that an answer "
+        "can have, or return lower scores"
+    )
 
 
 def higher(one: Score, other: Score) -> bool:
@@ -287,7 +282,8 @@ class Scorer:
         found = self._all(record)
         parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
         score = sum(parts) / self._total
-        check_score(score, self._perfect_score, record.example_id)
+        if score > self._perfect_score + ROUNDING:
+            raise too_high(score, self._perfect_score, record.example_id)
         return score
 
     def parted(

@@ -12,9 +12,22 @@ from promptgraft.errors import DataFormatError
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import unstructure
 from promptgraft.targets.types import GepaExample, RolloutRecord
-from promptgraft.text import clip
+from promptgraft.text import clip, fenced
 
 _MAX_CALL_CHARS = 1_000
+_MAX_NAME_CHARS = 200
+_MAX_PART_CHARS = 60_000
+
+
+def in_one_line(text: str, limit: int = _MAX_NAME_CHARS) -> str:
+    """Return a text as one line that begins no heading, list or fence where it begins a line."""
+    line = clip(" ".join(text.split()), limit, around=" ")
+    return line if line[:1].isalnum() or not line else f"`{line.strip('`')}`"
+
+
+def fenced_part(text: str) -> str:
+    """Return a text beside the present one between fences, bounded; nothing for nothing."""
+    return fenced(clip(text, _MAX_PART_CHARS)) if text else ""
 
 
 def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRecord:

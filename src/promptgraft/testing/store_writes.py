@@ -255,22 +255,6 @@ class StoreWrites:
         store.upsert_all(wanted, expected=read)
         assert bodies(store.resolve(WRITER.descriptor)) == {TONE: "ours", RULES: "another part"}
 
-    def test_of_writers_that_read_the_same_only_one_replaces_it(self, store: Store) -> None:
-        read = [store.set_section_override(PROMPT, path=TONE, body="read")]
-        begin = threading.Barrier(6)
-
-        def write(number: int) -> bool:
-            begin.wait()
-            ours = override_of(PROMPT, entry(PROMPT, TONE, str(number)))
-            try:
-                store.upsert_all([(PROMPT.descriptor, ours)], expected=read)
-            except OverrideConflictError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(6) as pool:
-            assert sum(pool.map(write, range(6))) == 1
-
     def test_what_is_read_of_one_prompt_of_a_write_is_there_of_the_others(
         self, store: Store
     ) -> None:

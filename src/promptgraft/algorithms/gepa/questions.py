@@ -12,13 +12,11 @@ from promptgraft.search.asks import Question
 from promptgraft.search.reply import JSON_TAG, TEXT_TAG
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, fenced
 
-_MAX_NAME_CHARS = 200
 _MAX_PROBLEM_CHARS = 2_000
-_MAX_SHOWN_CHARS = 60_000
-"""Longest text beside the present one; those of prompts are shorter already."""
 _WRAPPING = 1_000
 """How much longer than its text a usable reply may be: its fence, and words around it."""
 
@@ -49,31 +47,21 @@ def reflection_params(
         previous: that reply.
     """
     return ReflectionParams(
-        part=_in_one_line(description.name),
+        part=in_one_line(description.name),
         limits=_limits(description),
         current=_current(description),
-        schema=_shown(description.schema),
-        siblings="\n\n".join(map(_shown, description.siblings)),
-        output=_shown(description.output),
+        schema=fenced_part(description.schema),
+        siblings="\n\n".join(map(fenced_part, description.siblings)),
+        output=fenced_part(description.output),
         neighbours="\n\n".join(
-            f"{_in_one_line(name)}:\n\n{_shown(text)}" for name, text in description.neighbours
+            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
         ),
         examples="\n\n".join(
             _example(record, earlier.get(record.example_id, ())) for record in records
         ),
-        problem=_in_one_line(problem, _MAX_PROBLEM_CHARS),
+        problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
-
-
-def _shown(text: str) -> str:
-    return fenced(clip(text, _MAX_SHOWN_CHARS)) if text else ""
-
-
-def _in_one_line(text: str, limit: int = _MAX_NAME_CHARS) -> str:
-    line = clip(" ".join(text.split()), limit, around=" ")
-    # What begins a line may not begin a heading, a list or a fence.
-    return line if line[:1].isalnum() or not line else f"`{line.strip('`')}`"
 
 
 def _current(description: ModuleDescription) -> str:
@@ -102,7 +90,7 @@ def _limits(description: ModuleDescription) -> str:
 def _example(record: RolloutRecord, earlier: Sequence[RolloutRecord]) -> str:
     score = "none" if record.score is None else f"{record.score:g}"
     parts = [
-        f"### Example {_in_one_line(record.example_id)}",
+        f"### Example {in_one_line(record.example_id)}",
         f"**Score:** {score}",
         f"**Input:**\n\n{fenced(record.inputs_repr)}",
         f"**Output:**\n\n{fenced(record.output_repr)}",
