@@ -43,7 +43,7 @@ from promptgraft.targets.types import (
     RolloutRecord,
     TraceFormatter,
 )
-from promptgraft.text import clip, raised
+from promptgraft.text import raised
 from promptgraft.under_way import doing
 
 OnError = Literal["unscored", "zero"]
