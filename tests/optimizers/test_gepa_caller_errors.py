@@ -55,7 +55,7 @@ def feedback_of(value: object) -> FeedbackFn:
         ),
         (
             lambda: RolloutFeedback(score=10**400, feedback=""),
-            "feedback function on example `e2`: score: expected a finite number, found 1000",
+            "feedback function on example `e2`: score: expected a finite number, found an integer",
         ),
         (
             lambda: RolloutFeedback(score="1", feedback=""),  # type: ignore[arg-type]

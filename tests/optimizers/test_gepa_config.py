@@ -34,6 +34,7 @@ from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import RejectionReason
 from promptgraft.search.settings import Settings, groups_of
+from promptgraft.serde import shown
 
 INTEGERS = {
     "minibatch_size": 1,
@@ -90,7 +91,7 @@ def test_a_budget_that_does_not_pay_for_all_proposals_of_a_step_is_refused() -> 
 def test_a_share_or_a_score_that_is_no_finite_number_is_refused(
     name: str, expected: str, value: object
 ) -> None:
-    refused(f"{name}: expected {expected}, found {repr(value)[:80]}", **{name: value})
+    refused(f"{name}: expected {expected}, found {shown(value)}", **{name: value})
 
 
 def test_a_share_outside_0_to_1_is_refused() -> None:

@@ -195,7 +195,7 @@ class RolloutBatch(Batch):
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
         one, place = self._missing[number]
         key, digest, books = one.keys[place], one.digests[place], self._books
-        example = one.ask.examples[place].id
+        where = f"the target's rollout of example `{one.ask.examples[place].id}`"
         try:
             record = outcome()
         except AbandonedRolloutError as error:
@@ -207,13 +207,10 @@ class RolloutBatch(Batch):
         except PromptgraftError:
             raise
         except Exception as error:
-            where = f"the target's rollout of example `{example}`"
             raise CallerError(f"{where} raised {raised(error)}").at(key) from error
         if not isinstance(record, RolloutRecord):
-            raise CallerError(
-                f"the target's rollout of example `{example}`: expected a RolloutRecord, found "
-                f"{shown(record)}"
-            ).at(key)
+            found = shown(record)
+            raise CallerError(f"{where}: expected a RolloutRecord, found {found}").at(key)
         perfect = self._sources.perfect_score
         if record.score is not None and record.score > perfect + ROUNDING:
             books.spend(key, digest, record.spent)
