@@ -274,10 +274,11 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World, more:
     if first.stop_reason in ENDED_BY_FAULTS:
         return
     larger = attrs.evolve(world, spare=world.spare + more)
-    resumed = larger.run(journal=journal)
+    # The object that judges holds the budget too, so it is another one.
+    resumed = larger.run(journal=journal, reuse_scores=True)
     uninterrupted = larger.run()
     result = uninterrupted.start()
-    assert resumed.start() == result
+    assert attrs.evolve(resumed.start(), run_id=result.run_id) == result
     new = uninterrupted.task.calls - first.total_rollouts
     # The smaller one may have tried its finalists on what the larger one had no need of.
     assert resumed.task.calls >= new

@@ -103,7 +103,7 @@ def test_what_was_paid_before_a_feedback_function_failed_is_not_paid_again() -> 
     broken = config(feedback_fn=feedback_of(lambda: 1 / 0))
     with pytest.raises(FeedbackError, match="raised ZeroDivisionError"):
         optimize(broken, journal=journal)
-    mended = Run(config(feedback_fn=feedback_of(None)), journal=journal)
+    mended = Run(config(feedback_fn=feedback_of(None)), journal=journal, reuse_scores=True)
     assert mended.start().improved
     assert [asked(r) for r in mended.task.requests[:2]] == ["w2", "w3"]
 

@@ -375,13 +375,16 @@ class _Forged(MemoryJournal):
         super().__init__()
         self._whole, self._forged, self._forgery = journal, key, changes
 
-    def begin(self, fingerprint: Mapping[str, Json]) -> None:
-        super().begin(fingerprint)
+    def begin(
+        self, fingerprint: Mapping[str, Json], *, reuse_scores: bool = False
+    ) -> Mapping[str, Json]:
+        recorded = super().begin(fingerprint, reuse_scores=reuse_scores)
         for record in self._whole.records():
             found = record.answer
             if record.key == self._forged and isinstance(found, dict):
                 found = {**found, **self._forgery}
             self.append(record.key, record.digest, record.kind, found)
+        return recorded
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_a_journal_belongs_to_its_metrics_with_their_options() -> None:
     journal = MemoryJournal()
     assert optimize(judged_by(KNOWN), journal=journal).improved
     for asked in ([SHORT], [KNOWN, SHORT], [metrics.length(name="short", max=2)]):
-        with pytest.raises(JournalMismatchError, match="feedback_fn"):
+        with pytest.raises(JournalMismatchError, match="metrics"):
             optimize(judged_by(*asked), journal=journal)
     silent = Run(judged_by(KNOWN), journal=journal)
     silent.start()

@@ -294,7 +294,7 @@ def test_any_other_error_ends_the_run_in_one_line_with_its_cause(workers: int | 
     with pool as executor, pytest.raises(CallerError) as caught:
         optimized(texts_of(function, candidate_errors=(ValueError,)), executor=executor)
     assert str(caught.value) == (
-        f"function {__name__}.raising.<locals>.function on example `e3` raised KeyError: "
+        "function test_texts.raising.<locals>.function on example `e3` raised KeyError: "
         r"'two\nlines'; at `baseline/3` of the run"
     )
     assert caught.value.__cause__ is error
@@ -342,8 +342,8 @@ def test_what_texts_cannot_be_is_refused_by_name(
 @pytest.mark.parametrize(
     ("function", "key", "identity"),
     [
-        (known, "known", "function targets.words_app.known"),
-        (partial(known, word="w0"), "known", "function targets.words_app.known"),
+        (known, "known", "function words_app.known"),
+        (partial(known, word="w0"), "known", "function words_app.known"),
         (Remembering, "remembering", "known"),
         (lambda texts: "", None, None),
     ],

@@ -99,7 +99,10 @@ def main(folder: Path, *words: str) -> None:
         return known(texts, word, place)
 
     with FileJournal(folder / "journal.jsonl") as journal:
-        result = optimized(texts_of(paid), overrides_store=store, journal=journal)
+        # When it is to be killed stands in the function.
+        result = optimized(
+            texts_of(paid), overrides_store=store, journal=journal, reuse_scores=True
+        )
     print(json.dumps([result.best_pareto_mean, result.total_rollouts, result.persisted]))
 
 

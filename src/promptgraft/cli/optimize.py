@@ -217,6 +217,12 @@ def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
 @project_option
 @runs_option
 @limit_options
+@click.option(
+    "--reuse-scores",
+    is_flag=True,
+    help="Resume with the scores of the recorded answers, although functions such as that of a "
+    "metric were changed since.",
+)
 @workers_option
 @events_option
 @quiet_option
@@ -225,6 +231,7 @@ def resume_command(
     *,
     project: str | None,
     runs: str | None,
+    reuse_scores: bool,
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -246,6 +253,7 @@ def resume_command(
         progress = progress_for(f"promptgraft resume {folder.id}", quiet=quiet, stream=stream)
         keeping = Keeping(progress=progress, workers=workers or source.workers, stream=stream)
         job = changes.applied(source.job)
+        job = job.within(attrs.evolve(job.context, reuse_scores=reuse_scores))
         same = {name: config[name] for name in ("id", "created", "origin")}
         fresh = {**same, **_config(source, job, changes), **same}
         outcome = keep(folder, job, keeping, config=fresh)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -12,11 +11,11 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Metric
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import described, without_address
 from promptgraft.serde import did_you_mean, digest_text, shown
 from promptgraft.text import listed
 
 _STEP = 0.001
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _DIGITS = 16
 
 
@@ -110,11 +109,14 @@ class Lexicographic:
         return min(1.0, math.fsum(parts) / math.fsum(shares))
 
 
-def metrics_identity(metrics: Sequence[Metric], aggregation: Aggregation | None = None) -> str:
+def metrics_identity(
+    metrics: Sequence[Metric], aggregation: Aggregation | None = None, *, code: bool = True
+) -> str:
     """Return the names of metrics and a digest of them, their options and their aggregation.
 
-    The code of a Python function has no part in it, only its name.
+    The code of metrics in Python has a part in it unless ``code`` is false.
     """
-    told = _ADDRESS.sub("", repr((tuple(metrics), aggregation)))
+    whole = (tuple(metrics), aggregation)
+    told = described(whole) if code else without_address(repr(whole))
     names = ",".join(metric.name for metric in metrics)
     return f"metrics {names} {digest_text(told)[:_DIGITS]}"

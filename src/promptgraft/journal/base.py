@@ -10,7 +10,7 @@ from typing import Self
 import attrs
 
 from promptgraft.errors import JournalCorruptError, JournalError, JournalMismatchError
-from promptgraft.journal.fingerprint import differences, short_digest
+from promptgraft.journal.fingerprint import FUNCTIONS, differences, short_digest
 from promptgraft.journal.records import (
     Record,
     answer_text,
@@ -50,11 +50,15 @@ class Journal(ABC):
         self._closed = False
         self._lock = threading.Lock()
 
-    def begin(self, fingerprint: Mapping[str, Json]) -> None:
+    def begin(
+        self, fingerprint: Mapping[str, Json], *, reuse_scores: bool = False
+    ) -> Mapping[str, Json]:
         """Bind the journal to the run that ``fingerprint`` identifies.
 
-        An empty journal takes the fingerprint and has it on disk when this returns.
-        Needed before ``find`` and ``append``; calling it again changes nothing.
+        An empty journal takes the fingerprint and has it on disk when this returns. Otherwise it
+        keeps its own, which may have other ``functions`` when scores are reused. The fingerprint
+        that the journal has is returned. Needed before ``find`` and ``append``; calling it again
+        changes nothing.
 
         Raises:
             JournalMismatchError: the journal belongs to another run; names what differs.
@@ -69,14 +73,21 @@ class Journal(ABC):
                 self._store_header(header)
                 self._fingerprint = asked
             differing = differences(self._fingerprint, asked)
-            if differing:
+            functions = [one for one in differing if one.startswith(f"`{FUNCTIONS}.")]
+            if len(functions) < len(differing) or (functions and not reuse_scores):
+                mend = "start a new run or restore what differs"
+                if len(functions) == len(differing):
+                    mend += (
+                        ", or resume with the scores of the recorded answers: `--reuse-scores`, "
+                        "in Python `reuse_scores=True`"
+                    )
                 raise JournalMismatchError(
-                    f"{self._name} belongs to another run: {'; '.join(differing)}; "
-                    "start a new run or restore what differs"
+                    f"{self._name} belongs to another run: {'; '.join(differing)}; {mend}"
                 )
             if not self._begun:
                 self._settle()
                 self._begun = True
+            return self._fingerprint
 
     def find(self, key: str, digest: HexDigest) -> Answer | None:
         """Return what was recorded under ``key``, or None.

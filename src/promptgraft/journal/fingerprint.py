@@ -10,6 +10,9 @@ from promptgraft.serde import Json, canonical_json, digest, shown
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ABSENT = "absent"
 
+FUNCTIONS = "functions"
+"""Where a fingerprint has the identities of the functions that decide answers, by name."""
+
 
 def differences(recorded: Mapping[str, Json], asked: Mapping[str, Json]) -> tuple[str, ...]:
     """Return one phrase for each key whose values differ; empty for the same run."""

@@ -8,6 +8,7 @@ import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.evals.statistics import Gain, gain
+from promptgraft.journal.fingerprint import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord
@@ -16,7 +17,7 @@ from promptgraft.serde import Json, shown, unstructure
 from promptgraft.text import difference, score
 
 _JUDGED_BY = {
-    "feedback_fn": "metrics",
+    "metrics": "metrics",
     "objectives.weights": "weights of the objectives",
     "objectives.on_error": "scores of failed rollouts (`on_error`)",
 }
@@ -225,9 +226,21 @@ def _judged_differently(
             yield f"which data and metrics {name} had is not known: its journal has no header"
     if one is None or other is None:
         return
-    for key, what in _JUDGED_BY.items():
-        if one.get(key) != other.get(key):
-            yield f"the {what} differ: {shown(one.get(key))} in A, {shown(other.get(key))} in B"
+    first_judges, second_judges = _judges(one), _judges(other)
+    for what in {**first_judges, **second_judges}:
+        here, there = first_judges.get(what), second_judges.get(what)
+        if here != there:
+            yield f"the {what} differ: {shown(here)} in A, {shown(there)} in B"
+
+
+def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what decided the scores of a run, by what messages call it."""
+    functions = fingerprint.get(FUNCTIONS)
+    return {what: fingerprint.get(key) for key, what in _JUDGED_BY.items()} | {
+        f"functions of `{name}`": identity
+        for name, identity in (functions.items() if isinstance(functions, dict) else ())
+        if name in {"feedback_fn", "aggregation"} or name.startswith("metric ")
+    }
 
 
 def _other_cases(name: str, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ class OptimizationContext:
         executor: runs rollouts side by side; None runs them in turn. The result does not
             depend on it.
         journal: keeps every answer, so that the run can be resumed; None keeps nothing.
+        reuse_scores: lets a run be resumed after its functions were changed, such as the feedback
+            function: the answers in the journal keep the scores that they have.
     """
 
     adapter: ProviderAdapter | None = None
@@ -85,6 +87,7 @@ class OptimizationContext:
     pause: Cancellation | None = attrs.field(default=None, kw_only=True)
     executor: Executor | None = attrs.field(default=None, kw_only=True)
     journal: Journal | None = attrs.field(default=None, kw_only=True)
+    reuse_scores: bool = attrs.field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_tag(self.overrides_tag)

@@ -8,13 +8,15 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.evals.types import Case
+from promptgraft.functions import described
+from promptgraft.journal.fingerprint import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import Settings
-from promptgraft.search.targets import plain_or_repr, template_digest, without_address
+from promptgraft.search.targets import plain_or_repr, template_digest
 from promptgraft.serde import HexDigest, Json, digest, unstructure
 from promptgraft.targets.base import Identity
 from promptgraft.targets.types import GepaExample
@@ -52,12 +54,13 @@ def fingerprint_of(
         **_plain("objectives", config.objectives, leave_out="pick"),
         **_plain("guards", config.guards),
         **config.decisive,
-        "acceptance": without_address(repr(config.acceptance)),
+        "acceptance": described(config.acceptance),
         "reflection_model": context.proposing_adapter.identity,
         "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():
         found[f"target {name}" if name in found else name] = detail
+    found[FUNCTIONS] = dict(target.functions)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from functools import partial
 
 import attrs
@@ -46,7 +47,7 @@ from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.targets import target_for, targeted
-from promptgraft.serde import digest, shown
+from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
 from promptgraft.targets.prompts import Improvable
 from promptgraft.text import raised
@@ -141,12 +142,15 @@ class _Run:
         self._questions = self._present_questions(target)
         target.check((*config.training_examples, *config.data.held_out))
         self._check_prices()
-        self._fingerprint = fingerprint_of(
+        fingerprint = fingerprint_of(
             context, config, target.identity, examples=self._digests, questions=self._questions
         )
-        self._run_id = digest(self._fingerprint)[:12]
+        self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
-            context.journal.begin(self._fingerprint)
+            self._fingerprint = context.journal.begin(
+                fingerprint, reuse_scores=context.reuse_scores
+            )
+        self._run_id = digest(self._fingerprint)[:12]
         self._answers = Answers(context.journal)
         self._target = self._as_begun(target)
         self._ledger = Ledger(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
+from promptgraft.functions import described, function_identity, without_address
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.descriptors import PromptDescriptor, SectionPath
+from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_path
 from promptgraft.prompt.fields import options_of
 from promptgraft.prompt.schema import schema_of
 from promptgraft.prompt.template import Prompt, PromptTemplate
@@ -19,6 +20,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext, PersistenceScope
 from promptgraft.serde import HexDigest, Json, digest, unstructure
 from promptgraft.targets.base import Identity, Target
+from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.modules import Module
 from promptgraft.targets.parts.examples import (
     GenerationModule,
@@ -37,9 +39,8 @@ from promptgraft.targets.prompts import (
     name_of,
     prompts_of,
 )
+from promptgraft.targets.texts import TextsAdapter
 from promptgraft.text import raised
-
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def targeted(config: RunConfig, subject: Improvable) -> RunConfig:
@@ -117,7 +118,8 @@ def target_for(
         identity=Identity(
             name=name_of(subject),
             model=adapter.identity,
-            details=_details(subject, prompts, modules, config),
+            details=_details(prompts, modules, config),
+            functions=_functions(subject, prompts, config, adapter),
         ),
     )
 
@@ -153,23 +155,50 @@ def _called(store: object) -> str:
 
 
 def _details(
-    subject: Improvable,
     prompts: Mapping[str, Prompt[object]],
     modules: tuple[Module, ...],
     config: RunConfig,
 ) -> dict[str, Json]:
     texts = {at: template_digest(prompt.template) for at, prompt in prompts.items()}
     bound = {at: digest(list(map(plain_or_repr, one.params))) for at, one in prompts.items()}
-    scoring = config.scoring
+    judging = config.scoring.feedback_fn
     return {
         "prompt": digest(texts),
         "bound": digest(bound),
         "targets": [module.name for module in modules],
-        **({"run": function_name(subject.run)} if isinstance(subject, Prompts) else {}),
-        "feedback_fn": function_name(scoring.feedback_fn),
-        "example_formatter": function_name(scoring.example_formatter),
-        "trace_formatter": function_name(scoring.trace_formatter),
+        # The metrics with their options; the code of those that are the user's is a function.
+        "metrics": judging.identity if isinstance(judging, MetricFeedback) else None,
     }
+
+
+def _functions(
+    subject: Improvable,
+    prompts: Mapping[str, Prompt[object]],
+    config: RunConfig,
+    adapter: ProviderAdapter,
+) -> dict[str, Json]:
+    """Return the identities of the functions that answer and judge."""
+    scoring = config.scoring
+    judging = scoring.feedback_fn
+    found: dict[str, object] = {
+        "example_formatter": scoring.example_formatter,
+        "trace_formatter": scoring.trace_formatter,
+    }
+    if isinstance(subject, Prompts):
+        found["run"] = subject.run
+    elif isinstance(adapter, TextsAdapter):
+        found["run"] = adapter.run
+    for at, prompt in prompts.items():
+        place = f" of {at}" if len(prompts) > 1 else ""
+        for path, section in prompt.template.walked:
+            found[f"enabled of {show_path(path)}{place}"] = section.enabled
+            found |= {f"tool {tool.name}{place}": tool.handler for tool in section.tools}
+    told: dict[str, Json] = {
+        name: function_identity(one) for name, one in found.items() if one is not None
+    }
+    if isinstance(judging, MetricFeedback):
+        return {**told, **judging.functions}
+    return {**told, "feedback_fn": function_identity(judging)}
 
 
 def modules_of_prompts(subject: Prompts) -> tuple[PartOf, ...]:
@@ -249,22 +278,11 @@ def template_digest(template: PromptTemplate[object]) -> HexDigest:
 
 
 def plain_or_repr(value: object) -> Json:
-    """Return a value as plain data; what has no such form is told apart by its ``repr``."""
+    """Return a value as plain data; what has no such form is told apart by its ``repr``.
+
+    A function is told apart by its source.
+    """
     try:
         return unstructure(value)
     except DataFormatError:
-        return without_address(repr(value))
-
-
-def without_address(text: str) -> str:
-    """Return a ``repr`` without the addresses in memory, which differ from run to run."""
-    return _ADDRESS.sub("", text)
-
-
-def function_name(function: Callable[..., object]) -> str:
-    """Return the identity of a function, or its module and name."""
-    identity: object = getattr(function, "identity", None)
-    if isinstance(identity, str):
-        return identity
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{function.__module__}.{name}"
+        return described(value) if callable(value) else without_address(repr(value))

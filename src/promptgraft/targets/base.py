@@ -105,16 +105,19 @@ class Identity:
         details: what decides its answers besides the settings of a run, by names that a user
             understands, in plain data. A journal belongs to equal ones, and a run that is resumed
             with others is refused with the names of what differs.
+        functions: identities of the functions that decide its answers, by name. A run can be
+            resumed with others on the scores that are recorded, with ``reuse_scores``.
     """
 
     name: str
     model: str = "unknown"
     details: Mapping[str, Json] = attrs.field(factory=dict)
+    functions: Mapping[str, Json] = attrs.field(factory=dict)
 
     @property
     def digest(self) -> HexDigest:
         """SHA-256 over all of it."""
-        return digest_json([self.name, self.model, dict(self.details)])
+        return digest_json([self.name, self.model, dict(self.details), dict(self.functions)])
 
 
 @runtime_checkable

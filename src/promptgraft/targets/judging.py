@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -16,9 +16,10 @@ from promptgraft.evals.evaluate import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import feedback_text, judge_case
 from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
+from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import shown
+from promptgraft.serde import Json, shown
 from promptgraft.targets.types import GepaExample, RolloutFeedback
 
 
@@ -95,7 +96,16 @@ class MetricFeedback:
     @property
     def identity(self) -> str:
         """What a run's fingerprint says: a digest of the metrics with their options."""
-        return metrics_identity(self.metrics, self.aggregation)
+        return metrics_identity(self.metrics, self.aggregation, code=False)
+
+    @property
+    def functions(self) -> Mapping[str, Json]:
+        """The identities of the user's code in metrics and aggregation, by name."""
+        named = {
+            **{f"metric {one.name}": getattr(one, "function", one) for one in self.metrics},
+            "aggregation": self.aggregation,
+        }
+        return {name: function_identity(one) for name, one in named.items() if code_digest(one)}
 
     def __call__(
         self,

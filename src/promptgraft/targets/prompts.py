@@ -9,6 +9,7 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.functions import function_name
 from promptgraft.parts.validation import check_ns
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -17,7 +18,7 @@ from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.parts.part import PromptModule
-from promptgraft.targets.texts import answer_of, as_errors, by_name, name_of_function
+from promptgraft.targets.texts import answer_of, as_errors, by_name
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed
 
@@ -90,7 +91,7 @@ class Prompts:
 
     @name.default
     def _name_of_run(self) -> str:
-        return name_of_function(self.run).rpartition(".")[2].lower().strip("_")
+        return function_name(self.run).rpartition(".")[2].lower().strip("_")
 
     def __attrs_post_init__(self) -> None:
         check_ns(self.name)
@@ -142,7 +143,7 @@ class PromptsFlow:
             session=session,
             deadline=deadline,
         )
-        where = f"function {name_of_function(self.run)} on example `{example.id}`"
+        where = f"function {function_name(self.run)} on example `{example.id}`"
         return answer_of(
             self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
         )

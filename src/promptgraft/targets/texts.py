@@ -11,7 +11,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -26,6 +25,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import function_name
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.parts.body import BodySyntax, kept_names
 from promptgraft.parts.descriptors import show_path
@@ -84,7 +84,7 @@ def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[
 
 
 def _key_of_function(texts: Texts) -> str:
-    name = name_of_function(texts.run).rpartition(".")[2]
+    name = function_name(texts.run).rpartition(".")[2]
     return check_key(name.lower().strip("_"), "key, the name of the function unless given")
 
 
@@ -224,9 +224,9 @@ class TextsAdapter:
 
     @property
     def identity(self) -> str:
-        """Module and name of the function, or what its own attribute ``identity`` says."""
+        """File and name of the function, or what its own attribute ``identity`` says."""
         own = getattr(self.run, "identity", None)
-        return own if isinstance(own, str) else f"function {name_of_function(self.run)}"
+        return own if isinstance(own, str) else f"function {function_name(self.run)}"
 
     def evaluate(
         self,
@@ -312,11 +312,3 @@ def _texts_of(rendered: RenderedPrompt[Any]) -> Mapping[str, str]:
 def _on_example(session: SessionProtocol) -> str:
     example = session.tags.get("example") or session.tags.get("case")
     return f" on example `{example}`" if example else ""
-
-
-def name_of_function(function: Callable[..., Any]) -> str:
-    """Return module and name of a function."""
-    while isinstance(function, partial):
-        function = function.func
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{function.__module__}.{name}"

@@ -1,0 +1,274 @@
+"""Identities of functions: a name, and a digest of the source that decides what they return.
+
+The digest covers a function and everything that it uses of the user's own modules: functions,
+classes and constants, through imports, closures, partials and decorators. Comments and layout have
+no part in it, nor has the name under which a module was imported. Of libraries only names count.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from importlib.util import resolve_name
+from pathlib import Path
+from types import FunctionType, MethodType, NoneType
+
+import attrs
+
+from promptgraft import python_code
+from promptgraft.python_code import Import, Source
+from promptgraft.serde import digest
+
+_DIGITS = 12
+_OBJECT = re.compile(r"<(?:[\w.]|<locals>)*?(\w+) object at 0x[0-9a-f]+>")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_LIBRARIES = (Path(os.__file__).parent, Path(__file__).parent)
+_PACKAGES = {"site-packages", "dist-packages"}
+_NUMBERS = (int, float, complex, Decimal)
+_PLAIN = (str, bytes, *_NUMBERS, NoneType, date, time, timedelta, Enum, re.Pattern)
+_MAKERS = {"__init__", "__post_init__", "__attrs_post_init__"}
+
+
+def function_name(function: object) -> str:
+    """Return the name of a function, after that of its file, or of its module in a library."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    name = getattr(named, "__qualname__", "")
+    path = Path(_home(named))
+    if not _is_own(str(path)) or not path.is_file():
+        return f"{named.__module__}.{name}"
+    return f"{path.parent.name if path.stem == '__init__' else path.stem}.{name}"
+
+
+def function_identity(function: object) -> str:
+    """Return the name of a function, and 12 digits that tell its source apart.
+
+    A callable says with an attribute ``identity`` what it is instead. A function of a library has
+    only a name.
+    """
+    own: object = getattr(function, "identity", None)
+    if isinstance(own, str):
+        return own
+    return f"{function_name(function)} {code_digest(function)}".rstrip()
+
+
+def described(value: object) -> str:
+    """Return the ``repr`` of a value, and 12 digits for the user's code that it holds, if any."""
+    return f"{without_address(repr(value))} {code_digest(value)}".rstrip()
+
+
+def without_address(text: str) -> str:
+    """Return a ``repr`` without addresses in memory, and modules, which differ from run to run."""
+    return _ADDRESS.sub("", _OBJECT.sub(r"<\1 object>", text))
+
+
+def code_digest(value: object) -> str:
+    """Return 12 digits for the user's code in a value; nothing where there is none."""
+    texts = _Walk().follow(value)
+    return digest(sorted(texts))[:_DIGITS] if texts else ""
+
+
+def _home(value: object) -> str:
+    """Return the file that a function, or the class of an object, is written in; or nothing."""
+    if isinstance(value, MethodType):
+        value = value.__func__
+    if callable(value) and hasattr(value, "__wrapped__"):
+        value = inspect.unwrap(value)
+    if isinstance(value, FunctionType):
+        return value.__code__.co_filename
+    kind = value if isinstance(value, type) else type(value)
+    found = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return found or ("<main>" if kind.__module__ == "__main__" else "")
+
+
+@functools.lru_cache(maxsize=256)
+def _is_own(file: str) -> bool:
+    """Tell whether a file belongs to the user, and not to Python, promptgraft or a library."""
+    path = Path(file)
+    is_library = any(path.is_relative_to(library) for library in _LIBRARIES)
+    return not (not file or file.startswith("<frozen ") or is_library or _PACKAGES & {*path.parts})
+
+
+@attrs.frozen(eq=False)
+class _Use:
+    """A name of a file that is used, perhaps with attributes of it.
+
+    Attributes:
+        holds: what the module of the file holds now.
+        imports: what the function that uses the name imports itself.
+    """
+
+    file: str
+    holds: Mapping[str, object]
+    path: tuple[str, ...]
+    imports: Mapping[str, Import] = attrs.field(factory=dict)
+
+
+class _Walk:
+    """Collects the texts that decide what a function returns, each once."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+        self._sources: dict[str, Source] = {}
+        self._seen: dict[int, object] = {}  # with the objects, or a number could come again
+        self._used: set[tuple[str, tuple[str, ...], int]] = set()
+        self._waiting: list[tuple[str, object]] = []
+
+    def follow(self, value: object) -> set[str]:
+        """Return the texts of a value and of everything that it uses."""
+        self._later("", value)
+        while self._waiting:
+            label, one = self._waiting.pop()
+            if isinstance(one, _PLAIN):
+                self._texts.add(f"{label} = {one!r}")
+            elif self._is_new(one):
+                self._look(label, one)
+        return self._texts
+
+    def _later(self, label: str, value: object) -> None:
+        self._waiting.append((label, value))
+
+    def _is_new(self, one: object) -> bool:
+        known = id(one) in self._seen
+        self._seen[id(one)] = one
+        return not known
+
+    def _look(self, label: str, value: object) -> None:
+        match value:
+            case _Use():
+                self._use(value)
+            case list() | tuple() | set() | frozenset():
+                items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
+                for place, item in enumerate(items):
+                    self._later(f"{label}[{place}]", item)
+            case Mapping():
+                for key, item in value.items():
+                    self._later(f"{label}[{without_address(repr(key))}]", item)
+            case functools.partial():
+                self._later(label, [value.func, value.args, value.keywords])
+            case MethodType():
+                self._later(label, [value.__func__, value.__self__])
+            case FunctionType():
+                self._function(value)
+            case type():
+                self._class(value)
+            case _:
+                self._object(label, value)
+
+    def _function(self, function: FunctionType) -> None:
+        nodes, own = self._nodes(function), _is_own(function.__code__.co_filename)
+        for node in nodes:
+            self._part(function.__code__.co_filename, function.__globals__, node)
+        if own:
+            self._compiled(function)
+        state = python_code.changed(nodes)
+        for name, item in python_code.bound_to(function):
+            # What a library binds may be its state; the user's functions in it are not.
+            if name not in state and (own or not isinstance(item, _PLAIN)):
+                self._later(f"{function.__qualname__}.{name}", item)
+        self._later("", getattr(function, "__wrapped__", ()))
+
+    def _compiled(self, function: FunctionType) -> None:
+        """Take the code as it was compiled where the file does not have it, or no longer."""
+        code, file = function.__code__, function.__code__.co_filename
+        if code not in self._source(file).codes.get(python_code.place_of(code), ()):
+            self._texts.update(map(python_code.bytecode, python_code.codes_in(code)))
+            for name in python_code.loaded(code):
+                self._later("", _Use(file, function.__globals__, (name,)))
+
+    def _class(self, kind: type) -> set[str]:
+        """Follow a class of the user's; return what its methods change."""
+        state: set[str] = set()
+        for base in kind.__mro__:
+            home = _home(base)
+            if not _is_own(home):
+                continue
+            self._later("", _Use(home, vars(sys.modules[base.__module__]), (base.__name__,)))
+            for name, item in vars(base).items():
+                method = getattr(item, "__func__", getattr(item, "fget", item))
+                # What attrs and dataclasses generate is in no file.
+                if isinstance(method, FunctionType) and method.__code__.co_filename[:1] != "<":
+                    self._later("", method)
+                    state |= set() if name in _MAKERS else python_code.changed(self._nodes(method))
+        return state
+
+    def _object(self, label: str, value: object) -> None:
+        kind = type(value)
+        state, own = self._class(kind), _is_own(_home(kind))
+        names = [one.name for one in attrs.fields(kind)] if attrs.has(kind) else []
+        if own and not names:
+            names = [*getattr(value, "__dict__", getattr(kind, "__slots__", ()))]
+        for name in names:
+            item: object = getattr(value, name, None)
+            if name not in state and (own or not isinstance(item, _PLAIN)):
+                self._later(f"{label}.{name}", item)
+        self._later(label, getattr(value, "__wrapped__", ()))
+
+    def _part(self, file: str, holds: Mapping[str, object], node: ast.AST) -> None:
+        """Take a part of a file, and follow the names that it uses."""
+        if self._is_new(node):
+            self._texts.add(ast.unparse(node))
+            imports = python_code.imports_in(node)
+            for path in python_code.used(node):
+                self._later("", _Use(file, holds, path, imports))
+
+    def _use(self, use: _Use) -> None:
+        file, holds, (name, *rest) = use.file, use.holds, use.path
+        inner = use.imports.get(name)
+        if (key := (file, use.path, id(inner))) in self._used:
+            return
+        self._used.add(key)
+        statements = [inner] if inner else self._source(file).bound.get(name, [])
+        for one in statements:
+            if isinstance(one, Import):
+                module, path = python_code.imported(one)[name]
+                package = str(holds.get("__package__") or "")
+                with contextlib.suppress(ImportError):  # a relative import outside of a package
+                    self._import(resolve_name(module, package), (*path, *rest), by=file)
+            else:
+                self._part(file, holds, one)
+        held = () if name.startswith("__") else holds.get(name, ())
+        if not statements:
+            self._later(name, held)
+        elif isinstance(held, FunctionType) and held.__code__.co_filename == file:
+            self._compiled(held)
+
+    def _import(self, module: str, path: tuple[str, ...], *, by: str) -> None:
+        """Follow a name, and what is taken of it, from a module; of a library note the name.
+
+        A package that imports a part of itself, ``by`` its own file, means the module.
+        """
+        file, folders = python_code.found_module(module)
+        is_own = _is_own(file) if file else bool(folders)
+        if not is_own:
+            self._texts.add(f"from {module} import {path[:1]}")
+            return
+        bound = self._source(file).bound if file and file != by else {}
+        inner = f"{module}.{path[0]}" if path and path[0] not in bound else ""
+        if inner and python_code.found_module(inner) != (None, None):
+            self._import(inner, path[1:], by=by)
+        elif path and file:
+            holds = vars(sys.modules[module]) if module in sys.modules else {}
+            self._later("", _Use(file, holds, path))
+
+    def _source(self, file: str) -> Source:
+        if file not in self._sources:
+            self._sources[file] = python_code.source_of(file)
+        return self._sources[file]
+
+    def _nodes(self, function: FunctionType) -> list[ast.AST]:
+        code = function.__code__
+        own = _is_own(code.co_filename)
+        return (
+            self._source(code.co_filename).nodes.get(python_code.place_of(code), []) if own else []
+        )

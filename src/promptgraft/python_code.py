@@ -1,0 +1,185 @@
+"""What Python code binds, uses and changes, read from its source and its compiled form."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dis
+import functools
+import linecache
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
+from types import CodeType, FunctionType
+
+import attrs
+
+Place = tuple[int, str]
+"""First line and name of a function."""
+Import = ast.Import | ast.ImportFrom
+
+_BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With, ast.Match, ast.match_case)
+
+
+@attrs.frozen(eq=False)
+class Source:
+    """A parsed file: the statements that bind or change each name, and its functions."""
+
+    bound: dict[str, list[ast.stmt]] = attrs.field(factory=dict)
+    nodes: dict[Place, list[ast.AST]] = attrs.field(factory=dict)
+    codes: dict[Place, list[CodeType]] = attrs.field(factory=dict)
+
+
+def source_of(file: str) -> Source:
+    """Return what a file holds now; nothing when it cannot be read as Python."""
+    try:
+        with tokenize.open(file) as opened:
+            text = opened.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        text = "".join(linecache.getlines(file))  # where the cells of notebooks are
+    return _parsed(file, text)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(file: str, text: str) -> Source:
+    found = Source()
+    try:
+        tree, module = ast.parse(text), compile(text, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return found
+    for name, statement in _bindings(tree):
+        found.bound.setdefault(name, []).append(statement)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+            found.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
+    for code in codes_in(module):
+        found.codes.setdefault(place_of(code), []).append(code)
+    return found
+
+
+def place_of(code: CodeType) -> Place:
+    """Return where compiled code stands in its file."""
+    return code.co_firstlineno, code.co_name
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Return compiled code and all that is inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from codes_in(one)
+
+
+def bytecode(code: CodeType) -> str:
+    """Return what compiled code itself does, wherever it stands."""
+    constants = [
+        str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one)
+        for one in code.co_consts
+        if not isinstance(one, CodeType)
+    ]
+    return repr((code.co_code, code.co_names, constants))
+
+
+def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """Return the names that the statements of a module bind or change."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, _BLOCKS):
+            yield from _bindings(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node
+        elif isinstance(node, Import):
+            yield from ((name, node) for name in imported(node))
+        elif isinstance(node, ast.stmt):
+            names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            stored = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+            yield from ((name, node) for name in stored | changed([node]))
+
+
+def imported(statement: Import) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return for each name that is bound its module, a dot for each level first, and name there.
+
+    ``import a.b`` binds ``a``; ``import a.b as c`` binds ``a.b``.
+    """
+    if isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        return {one.asname or one.name: (module, (one.name,)) for one in statement.names}
+    bound = {one.asname or one.name.partition(".")[0]: one for one in statement.names}
+    return {name: (one.name if one.asname else name, ()) for name, one in bound.items()}
+
+
+def imports_in(node: ast.AST) -> dict[str, Import]:
+    """Return the imports in a part of a file by the names that they bind."""
+    inside = (one for one in ast.walk(node) if isinstance(one, Import))
+    return {name: one for one in inside for name in imported(one)}
+
+
+def used(node: ast.AST) -> set[tuple[str, ...]]:
+    """Return the global and imported names that code uses, with the attributes taken of them."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    statement = ast.Expr(node) if isinstance(node, ast.expr) else node
+    if isinstance(statement, ast.stmt):
+        module = ast.fix_missing_locations(ast.Module([statement], []))
+        # Where a function inside another says `nonlocal`, every name counts.
+        with contextlib.suppress(SyntaxError):
+            names = loaded(compile(module, "<part>", "exec", dont_inherit=True))
+    names |= imports_in(node).keys()
+    found = set()
+    for one in ast.walk(node):
+        path: tuple[str, ...] = ()
+        inner: ast.AST = one
+        while isinstance(inner, ast.Attribute):
+            path, inner = (inner.attr, *path), inner.value
+        if isinstance(inner, ast.Name) and inner.id in names:
+            found.add((inner.id, *path))
+    return found
+
+
+def loaded(code: CodeType) -> set[str]:
+    """Return the global names that compiled code loads."""
+    return {
+        str(one.argval)
+        for part in codes_in(code)
+        for one in dis.get_instructions(part)
+        if one.opname == "LOAD_NAME" or one.opname.endswith("GLOBAL")
+    }
+
+
+def changed(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names and attributes that code changes: what they hold is its state."""
+    found: set[str] = set()
+    for node in (one for each in nodes for one in ast.walk(each)):
+        match node:
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                found.update(names)
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                found.add(name)
+            case (
+                ast.Subscript(value=value, ctx=ast.Store() | ast.Del())
+                | ast.Expr(value=ast.Call(func=ast.Attribute(value=value)))
+            ):
+                found.add(getattr(value, "attr", getattr(value, "id", "")))
+    return found
+
+
+def bound_to(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Return what a function has bound: its closure, and the defaults of its arguments."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not bound yet
+            yield name, cell.cell_contents
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    yield from zip(names, defaults, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def found_module(name: str) -> tuple[str | None, Sequence[str] | None]:
+    """Return the file of a module, and where its parts are, without importing anything."""
+    known = sys.modules.get(name)
+    if known is not None:
+        return getattr(known, "__file__", None), getattr(known, "__path__", None)
+    parent = name.rpartition(".")[0]
+    folders = found_module(parent)[1] if parent else None
+    spec = PathFinder.find_spec(name, folders) if folders or not parent else None
+    return (spec.origin, spec.submodule_search_locations) if spec else (None, None)
