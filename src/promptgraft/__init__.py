@@ -5,8 +5,8 @@ are better, and handed over as an entry in a tagged override store. The source n
 """
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers know the name; the import of `typing` takes its time
 if TYPE_CHECKING:
     from promptgraft.adapters.anthropic import AnthropicAdapter
     from promptgraft.adapters.base import PromptResponse, ProviderAdapter, Usage
