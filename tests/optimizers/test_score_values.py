@@ -9,8 +9,13 @@ import pytest
 
 from optimizers.worlds import Run, config, optimize, scored
 from promptgraft import RolloutFeedback, StopReason
-from promptgraft.errors import FeedbackError
+from promptgraft.errors import ConfigError, FeedbackError
+from promptgraft.evals import metrics
+from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.journal import MemoryJournal
+from promptgraft.serde import unstructure
+
+CASE, ANSWER = Case(id="a", input=""), Answer(text="")
 
 
 def feedback(score: Any, **objectives: Any) -> RolloutFeedback:
@@ -33,6 +38,47 @@ def test_numbers_of_numpy_are_scores() -> None:
     assert feedback(numpy.bool_(True)).score == feedback(numpy.int64(1)).score == 1.0
     with pytest.raises(FeedbackError, match="score: expected a finite number"):
         feedback(numpy.array([0.5, 0.5]))
+
+
+def judged_by(outcome: Any) -> Verdict:
+    def returned(case: Case, answer: Answer) -> Any:
+        return outcome
+
+    return metrics.python(function=returned).judge(CASE, ANSWER)
+
+
+def verdict(score: Any, passed: Any = True) -> Verdict:
+    return Verdict(metric="mine", score=score, passed=passed, reason="")
+
+
+@pytest.mark.parametrize(
+    ("score", "number"), [(True, 1.0), (False, 0.0), (1, 1.0), (Decimal("0.25"), 0.25)]
+)
+def test_numbers_of_any_kind_are_scores_of_metrics(score: object, number: float) -> None:
+    found = verdict(score)
+    assert (found.score, type(found.score)) == (number, float)
+    for outcome in (score, (score, "so"), found):
+        judged = judged_by(outcome)
+        assert (judged.score, type(judged.score)) == (number, float)
+
+
+def test_numbers_of_numpy_are_scores_of_metrics() -> None:
+    numpy = pytest.importorskip("numpy")
+    for score in (numpy.float32(0.5), numpy.float64(0.5), numpy.array(0.5)):
+        found = verdict(score, passed=score >= 0.5)
+        assert found == verdict(0.5)
+        assert unstructure(found) == unstructure(verdict(0.5))
+        assert judged_by(score).score == 0.5
+    with pytest.raises(ConfigError, match="metric `mine`: expected a score from 0 to 1"):
+        verdict(numpy.array([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("score", ["0.5", Decimal("NaN"), Decimal(2), 10**400, [0.5], -1])
+def test_what_is_no_number_from_0_to_1_is_no_score_of_a_metric(score: object) -> None:
+    with pytest.raises(ConfigError, match="metric `mine`: expected a score from 0 to 1"):
+        verdict(score)
+    with pytest.raises(FeedbackError, match="expected a score from 0 to 1"):
+        judged_by(score)
 
 
 @pytest.mark.parametrize("score", ["0.5", None, Decimal("NaN"), float("inf"), 10**400, [0.5]])

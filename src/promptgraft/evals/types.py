@@ -14,6 +14,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
+from promptgraft.strict.checks import SHARE, plain_number
 
 T = TypeVar("T")
 
@@ -148,7 +149,8 @@ class Verdict:
 
     Attributes:
         metric: its name.
-        score: from 0 to 1; None when the metric could not judge: the answer is *unscored*.
+        score: from 0 to 1; None when the metric could not judge: the answer is *unscored*. A
+            ``bool``, a ``Decimal`` and a number of numpy become a float.
         passed: whether the score reaches the metric's threshold; None when there is no score.
         reason: what was expected, what was found, where they differ, in words that help a
             writer to improve a prompt; for an unscored answer what went wrong.
@@ -156,7 +158,7 @@ class Verdict:
             that want less of it; None for metrics that measure nothing.
 
     Raises:
-        ConfigError: the score is outside 0 to 1, or ``passed`` stands without a score.
+        ConfigError: the score is no number from 0 to 1, or ``passed`` stands without a score.
     """
 
     metric: str
@@ -166,10 +168,14 @@ class Verdict:
     amount: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.score is not None and not 0 <= self.score <= 1:
+        number = None if self.score is None else plain_number(self.score)
+        object.__setattr__(self, "score", number)
+        if number is not None and SHARE.fits(number) is None:
             raise ConfigError(
                 f"metric `{self.metric}`: expected a score from 0 to 1, found {shown(self.score)}"
             )
+        if self.passed is not None:
+            object.__setattr__(self, "passed", bool(self.passed))
         if (self.score is None) != (self.passed is None):
             raise ConfigError(f"metric `{self.metric}`: score and passed are known together")
 

@@ -6,7 +6,9 @@ at a file shows all that is wrong with it.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -271,3 +273,18 @@ OBJECT: Check[dict[str, Json]] = check(
     "an object", lambda value: value if isinstance(value, dict) else None, {"type": "object"}
 )
 ANYTHING: Kind[Json] = Kind(lambda node: node.value)
+
+
+def plain_number(value: object) -> Any:
+    """Return a number of another library, a ``bool`` or a ``Decimal`` as a float.
+
+    What is no number is returned as it is.
+    """
+    item = getattr(value, "item", None)  # of numpy's numbers, which are no numbers of Python
+    if callable(item) and not isinstance(value, numbers.Real):
+        with contextlib.suppress(ValueError):  # an array
+            value = item()
+    if isinstance(value, (numbers.Real, Decimal)):
+        with contextlib.suppress(ValueError, OverflowError):  # too large, or a signalling NaN
+            return float(value)
+    return value

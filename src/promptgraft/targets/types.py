@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import numbers
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -27,7 +24,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, digest_json, shown
-from promptgraft.strict.checks import FINITE
+from promptgraft.strict.checks import FINITE, plain_number
 from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
 from promptgraft.text import joined
@@ -85,25 +82,10 @@ def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
         return _NONE
     given: object = objectives
     if isinstance(given, Mapping):
-        objectives = {name: _plain_number(value) for name, value in given.items()}
+        objectives = {name: plain_number(value) for name, value in given.items()}
     if fault := named_numbers_fault(objectives):
         raise FeedbackError(f"objectives: {fault}")
     return FrozenMap((name, float(value)) for name, value in objectives.items())
-
-
-def _plain_number(value: object) -> Any:
-    """Return a number of another library, a ``bool`` or a ``Decimal`` as a float.
-
-    What is no number is returned as it is.
-    """
-    item = getattr(value, "item", None)  # of numpy's numbers, which are no numbers of Python
-    if callable(item) and not isinstance(value, numbers.Real):
-        with contextlib.suppress(ValueError):  # an array
-            value = item()
-    if isinstance(value, (numbers.Real, Decimal)):
-        with contextlib.suppress(ValueError, OverflowError):  # too large, or a signalling NaN
-            return float(value)
-    return value
 
 
 def named_numbers_fault(given: object) -> str:
@@ -144,7 +126,7 @@ class RolloutFeedback:
         score = self.score
         # Quickly past what is right: replaying a long run builds one of these for every answer.
         if type(score) is not float or not math.isfinite(score):
-            number = _plain_number(score)
+            number = plain_number(score)
             if FINITE.fits(number) is None:
                 raise FeedbackError(f"score: {FINITE.fault(shown(score), score)}")
             object.__setattr__(self, "score", float(number))

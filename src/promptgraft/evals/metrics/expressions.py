@@ -29,6 +29,7 @@ from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, did_you_mean, shown
+from promptgraft.strict.checks import SHARE, plain_number
 from promptgraft.text import raised
 from promptgraft.under_way import doing
 
@@ -278,13 +279,14 @@ class Python(BaseMetric):
             raise FeedbackError(f"{where}: {raised(error)}") from error
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
-        pair: object = outcome if isinstance(outcome, tuple) else (outcome, "")
+        given: tuple[object, ...] = outcome if isinstance(outcome, tuple) else (outcome, "")
+        pair = (plain_number(given[0]), *given[1:]) if given else given
         if not _is_scored(pair):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, or a "
                 f"Verdict, found {shown(outcome)}"
             )
-        score, why = float(pair[0]), pair[1]
+        score, why = pair
         return self.verdict(score, why or f"`{self.name}` returned {score:g}")
 
 
@@ -292,4 +294,4 @@ def _is_scored(pair: object) -> TypeGuard[tuple[float, str]]:
     if not isinstance(pair, tuple) or len(pair) != 2:
         return False
     score, why = pair
-    return isinstance(why, str) and isinstance(score, (bool, int, float)) and 0 <= score <= 1
+    return isinstance(why, str) and SHARE.fits(score) is not None
