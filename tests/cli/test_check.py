@@ -98,9 +98,8 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
         ("files/agent.py:forgets_to_return", "expected an adapter, it returned None; it has no "),
         (
             "files/agent.py:SEARCH",
-            "and no `identity`; `help(promptgraft.ProviderAdapter)` says what an adapter has",
+            "deadline=None)`; `help(promptgraft.ProviderAdapter)` says what an adapter has",
         ),
-        ("files/agent.py:NAMELESS", "; it has no `identity`; `help("),
         (
             "files/agent.py:MUTE",
             "; it has no method `evaluate(prompt, *, session, deadline=None)`;",

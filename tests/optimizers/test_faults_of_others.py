@@ -6,19 +6,32 @@ import pickle
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Literal, NoReturn
 
 import attrs
 import pytest
 
 import agent_world
-from optimizers.worlds import PROMPT, TEMPLATE, Run, answer, config, numbered, optimize, with_output
+from optimizers.worlds import (
+    PROMPT,
+    TEMPLATE,
+    Run,
+    answer,
+    config,
+    numbered,
+    optimize,
+    propose,
+    with_output,
+)
 from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaOptimizer, GepaResult, RolloutFeedback
 from promptgraft.errors import (
     AdapterError,
     BindingError,
     ConfigError,
+    JournalMismatchError,
     PromptgraftError,
     StoreError,
     WinnerNotStoredError,
@@ -239,3 +252,47 @@ def test_an_executor_that_is_shut_down_ends_the_run_instead_of_waiting_for_ever(
     executor.shutdown()
     with pytest.raises(ConfigError, match="executor: ThreadPoolExecutor takes no calls: "):
         optimize(executor=executor)
+
+
+class Nameless:
+    """An adapter of a user's without an identity."""
+
+    def __init__(self, model: ScriptedAdapter) -> None:
+        self.model = model
+
+    def evaluate(self, prompt: Any, *, session: Any, deadline: Any = None) -> Any:
+        return self.model.evaluate(prompt, session=session, deadline=deadline)
+
+
+def test_an_adapter_without_an_identity_is_known_by_its_class(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def run(task: Any, journal: MemoryJournal | None = None) -> GepaResult:
+        reflection = ScriptedAdapter(propose, identity="reflection")
+        context = OptimizationContext(task, reflection_adapter=reflection, journal=journal)
+        return GepaOptimizer(context, config()).optimize(PROMPT)
+
+    named, nameless = ScriptedAdapter(answer), Nameless(ScriptedAdapter(answer))
+    assert run(nameless).scores_matrix == run(named).scores_matrix
+    assert not caplog.records
+
+    journal = MemoryJournal()
+    run(nameless, journal)
+    [warning] = caplog.messages
+    assert warning.startswith("adapter `Nameless` has no `identity`: ")
+    calls = nameless.model.calls
+    run(nameless, journal)
+    assert nameless.model.calls == calls
+    with pytest.raises(JournalMismatchError, match="`task_model` is 'Nameless' in the journal"):
+        run(named, journal)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_replies_that_run_out_are_named_with_their_position(workers: int | None) -> None:
+    pool = nullcontext() if workers is None else ThreadPoolExecutor(workers)
+    replies = iter(["no instruction"])
+    with pool as executor:
+        with pytest.raises(ConfigError, match=r"all 1 replies are used; .* at `step/1/reflect/1`"):
+            Run(reflection=["no instruction"], executor=executor).start()
+        with pytest.raises(AdapterError, match=r"a reflection raised StopIteration.*/reflect/1`"):
+            Run(reflection=lambda _: next(replies), executor=executor).start()

@@ -14,6 +14,7 @@ import pytest
 
 import promptgraft.project.format
 from promptgraft import OptimizationJob
+from promptgraft.adapters.base import adapter_identity
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizationStarted
 from promptgraft.errors import ConfigError, DataFormatError
@@ -270,7 +271,9 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(
     assert adapter.stop == ("END",)
     assert adapter.policy.attempts == 3
     assert project.adapter("task") is adapter
-    assert project.adapter("reflection").identity.startswith("anthropic/1 claude-sonnet-4-5")
+    assert adapter_identity(project.adapter("reflection")).startswith(
+        "anthropic/1 claude-sonnet-4-5"
+    )
     told = [str(project), repr(project.config), repr(adapter), json.dumps(project.described())]
     told += [repr(project.metrics), repr(project.models()), repr(project.run_config("triage"))]
     assert "plain-1234567890" not in " ".join(told)
@@ -313,7 +316,7 @@ def test_judges_are_made_when_they_are_first_asked(folder: Path) -> None:
     (metric,) = project_of(folder, start=text).metrics
     assert isinstance(metric, JudgeMetric)
     with pytest.raises(DataFormatError, match=r"models\.judges\.j: .* raised KeyError"):
-        assert metric.judges[0].identity
+        assert adapter_identity(metric.judges[0])
 
     counting = folder / "files" / "counting.py"
     counting.write_text(
@@ -323,7 +326,7 @@ def test_judges_are_made_when_they_are_first_asked(folder: Path) -> None:
     start = text.replace("agent.py:needs_a_secret", "counting.py:model")
     (metric,) = project_of(folder, start=start).metrics
     assert isinstance(metric, JudgeMetric)
-    assert [metric.judges[0].identity for _ in range(3)] == ["made 1 times"] * 3
+    assert [adapter_identity(metric.judges[0]) for _ in range(3)] == ["made 1 times"] * 3
 
 
 @pytest.mark.parametrize(
@@ -335,7 +338,7 @@ def test_a_model_may_be_python_an_adapter_or_what_makes_one(
 ) -> None:
     start = LEAST.replace("{provider: offline}", f"{{python: 'files/agent.py:{text}'}}")
     project = project_of(folder, start=start)
-    assert project.adapter().identity == identity
+    assert adapter_identity(project.adapter()) == identity
     assert project.adapter("reflection") is project.adapter("task")
 
 

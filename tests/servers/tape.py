@@ -16,6 +16,7 @@ from promptgraft.adapters.base import (
     PromptResponse,
     ProviderAdapter,
     ToolInvoked,
+    adapter_identity,
     evaluated,
 )
 from promptgraft.errors import CandidateError, DataFormatError
@@ -97,7 +98,7 @@ class Taught:
 
     @property
     def identity(self) -> str:
-        return self._adapter.identity
+        return adapter_identity(self._adapter)
 
     def evaluate(
         self,

@@ -43,7 +43,7 @@ from promptgraft import (
     evaluate,
     load_metrics,
 )
-from promptgraft.adapters.base import Usage, evaluated
+from promptgraft.adapters.base import Usage, adapter_identity, evaluated
 from promptgraft.errors import (
     CallerError,
     CandidateError,
@@ -357,7 +357,8 @@ def test_key_and_identity_come_from_the_function(
         return
     texts = Texts(TEXTS, run=function)
     descriptor = texts.prompt.descriptor
-    assert (descriptor.ns, descriptor.key, texts.adapter.identity) == ("texts", key, identity)
+    found = adapter_identity(texts.adapter)
+    assert (descriptor.ns, descriptor.key, found) == ("texts", key, identity)
 
 
 def test_a_text_keeps_those_placeholders_that_it_holds() -> None:

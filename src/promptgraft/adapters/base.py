@@ -141,12 +141,10 @@ class ProviderAdapter(Protocol):
 
     ``evaluate`` may be ``def`` or ``async def``. A plain one may be called from several threads at
     once; an ``async`` one runs in the event loop of the run, always the same one.
-    """
 
-    @property
-    def identity(self) -> str:
-        """Name and version of what answers, without secrets; part of a run's fingerprint."""
-        ...
+    An attribute or property ``identity`` says what answers: a text with name and version, without
+    secrets, that is part of a run's fingerprint. Without it the name of the class stands there.
+    """
 
     def evaluate(
         self,
@@ -195,15 +193,24 @@ class ThinkingAdapter(Protocol):
         ...
 
 
-def lacking_in_adapter(value: object) -> tuple[str, ...]:
-    """Return what a value lacks that every adapter has."""
-    # Whether there is an identity is found out without asking for it: that may make something.
-    named = hasattr(type(value), "identity") or "identity" in getattr(value, "__dict__", {})
-    answers = callable(getattr(value, "evaluate", None))
-    return (
-        *(() if answers else ("method `evaluate(prompt, *, session, deadline=None)`",)),
-        *(() if named else ("`identity`",)),
-    )
+def adapter_identity(adapter: ProviderAdapter) -> str:
+    """Return the ``identity`` of an adapter, or the name of its class when it has none."""
+    identity: object = getattr(adapter, "identity", None)
+    return type(adapter).__name__ if identity is None else str(identity)
+
+
+def is_nameless(adapter: ProviderAdapter) -> bool:
+    """Tell whether an adapter has no ``identity``."""
+    return getattr(adapter, "identity", None) is None
+
+
+EVALUATE = "method `evaluate(prompt, *, session, deadline=None)`"
+"""What every adapter has."""
+
+
+def has_evaluate(value: object) -> bool:
+    """Tell whether a value, or an object of it if it is a class, evaluates prompts."""
+    return callable(getattr(value, "evaluate", None))
 
 
 def check_adapter(value: object, what: str) -> None:
@@ -212,10 +219,10 @@ def check_adapter(value: object, what: str) -> None:
     Raises:
         ConfigError: it is something else, such as a class or a function that makes one.
     """
-    lacking = lacking_in_adapter(value)
-    if not lacking and not isinstance(value, type):
+    answers = has_evaluate(value)
+    if answers and not isinstance(value, type):
         return
-    why = f"it has no {' and no '.join(lacking)}" if lacking else "it is a class, not its object"
+    why = "it is a class, not its object" if answers else f"it has no {EVALUATE}"
     raise ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
 
 
@@ -237,7 +244,7 @@ def evaluated(
     tags = session.tags
     example = tags.get("example") or tags.get("case")
     on = f"example `{example}`" if example else f"a {tags.get('scope', 'prompt')}"
-    where = f"adapter `{adapter.identity}` on {on}"
+    where = f"adapter `{adapter_identity(adapter)}` on {on}"
     try:
         with doing(where):
             answer = adapter.evaluate(prompt, session=session, deadline=deadline)

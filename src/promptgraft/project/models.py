@@ -12,13 +12,15 @@ import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import (
+    EVALUATE,
     MeteredAdapter,
     PromptResponse,
     ProviderAdapter,
     ThinkingAdapter,
     Usage,
+    adapter_identity,
     check_adapter,
-    lacking_in_adapter,
+    has_evaluate,
 )
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai import OpenAIAdapter
@@ -168,21 +170,21 @@ def _as_adapter(made: object, spec: str) -> ProviderAdapter:
 
 def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:
     """Tell whether a value has what adapters have; a class has not, its objects may."""
-    return not isinstance(value, type) and not lacking_in_adapter(value)
+    return not isinstance(value, type) and has_evaluate(value)
 
 
 def _lacking(value: object) -> str:
     """Return what a value lacks that is no adapter and makes none, and where that is described."""
-    if isinstance(value, type) and callable(getattr(value, "evaluate", None)):
+    if isinstance(value, type) and has_evaluate(value):
         return "it is a class: name an object of it, or a function that returns one"
     if isinstance(value, type):
-        return f"it is a class without {lacking_in_adapter(value)[0]}; {_DESCRIBED}"
+        return f"it is a class without {EVALUATE}; {_DESCRIBED}"
     if isinstance(value, FunctionType) and (needed := needed_by(value)):
         return (
             f"it is a function that wants {listed(needed)}: wrap what answers in an adapter such "
             f"as `promptgraft.ScriptedAdapter`; {_DESCRIBED}"
         )
-    return f"it has no {' and no '.join(lacking_in_adapter(value))}; {_DESCRIBED}"
+    return f"it has no {EVALUATE}; {_DESCRIBED}"
 
 
 @attrs.frozen
@@ -216,7 +218,7 @@ class LateAdapter:
     @property
     def identity(self) -> str:
         """Name and version of what answers."""
-        return self._make().identity
+        return adapter_identity(self._make())
 
     @property
     def longest_answer(self) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft import __version__
+from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.search.job import OptimizationJob
@@ -52,8 +53,8 @@ def described_job(job: OptimizationJob) -> dict[str, Json]:
     store = context.overrides_store
     return {
         "models": {
-            "task": context.adapter.identity if context.adapter else job.name,
-            "reflection": context.proposing_adapter.identity,
+            "task": adapter_identity(context.adapter) if context.adapter else job.name,
+            "reflection": adapter_identity(context.proposing_adapter),
         },
         "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
         "tag": context.overrides_tag,

@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 import msgspec
 
-from promptgraft.adapters.base import PromptResponse, ProviderAdapter, evaluated
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.errors import (
     CallerError,
     CandidateError,
@@ -320,7 +320,7 @@ class QuestionBatch(Batch):
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)
-        return spent_on(Role.REFLECTION, events, self.sources.reflection.identity)
+        return spent_on(Role.REFLECTION, events, adapter_identity(self.sources.reflection))
 
     def answers(self) -> list[Reply]:
         """Return the replies; to be called when nothing is missing any more."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, check_adapter
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_adapter
 from promptgraft.clock import Clock
 from promptgraft.errors import ConfigError
 from promptgraft.journal.base import Journal
@@ -135,7 +135,7 @@ class OptimizationContext:
         if isinstance(subject, Target):
             adapter, answers = None, subject.identity.name
         else:
-            adapter, answers = subject.adapter, subject.adapter.identity
+            adapter, answers = subject.adapter, adapter_identity(subject.adapter)
         proposing = self.reflection_adapter or self.adapter
         if proposing is None:
             raise ConfigError(

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import attrs
 
+from promptgraft.adapters.base import adapter_identity
 from promptgraft.evals.types import Case
 from promptgraft.functions import described
 from promptgraft.journal.fingerprint import FUNCTIONS
@@ -55,7 +56,7 @@ def fingerprint_of(
         **_plain("guards", config.guards),
         **config.decisive,
         "acceptance": described(config.acceptance),
-        "reflection_model": context.proposing_adapter.identity,
+        "reflection_model": adapter_identity(context.proposing_adapter),
         "meta_prompts": digest([_meta_prompt_digest(prompt) for prompt in questions.values()]),
     }
     for name, detail in target.details.items():

@@ -9,7 +9,7 @@ from functools import partial
 
 import attrs
 
-from promptgraft.adapters.base import MeteredAdapter, Usage
+from promptgraft.adapters.base import MeteredAdapter, Usage, adapter_identity, is_nameless
 from promptgraft.errors import (
     ConfigError,
     DataFormatError,
@@ -147,6 +147,7 @@ class _Run:
         )
         self._fingerprint: Mapping[str, Json] = fingerprint
         if context.journal is not None:
+            self._warn_of_nameless()
             self._fingerprint = context.journal.begin(
                 fingerprint, reuse_scores=context.reuse_scores
             )
@@ -256,9 +257,18 @@ class _Run:
         for adapter in (*([task] if task else []), self._context.proposing_adapter):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
-                    f"limits.max_cost: the price of `{adapter.identity}` is not known, so it "
-                    "cannot be kept; give the adapter its prices or leave max_cost out"
+                    f"limits.max_cost: the price of `{adapter_identity(adapter)}` is not known, so "
+                    "it cannot be kept; give the adapter its prices or leave max_cost out"
                 )
+
+    def _warn_of_nameless(self) -> None:
+        asked = [self._context.adapter, self._context.proposing_adapter]
+        for name in {type(one).__name__ for one in asked if one and is_nameless(one)}:
+            _logger.warning(
+                "adapter `%s` has no `identity`: the journal knows it by the name of its class, "
+                "and reuses its answers whatever model it asks; give it one that names the model",
+                name,
+            )
 
     def _present_questions(self, target: Target) -> Questions:
         """Return the questions as users have them now: a run does not change its questions."""

@@ -10,7 +10,13 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import MeteredAdapter, ProviderAdapter, ThinkingAdapter, Usage
+from promptgraft.adapters.base import (
+    MeteredAdapter,
+    ProviderAdapter,
+    ThinkingAdapter,
+    Usage,
+    adapter_identity,
+)
 from promptgraft.evals.judges.panel import ATTEMPTS, JudgeMetric
 from promptgraft.evals.judges.prompts import LONGEST_SHOWN, Refused
 from promptgraft.evals.metrics.base import AllOf
@@ -148,7 +154,7 @@ class _Outlook:
         asked: dict[str, list[tuple[ProviderAdapter, RenderedPrompt[Any]]]] = {}
         for case in sample:
             for judge, prompt in _questions(feedback.metrics, case, answer):
-                asked.setdefault(judge.identity, []).append((judge, prompt.render()))
+                asked.setdefault(adapter_identity(judge), []).append((judge, prompt.render()))
         for rows in asked.values():
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
             expected = _use(
@@ -233,7 +239,9 @@ def _row(
 ) -> RolePlan:
     """Return what calls use at most, each with so many characters and the longest answer."""
     most = _costing(adapter, calls, tokens_of(chars), longest_answer(adapter))
-    return RolePlan(role=role, model=adapter.identity, expected=expected, **attrs.asdict(most))
+    return RolePlan(
+        role=role, model=adapter_identity(adapter), expected=expected, **attrs.asdict(most)
+    )
 
 
 def _use(adapter: ProviderAdapter, *, calls: int, sent: float, received: float) -> Use:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.errors import ConfigError, DataFormatError, StoreError
 from promptgraft.functions import described, function_identity, without_address
 from promptgraft.overrides.store import OverrideAddress
@@ -117,7 +117,7 @@ def target_for(
         store=context.overrides_store if keeps else None,
         identity=Identity(
             name=name_of(subject),
-            model=adapter.identity,
+            model=adapter_identity(adapter),
             details=_details(prompts, modules, config),
             functions=_functions(subject, prompts, config, adapter),
         ),

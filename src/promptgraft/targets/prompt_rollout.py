@@ -8,7 +8,13 @@ from typing import Literal, Protocol
 
 import attrs
 
-from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter, evaluated
+from promptgraft.adapters.base import (
+    PromptExecuted,
+    PromptResponse,
+    ProviderAdapter,
+    adapter_identity,
+    evaluated,
+)
 from promptgraft.errors import (
     CandidateError,
     FeedbackError,
@@ -280,7 +286,7 @@ class PromptRollout:
         kinds = tuple(map(type, events))
         judged = kinds.index(FeedbackStarted) if FeedbackStarted in kinds else len(events)
         return (
-            *spent_on(Role.TASK, events[:judged], self.adapter.identity),
+            *spent_on(Role.TASK, events[:judged], adapter_identity(self.adapter)),
             *spent_on(Role.JUDGE, events[judged:], "unknown"),
         )
 

@@ -26,7 +26,7 @@ from adapters.storm.storm_world import (
     run,
 )
 from promptgraft import LocalPromptOverridesStore, Prompt, PromptResponse
-from promptgraft.adapters.base import ProviderAdapter, evaluated
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity, evaluated
 from promptgraft.cli.exits import ExitCode, conclude
 from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.errors import RunCancelledError
@@ -44,7 +44,7 @@ class Stuck:
     def __init__(self, adapter: ProviderAdapter) -> None:
         self._adapter = adapter
         self._answered = itertools.count(1)
-        self.identity = adapter.identity
+        self.identity = adapter_identity(adapter)
 
     def evaluate(
         self,

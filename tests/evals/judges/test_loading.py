@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evals.judging import judge
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.judges import (
     JudgeMetric,
@@ -52,7 +52,7 @@ def test_our_own_form_says_everything() -> None:
     )
     assert isinstance(metric, LlmRubricResponse)
     assert (metric.name, metric.threshold, metric.required) == ("tone", 0.75, False)
-    assert [found.identity for found in metric.judges] == ["a", '{"model":"b"}']
+    assert [adapter_identity(found) for found in metric.judges] == ["a", '{"model":"b"}']
     assert (metric.voting, metric.weights, metric.samples) == (Voting.WEIGHTED, (1, 2), 3)
     assert metric.rubrics == (Rubric(id="kind", text="It is kind.", weight=2.0),)
 
@@ -92,7 +92,7 @@ def test_files_of_other_tools_say_the_same_in_both_spellings(entry: Json, name: 
     metric = loaded(entry)
     assert type(metric) is LlmRubricResponse
     assert (metric.name, metric.threshold, metric.samples) == (name, 0.66, 3)
-    assert [found.identity for found in metric.judges] == ['{"model_name":"m"}']
+    assert [adapter_identity(found) for found in metric.judges] == ['{"model_name":"m"}']
     assert [(rubric.id, rubric.text) for rubric in metric.rubrics] == [
         ("units", "It has units."),
         ("kind", "It is kind."),

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.aggregation import Aggregation, metrics_identity
 from promptgraft.evals.attempt import Attempt
@@ -341,7 +341,7 @@ class Subject:
             prompt=f"{self.prompt.descriptor.ns}/{self.prompt.descriptor.key}",
             tried=self.tried,
             split=self.split,
-            model=self.adapter.identity,
+            model=adapter_identity(self.adapter),
             dataset=cases_digest(self.cases),
             metrics=metrics_identity(self.metrics, self.aggregation),
             num_runs=num_runs,

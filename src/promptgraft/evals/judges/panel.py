@@ -10,7 +10,13 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
-from promptgraft.adapters.base import ModelCalled, PromptExecuted, ProviderAdapter, evaluated
+from promptgraft.adapters.base import (
+    ModelCalled,
+    PromptExecuted,
+    ProviderAdapter,
+    adapter_identity,
+    evaluated,
+)
 from promptgraft.errors import (
     CandidateError,
     ConfigError,
@@ -137,7 +143,7 @@ def ask(
         try:
             return read(_reply(judge, prompt.bind(refused), aside))
         except PermanentProviderError as error:
-            raise PermanentProviderError(f"judge `{judge.identity}`: {error}") from error
+            raise PermanentProviderError(f"judge `{adapter_identity(judge)}`: {error}") from error
         except ProviderError as error:
             return Judgement(score=None, reason=f"the judge's provider failed: {error}")
         except (OutputError, VoidReplyError) as error:
@@ -163,7 +169,9 @@ def _settle(judge: ProviderAdapter, session: Session) -> None:
     executed = session.latest(PromptExecuted)
     if executed is not None and session.latest(ModelCalled) is None:
         usage = executed.response.usage
-        call = ModelCalled(model=judge.identity, requests=1, usage=usage, cost=None, seconds=0.0)
+        call = ModelCalled(
+            model=adapter_identity(judge), requests=1, usage=usage, cost=None, seconds=0.0
+        )
         session.dispatch(call)
 
 
@@ -266,7 +274,7 @@ class JudgeMetric(BaseMetric):
         missing: list[str] = []
         for_it: list[str] = []
         for number, (judge, one) in enumerate(zip(self.judges, judgements, strict=True), start=1):
-            head = f"judge {number} (`{judge.identity}`)"
+            head = f"judge {number} (`{adapter_identity(judge)}`)"
             if one.score is None:
                 missing.append(f"{head}, no judgement: {one.reason}")
             else:

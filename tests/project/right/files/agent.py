@@ -108,5 +108,5 @@ class Named:
 
 
 NAMED = Named()
-NAMELESS, MUTE = Named(), Named()
-del NAMELESS.identity, MUTE.evaluate
+MUTE = Named()
+del MUTE.evaluate
