@@ -10,12 +10,13 @@ asyncio is imported with the first coroutine: its import takes longer than that 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -122,6 +123,20 @@ def check_may_wait() -> None:
     """
     if _process.started is not None:
         _process.started.check_thread()
+
+
+_last: set[Future[None]] = set()
+
+
+def finish(work: Future[None]) -> None:
+    """Let the process end only once ``work`` is done in its loop, or ``GRACE`` seconds later."""
+    _last.add(work)
+    work.add_done_callback(_last.discard)
+
+
+@atexit.register
+def _wait_for_the_last() -> None:
+    wait(set(_last), timeout=GRACE)
 
 
 def call_in(loop: RunLoop | None, call: Callable[[], T]) -> T:

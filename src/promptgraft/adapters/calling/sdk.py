@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received
 from promptgraft.prompt.schema import JsonObject
+from promptgraft.runtime import event_loop
 
 if TYPE_CHECKING:
     import httpx2
@@ -66,7 +67,7 @@ class SdkEndpoint:
         if not self._is_used:
             self._is_used = True
             loop = asyncio.get_running_loop()
-            weakref.finalize(self, _close, loop, self._client.close).atexit = False
+            weakref.finalize(self, _close, loop, self._client.close)
         try:
             async with asyncio.timeout(seconds):
                 response = await self._post(body, seconds)
@@ -118,4 +119,4 @@ def _close(loop: asyncio.AbstractEventLoop, close: Callable[[], Awaitable[None]]
         await close()
 
     if loop.is_running():
-        asyncio.run_coroutine_threadsafe(closing(), loop)
+        event_loop.finish(asyncio.run_coroutine_threadsafe(closing(), loop))
