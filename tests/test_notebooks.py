@@ -89,7 +89,7 @@ def evaluation() -> Evaluation:
     return evaluate(
         Prompt(template()),
         [Case(id=HOSTILE, input="w0", expected="ok")],
-        [Exact(name=HOSTILE)],
+        [Exact(name=HOSTILE.replace("\x00", ""))],
         adapter=ScriptedAdapter(lambda _: HOSTILE),
         num_runs=2,
     )

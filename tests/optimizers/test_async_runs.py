@@ -498,7 +498,7 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
 @pytest.mark.parametrize("name", ["adapter", "reflection_adapter"])
 def test_a_function_or_a_class_in_place_of_an_adapter_is_refused(name: str) -> None:
     for wrong, why in (
-        (nothing, "it has no method `evaluate(prompt, *, session, deadline=None)` and no `id"),
+        (nothing, "it has no method `evaluate(prompt, *, session, deadline=None)`"),
         (AsyncAdapter, "it is a class, not its object"),
     ):
         with pytest.raises(ConfigError) as caught:
