@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format docs bench bench-search clean
+# How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
+MINUTES ?= 5
+
+.PHONY: demo test soak check format docs bench bench-search clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
+
+soak: $(STAMP)
+	@cd tests && PYTHONPATH=.:resume $(abspath $(BIN))/python -m soak --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART)) $(if $(TRIAL),--trial $(TRIAL))
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -88,7 +88,7 @@ def named(
     """
 
     def read(node: Node) -> dict[str, T] | None:
-        if not isinstance(node.value, dict) or len(node.value) < least:
+        if not isinstance(node.value, dict) or len(node.members()) < least:
             node.expected(what)
             return None
         members = {name: kind.read(member) for name, member in node.members().items()}

@@ -1,0 +1,24 @@
+"""A fixed share of ``make soak``, so that what it found once does not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from soak.trials import PARTS, carry_out, close
+
+SEED = 1
+TRIALS = {"projects": 6, "kills": 2, "journals": 10, "stores": 15, "providers": 25}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ends() -> Iterator[None]:
+    yield
+    close()
+
+
+@pytest.mark.parametrize("part", list(PARTS))
+def test_hostile_input_is_read_or_refused_with_a_typed_error(part: str) -> None:
+    for number in range(TRIALS.get(part, 40)):
+        carry_out(part, SEED, number)
