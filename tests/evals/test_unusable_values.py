@@ -14,6 +14,7 @@ from promptgraft.evals.types import Answer, Case, ToolUse, Turn
 
 ROWS = [{"id": "a", "input": "question"}]
 HUGE = 10**5_000
+NAN, INFINITE = float("nan"), float("inf")
 
 
 def load(**options: Any) -> object:
@@ -54,6 +55,7 @@ def case(**fields: Any) -> object:
         (lambda: Answer(text="a", tools=5), "tools: expected a tuple of ToolUse, found 5"),  # type: ignore[arg-type]
         (lambda: ToolUse(name="a", arguments=[1]), r"expected an object, found \[1\]"),  # type: ignore[arg-type]
         (lambda: metrics.regex().check(Case(id="a", input="b", expected=HUGE)), "needs a pattern"),
+        (lambda: metrics.number().check(Case(id="a", input="b", expected=NAN)), "needs one number"),
         (lambda: metrics.length(max=2**63), "max: expected an integer of at least 0, found "),
     ],
 )
@@ -64,3 +66,12 @@ def test_a_value_of_a_wrong_kind_is_refused_in_one_line(
         make()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) <= 500
+
+
+def test_what_is_not_finite_is_the_same_as_no_number() -> None:
+    metric = metrics.json_match(relative_tolerance=0.5)
+    for expected in (NAN, INFINITE):
+        case = Case(id="a", input="b", expected={"a": expected})
+        for found in (1.5, NAN, INFINITE):
+            with pytest.raises(DataFormatError, match="expected a finite number"):
+                metric.judge(case, Answer(text="", output={"a": found}))

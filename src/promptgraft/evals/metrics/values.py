@@ -46,7 +46,9 @@ class Tolerance:
     relative_tolerance: float = attrs.field(default=0.0, validator=number(0))
 
     def close(self, one: Decimal, other: Decimal) -> bool:
-        """Return whether two numbers are the same; it does not matter which is which."""
+        """Return whether two finite numbers are the same; it does not matter which is which."""
+        if not (one.is_finite() and other.is_finite()):
+            return False
         relative = Decimal(repr(self.relative_tolerance)) * max(abs(one), abs(other))
         return abs(one - other) <= max(Decimal(repr(self.tolerance)), relative)
 
@@ -79,7 +81,8 @@ class Number(ReferenceMetric, Tolerance):
 
     def reference(self, case: Case) -> Decimal:
         value = self.expected(case)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        is_bool = isinstance(value, bool)
+        if isinstance(value, (int, float)) and not is_bool and decimal(value).is_finite():
             return decimal(value)
         found = numbers_in(value) if isinstance(value, str) else []
         if len(found) != 1:
