@@ -236,7 +236,7 @@ def _signature(name: str, value: Callable[..., Any], *, skip_first: bool = False
     found = inspect.signature(value)
     fields = attrs.fields_dict(value) if inspect.isclass(value) and attrs.has(value) else {}
     parameters = [
-        _as_declared(one, fields.get(one.name))
+        _as_declared(one, value, fields.get(one.name))
         for one in list(found.parameters.values())[1 if skip_first else 0 :]
     ]
     shown: list[str] = []
@@ -255,12 +255,15 @@ def _signature(name: str, value: Callable[..., Any], *, skip_first: bool = False
 
 
 def _as_declared(
-    one: inspect.Parameter, field: attrs.Attribute[object] | None
+    one: inspect.Parameter, owner: Any, field: attrs.Attribute[object] | None
 ) -> inspect.Parameter:
     """Return a parameter with the type and the default that its attrs field declares."""
     if field is None or one.default is not attrs.NOTHING:
         return one
-    annotation = field.type if one.annotation is one.empty else one.annotation
+    # Not `field.type`: it turns from a text into a type once anything has resolved it.
+    written = (vars(base).get("__annotations__", {}) for base in inspect.getmro(owner))
+    declared = next(found[one.name] for found in written if one.name in found)
+    annotation = declared if one.annotation is one.empty else one.annotation
     return one.replace(annotation=annotation, default=field.default)
 
 
