@@ -10,19 +10,9 @@ from pathlib import Path
 import attrs
 import click
 
-from promptgraft.cli import stored
+from promptgraft.cli import options, stored
 from promptgraft.cli.choosing import chosen_runs
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import (
-    at_least,
-    command,
-    json_option,
-    project_option,
-    run_argument,
-    runs_option,
-    store_option,
-    tag,
-)
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.runnable import Target, found_target, project_of
 from promptgraft.errors import ConfigError
@@ -53,7 +43,7 @@ from promptgraft.runs import RunRecord, read_run
 from promptgraft.text import visible
 
 
-@command(
+@options.command(
     "apply",
     "apply",
     "apply --dry-run",
@@ -61,22 +51,24 @@ from promptgraft.text import visible
     "apply --to-source",
     "apply --patch | git apply",
 )
-@run_argument
+@options.run_argument
 @click.option(
     "--candidate",
-    type=at_least(0),
+    type=options.at_least(0),
     help="The candidate, by its number; by default the winner of the run.",
 )
 @click.option(
-    "--tag", type=tag, help="The tag that gets it; by default the one that the run began with."
+    "--tag",
+    type=options.tag,
+    help="The tag that gets it; by default the one that the run began with.",
 )
 @click.option("--to-source", is_flag=True, help="Write it into the prompt's files instead.")
 @click.option("--patch", is_flag=True, help="Print a patch of the files, and write nothing.")
 @click.option("--dry-run", is_flag=True, help="Check everything and write nothing.")
-@project_option
-@runs_option
-@store_option
-@json_option
+@options.project_option
+@options.runs_option
+@options.store_option
+@options.json_option
 def apply_command(
     run: str,
     *,

@@ -6,16 +6,8 @@ from typing import TypedDict, Unpack
 
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import (
-    at_least,
-    command,
-    json_option,
-    project_option,
-    quiet_option,
-    share,
-    tag,
-)
 
 
 class EvalOptions(TypedDict):
@@ -37,7 +29,7 @@ class EvalOptions(TypedDict):
     workers: int | None
 
 
-@command(
+@options.command(
     "eval",
     "eval --fail-under 0.8",
     "eval --baseline old.json --junit gate.xml",
@@ -45,7 +37,7 @@ class EvalOptions(TypedDict):
     "eval --run latest --num-runs 3",
 )
 @click.argument("prompt", required=False)
-@project_option
+@options.project_option
 @click.option(
     "--split",
     type=click.Choice(("test", "validation", "train", "all")),
@@ -53,9 +45,14 @@ class EvalOptions(TypedDict):
     show_default=True,
     help="The cases.",
 )
-@click.option("--fail-under", metavar="SCORE", type=share, help="The least mean score, 0 to 1.")
 @click.option(
-    "--min-pass-rate", metavar="R", type=share, help="The least share of answers that pass, 0 to 1."
+    "--fail-under", metavar="SCORE", type=options.share, help="The least mean score, 0 to 1."
+)
+@click.option(
+    "--min-pass-rate",
+    metavar="R",
+    type=options.share,
+    help="The least share of answers that pass, 0 to 1.",
 )
 @click.option(
     "--baseline", metavar="FILE", help="Scores that no critical case, and no mean, may be below."
@@ -63,12 +60,12 @@ class EvalOptions(TypedDict):
 @click.option(
     "--tolerance",
     metavar="T",
-    type=share,
+    type=options.share,
     help="How much the mean may be below that of the baseline.",
 )
 @click.option(
     "--max-unscored",
-    type=at_least(0),
+    type=options.at_least(0),
     default="0",
     help="How many answers may be without a score; those of critical cases never.",
 )
@@ -76,18 +73,24 @@ class EvalOptions(TypedDict):
     "--save-baseline", metavar="FILE", help="Keep the scores there if the gate is passed."
 )
 @click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
-@click.option("--tag", type=tag, help="Try what this tag holds; by default the project's tag.")
+@click.option(
+    "--tag", type=options.tag, help="Try what this tag holds; by default the project's tag."
+)
 @click.option("--source", is_flag=True, help="Try the source, without overrides.")
 @click.option("--run", metavar="RUN", help="Try the winner of a run: an id, or `latest`.")
 @click.option(
-    "--candidate", type=at_least(0), help="Another candidate of the run; 0 is its baseline."
+    "--candidate", type=options.at_least(0), help="Another candidate of the run; 0 is its baseline."
 )
-@click.option("--num-runs", type=at_least(1), default="1", help="How often each case is answered.")
 @click.option(
-    "--workers", type=at_least(1), help="Cases side by side; by default as the project says."
+    "--num-runs", type=options.at_least(1), default="1", help="How often each case is answered."
 )
-@json_option
-@quiet_option
+@click.option(
+    "--workers",
+    type=options.at_least(1),
+    help="Cases side by side; by default as the project says.",
+)
+@options.json_option
+@options.quiet_option
 def eval_command(
     prompt: str | None,
     *,

@@ -11,22 +11,9 @@ import attrs
 import click
 from attrs.converters import optional
 
+from promptgraft.cli import options
 from promptgraft.cli.choosing import chosen_runs, runs_of
 from promptgraft.cli.exits import ExitCode
-from promptgraft.cli.options import (
-    Command,
-    at_least,
-    command,
-    dollars,
-    events_option,
-    project_option,
-    quiet_option,
-    run_argument,
-    runs_option,
-    seconds,
-    tag,
-    workers_option,
-)
 from promptgraft.cli.outcome import MODEL
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.runnable import Runnable, loaded, loaded_again
@@ -89,32 +76,34 @@ class Limits(TypedDict):
     timeout: float | None
 
 
-def limit_options(command: Command) -> Command:
+def limit_options(command: options.Command) -> options.Command:
     """Give a command the options of a run's limits: ``**limits: Unpack[Limits]``."""
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_LIMITS), command)
 
 
 _LIMITS = (
-    click.option("--budget", type=at_least(1), help="Rollouts that the run may use in all."),
+    click.option(
+        "--budget", type=options.at_least(1), help="Rollouts that the run may use in all."
+    ),
     click.option(
         "--max-cost",
-        type=dollars,
+        type=options.dollars,
         help="US dollars that the run may use in all; for models whose price is known.",
     ),
     click.option(
         "--max-tokens",
-        type=at_least(1),
+        type=options.at_least(1),
         help="Tokens that the run may use in all, sent and received.",
     ),
     click.option(
         "--timeout",
-        type=seconds,
+        type=options.seconds,
         help="How long this command may run; `promptgraft resume` resumes the run.",
     ),
 )
 
 
-@command(
+@options.command(
     "optimize",
     "optimize",
     "optimize triage --budget 500",
@@ -122,8 +111,8 @@ _LIMITS = (
     "optimize agent.jobs:JOB --workers 8 --json",
 )
 @click.argument("target", metavar="[PROMPT|JOB]", required=False)
-@project_option
-@runs_option
+@options.project_option
+@options.runs_option
 @click.option(
     "--dry-run",
     "dry",
@@ -131,10 +120,10 @@ _LIMITS = (
     help="Use the embedded offline model for everything, and keep nothing.",
 )
 @limit_options
-@workers_option
+@options.workers_option
 @click.option(
     "--tag",
-    type=tag,
+    type=options.tag,
     help="The tag that the search begins from and that gets the winner; by default the project's "
     "or the job's.",
 )
@@ -146,11 +135,11 @@ _LIMITS = (
 )
 @click.option(
     "--seed",
-    type=at_least(0),
+    type=options.at_least(0),
     help="Decides every random choice of the search; by default the project's or the job's.",
 )
-@events_option
-@quiet_option
+@options.events_option
+@options.quiet_option
 def optimize_command(
     target: str | None,
     *,
@@ -195,8 +184,8 @@ def optimize_command(
 
 def _config(source: Runnable, job: OptimizationJob, changes: Changes) -> dict[str, Json]:
     """Return what ``config.json`` says of a run."""
-    options = attrs.asdict(attrs.evolve(changes, timeout=None), filter=_is_given)
-    return run_config(job, origin=source.origin, settings=source.settings, options=options)
+    kept = attrs.asdict(attrs.evolve(changes, timeout=None), filter=_is_given)
+    return run_config(job, origin=source.origin, settings=source.settings, options=kept)
 
 
 def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
@@ -210,12 +199,12 @@ def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
         raise click.UsageError("--runs: a dry run is not kept; leave it out")
 
 
-@command(
+@options.command(
     "resume", "resume", "resume 20260131-1204 --budget 1000", "resume latest --max-cost 5 --json"
 )
-@run_argument
-@project_option
-@runs_option
+@options.run_argument
+@options.project_option
+@options.runs_option
 @limit_options
 @click.option(
     "--reuse-scores",
@@ -223,9 +212,9 @@ def _refuse_without_effect(limits: Limits, runs: str | None) -> None:
     help="Resume with the scores of the recorded answers, although functions such as that of a "
     "metric were changed since.",
 )
-@workers_option
-@events_option
-@quiet_option
+@options.workers_option
+@options.events_option
+@options.quiet_option
 def resume_command(
     run: str,
     *,

@@ -16,14 +16,7 @@ from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines
 from promptgraft.runs.lines import encoded, encoded_json
-from promptgraft.search.events import (
-    CandidateAdded,
-    MergeAccepted,
-    MergeRejected,
-    MutationAccepted,
-    MutationRejected,
-    RunEnded,
-)
+from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import Phase
 from promptgraft.serde import Json
@@ -110,7 +103,7 @@ class PlainProgress(Progress):
         """Return what is to be said of an event at once, after what was kept back."""
         said = sentence(line, self.run)
         if isinstance(line, StepEvent) and said:
-            is_news = isinstance(line, MutationAccepted | MergeAccepted)
+            is_news = isinstance(line, events.MutationAccepted | events.MergeAccepted)
             if not is_news or best(self.run) == self._best:
                 self._quiet.append((line, said))
                 return []
@@ -122,7 +115,9 @@ class PlainProgress(Progress):
         if len(quiet) < 2:
             return [said for _, said in quiet]
         first, last = quiet[0][0].step, quiet[-1][0].step
-        accepted = sum(isinstance(line, MutationAccepted | MergeAccepted) for line, _ in quiet)
+        accepted = sum(
+            isinstance(line, events.MutationAccepted | events.MergeAccepted) for line, _ in quiet
+        )
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         return [f"{steps}: {accepted} accepted, {len(quiet) - accepted} rejected, none better"]
 
@@ -185,7 +180,9 @@ class EventStream:
             self._broken = True
 
 
-StepEvent = MutationAccepted | MutationRejected | MergeAccepted | MergeRejected
+StepEvent = (
+    events.MutationAccepted | events.MutationRejected | events.MergeAccepted | events.MergeRejected
+)
 """What becomes of a step."""
 
 ESTIMATED = "~ is estimated, from some of the examples"
@@ -213,29 +210,29 @@ def sentence(event: Event, run: RunHistory) -> str:
     match event:
         case RunPlanned():
             return event.line
-        case CandidateAdded() if event.candidate == 0:
+        case events.CandidateAdded() if event.candidate == 0:
             size = f" (the validation set has {len(run.pareto_ids)} examples)"
             where = size if run.estimated[0] else " on the validation set"
             return f"baseline {mean_of(event)}{where}, {used(run)}"
-        case MutationAccepted():
+        case events.MutationAccepted():
             return (
                 f"step {event.step}: accepted {event.module} with {_mean_of(event, run)}, "
                 f"best {best(run)}, {used(run)}"
             )
-        case MutationRejected() if event.final:
+        case events.MutationRejected() if event.final:
             return f"step {event.step}: rejected {event.module}: {_why(event)}"
-        case MergeAccepted():
+        case events.MergeAccepted():
             return (
                 f"step {event.step}: merged {_parents(event)} with {_mean_of(event, run)}, "
                 f"best {best(run)}, {used(run)}"
             )
-        case MergeRejected():
+        case events.MergeRejected():
             return f"step {event.step}: rejected the merge of {_parents(event)}: {_why(event)}"
         case CallWaits():
             return waiting(event.model, event.seconds, event.reason)
         case StopFileRemoved():
             return f"removed the stop file {event.path} that an earlier run has left behind"
-        case RunEnded():
+        case events.RunEnded():
             return _ended(event)
     return ""
 
@@ -245,15 +242,15 @@ def brief(event: Event, run: RunHistory) -> str:
     match event:
         case RunPlanned() | CallWaits():
             return ""
-        case CandidateAdded() if event.candidate == 0:
+        case events.CandidateAdded() if event.candidate == 0:
             return f"the baseline has {mean_of(event)}"
-        case MutationAccepted():
+        case events.MutationAccepted():
             return f"step {event.step}: accepted {_lead(event, run)}, {event.module}"
-        case MutationRejected() if event.final:
+        case events.MutationRejected() if event.final:
             return f"step {event.step}: rejected, {event.reason}: {event.module}"
-        case MergeAccepted():
+        case events.MergeAccepted():
             return f"step {event.step}: merged {_parents(event)}, {_lead(event, run)}"
-        case MergeRejected():
+        case events.MergeRejected():
             return f"step {event.step}: merge of {_parents(event)} rejected, {event.reason}"
     return sentence(event, run)
 
@@ -304,7 +301,7 @@ def best(run: RunHistory) -> str:
     return f"{mean_of(found)} ({gained})" if gained else mean_of(found)
 
 
-def mean_of(one: CandidateAdded) -> str:
+def mean_of(one: events.CandidateAdded) -> str:
     """Return the mean of a candidate; of how few examples that is, where it was tried on a part.
 
     Where all answers are right or wrong, that is how many are right.
@@ -331,27 +328,27 @@ def spent(run: RunHistory) -> str:
     return f"{dollars(run.cost)} of about {dollars(run.expected_cost)}"
 
 
-def _mean_of(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:
+def _mean_of(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
     return mean_of(run.candidates[event.candidate])
 
 
-def _lead(event: MutationAccepted | MergeAccepted, run: RunHistory) -> str:
+def _lead(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
     lead = ", best so far" if event.candidate == run.best else ""
     return f"{_mean_of(event, run)}{lead}"
 
 
-def _parents(event: MergeAccepted | MergeRejected) -> str:
+def _parents(event: events.MergeAccepted | events.MergeRejected) -> str:
     return " and ".join(map(str, event.parents))
 
 
-def _why(event: MutationRejected | MergeRejected) -> str:
+def _why(event: events.MutationRejected | events.MergeRejected) -> str:
     detail = event.detail
     if len(detail) > _LONGEST_DETAIL:
         detail = f"{detail[:_LONGEST_DETAIL]}…"
     return f"{event.reason}; {detail}" if detail else str(event.reason)
 
 
-def _ended(event: RunEnded) -> str:
+def _ended(event: events.RunEnded) -> str:
     marks = event.baseline_estimated, event.best_estimated
     means = change(event.baseline_mean, event.best_mean, estimated=marks)
     text = f"ended: {event.verdict}, {means} on the validation set"

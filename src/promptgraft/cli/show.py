@@ -9,26 +9,7 @@ from itertools import groupby
 import attrs
 import click
 
-from promptgraft.cli import stored
-from promptgraft.cli.choosing import (
-    chosen_runs,
-    chosen_store,
-    in_project,
-    load_template,
-    project_source,
-    read_prompt,
-)
-from promptgraft.cli.options import (
-    PromptName,
-    at_least,
-    command,
-    json_option,
-    project_option,
-    runs_option,
-    store_option,
-    tag_option,
-    template_option,
-)
+from promptgraft.cli import choosing, options, stored
 from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.overrides import (
@@ -49,7 +30,7 @@ RUN_NAME = re.compile(r"\d|latest$")
 """How the id of a run begins, and no prompt without a namespace."""
 
 
-@command(
+@options.command(
     "show",
     "show",
     "show support/triage",
@@ -59,11 +40,13 @@ RUN_NAME = re.compile(r"\d|latest$")
     "show latest --case t-17 --candidate 3",
 )
 @click.argument("what", metavar="[PROMPT|RUN]", required=False)
-@tag_option
-@template_option
-@store_option
+@options.tag_option
+@options.template_option
+@options.store_option
 @click.option(
-    "--candidate", type=at_least(0), help="Of a run: what one candidate says, and what it changes."
+    "--candidate",
+    type=options.at_least(0),
+    help="Of a run: what one candidate says, and what it changes.",
 )
 @click.option(
     "--rejected", is_flag=True, help="Of a run: every rejected proposal, with the reason."
@@ -71,9 +54,9 @@ RUN_NAME = re.compile(r"\d|latest$")
 @click.option(
     "--case", metavar="ID", help="Of a run: what was answered to one case, and what was said of it."
 )
-@project_option
-@runs_option
-@json_option
+@options.project_option
+@options.runs_option
+@options.json_option
 @click.pass_context
 def show_command(
     context: click.Context,
@@ -96,10 +79,12 @@ def show_command(
     project, or with `--template`, it says which of them are stale, and why. RUN is the id of a
     run, the start of one, or `latest`: it prints where the run stands and its candidates.
     """
-    if what is None or "/" in what or (not RUN_NAME.match(what) and in_project(project)):
+    if what is None or "/" in what or (not RUN_NAME.match(what) and choosing.in_project(project)):
         _refuse(context, of="a run", names=("candidate", "rejected", "case", "runs"))
-        found = None if what is None else read_prompt(context, context.command.params[0], what)
-        opened = chosen_store(store, project, found)
+        found = (
+            None if what is None else choosing.read_prompt(context, context.command.params[0], what)
+        )
+        opened = choosing.chosen_store(store, project, found)
         if found is not None:
             held = stored.find_tag(opened, found, tag)
             _show_prompt(held, _source(held, found, template), as_json=as_json)
@@ -121,7 +106,7 @@ def show_command(
             raise click.UsageError(
                 "--rejected goes with neither --candidate nor --case; choose one"
             )
-        found_in = chosen_runs(runs, project)
+        found_in = choosing.chosen_runs(runs, project)
         show_run(found_in, what, candidate, rejected=rejected, case=case, as_json=as_json)
 
 
@@ -224,15 +209,15 @@ def _held_json(found: stored.StoredTag) -> dict[str, Json]:
 
 
 def _source(
-    found: stored.StoredTag, name: PromptName, template: str | None
+    found: stored.StoredTag, name: options.PromptName, template: str | None
 ) -> PromptDescriptor | None:
     """Return the source that is named, or that of the project if that is right."""
     if template is None:
         with contextlib.suppress(DataFormatError):
-            of_project = project_source(name)
+            of_project = choosing.project_source(name)
             return None if of_project is None else of_project.descriptor
         return None
-    descriptor = load_template(template).descriptor
+    descriptor = choosing.load_template(template).descriptor
     if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
         raise ConfigError(
             f"--template: {template} is prompt `{descriptor.ns}/{descriptor.key}`, "

@@ -9,15 +9,7 @@ import attrs
 import pytest
 
 from promptgraft.errors import PromptgraftError
-from promptgraft.evals.gate import (
-    Comparison,
-    GateReport,
-    GateRules,
-    TriedCase,
-    compare,
-    decide,
-    read_baseline,
-)
+from promptgraft.evals import gate
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.text import visible, visible_line
 
@@ -77,7 +69,7 @@ class ReportOfTests:
         max_unscored: how many answers may be without a score.
     """
 
-    report: GateReport
+    report: gate.GateReport
     folder: Path
     max_unscored: int = 0
 
@@ -92,16 +84,16 @@ class ReportOfTests:
         return self.report.pass_rate
 
     @property
-    def cases(self) -> tuple[TriedCase, ...]:
+    def cases(self) -> tuple[gate.TriedCase, ...]:
         """Every case, in the order of the data set."""
         return self.report.cases
 
     @property
-    def failing(self) -> tuple[TriedCase, ...]:
+    def failing(self) -> tuple[gate.TriedCase, ...]:
         """The cases that do not pass, critical ones first."""
         return self.report.failing
 
-    def compared_with(self, baseline: str | Path) -> Comparison:
+    def compared_with(self, baseline: str | Path) -> gate.Comparison:
         """Return what changed since a baseline that ``promptgraft eval --save-baseline`` wrote.
 
         Raises:
@@ -109,7 +101,7 @@ class ReportOfTests:
             DataFormatError: it is damaged.
         """
         path = self.folder / baseline
-        return compare(read_baseline(path), self.report, where=f"baseline {path}")
+        return gate.compare(gate.read_baseline(path), self.report, where=f"baseline {path}")
 
     def check(
         self,
@@ -124,7 +116,7 @@ class ReportOfTests:
         The rules are those of ``promptgraft eval``: the least mean score, the least pass rate,
         and a baseline that no critical case and, but for the tolerance, no mean may be below.
         """
-        rules = GateRules(
+        rules = gate.GateRules(
             fail_under=fail_under,
             min_pass_rate=min_pass_rate,
             tolerance=tolerance,
@@ -134,7 +126,7 @@ class ReportOfTests:
             found = None if baseline is None else self.compared_with(baseline)
         except PromptgraftError as error:
             pytest.fail(visible(str(error)), pytrace=False)
-        decision = decide(self.report, rules, found)
+        decision = gate.decide(self.report, rules, found)
         if not decision.passed:
             broken = [f"{one.rule}: {one.said}" for one in decision.broken]
             pytest.fail(visible("\n".join([*broken, *self._told()])), pytrace=False)

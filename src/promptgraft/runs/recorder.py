@@ -27,13 +27,7 @@ from promptgraft.runs.folder import RunFolder, write_document, write_text
 from promptgraft.runs.pages import candidate_page, rejection_page, summary_page, waiting_baseline
 from promptgraft.runs.transcripts import base_of
 from promptgraft.runtime.session import EventBus
-from promptgraft.search.events import (
-    CandidateAdded,
-    CandidateScored,
-    MutationRejected,
-    RunEnded,
-    RunStarted,
-)
+from promptgraft.search import events
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.notices import Event
 from promptgraft.search.scores import Score
@@ -99,13 +93,13 @@ class Recorder:
         )
 
     def _record(self, event: object) -> None:
-        is_end = isinstance(event, RunEnded)
+        is_end = isinstance(event, events.RunEnded)
         told = [one.mean for one in self._history.candidates] if is_end else []
         for line in self._lines.of(event):
             known = self._file.holds(line)
             # Before the line: its readers find the page that it tells of.
             self._write(line, known=known)
-            if isinstance(line, RunEnded):
+            if isinstance(line, events.RunEnded):
                 self._write_means(told)
                 self._remove_pages_of_others()
             if not known:
@@ -117,16 +111,16 @@ class Recorder:
 
     def _write(self, line: Event, *, known: bool) -> None:
         match line:
-            case RunStarted():
+            case events.RunStarted():
                 page = self._folder.candidate(0)
                 self._write_page(page, lambda: waiting_baseline(line), known=True)
-            case CandidateAdded() | CandidateScored():
+            case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
                 self._write_page(page, lambda: self._page_of(line.candidate), known=known)
-            case MutationRejected():
+            case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
                 self._write_page(page, lambda: rejection_page(line), known=known)
-            case RunEnded():
+            case events.RunEnded():
                 self._write_documents(line)
 
     def _page_of(self, position: int) -> str:
@@ -144,7 +138,7 @@ class Recorder:
             self._anew.add(path)
             write_text(path, text())
 
-    def _write_documents(self, ended: RunEnded) -> None:
+    def _write_documents(self, ended: events.RunEnded) -> None:
         folder, history = self._folder, self._history
         baseline, winner = (
             read_changes(history.candidates[at].entries, ended.tag, where=f"candidate {at}")
@@ -170,7 +164,7 @@ class Recorder:
         write_text(folder.summary, page)
 
     def _whole(
-        self, ended: RunEnded, baseline: Mapping[str, Change], winner: Mapping[str, Change]
+        self, ended: events.RunEnded, baseline: Mapping[str, Change], winner: Mapping[str, Change]
     ) -> dict[str, Json]:
         """Return the whole text of each prompt as baseline and winner have it."""
         if not self._prompts:
