@@ -16,8 +16,7 @@ from promptgraft.parts.descriptors import OutputFieldDescriptor, section_part, s
 from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import WorkedExample, plain_call
 from promptgraft.project.files import FileChange, PromptSource
-from promptgraft.project.markdown.front_matter import DEFAULT_NAME
-from promptgraft.project.markdown.loading import EXAMPLES, TOOLS, Loaded, load_texts
+from promptgraft.project.markdown.loading import DEFAULT_NAME, EXAMPLES, TOOLS, Loaded, load_texts
 from promptgraft.project.markdown.section_edits import with_sections, within
 from promptgraft.project.markdown.values import nested_name
 from promptgraft.project.markdown.yaml_edits import changed, with_items
