@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from figures import Figure
 from promptgraft.adapters.base import Usage
-from promptgraft.runs.report.allowance import TOTAL_BYTES
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.page import render
+from promptgraft.runs.report.texts import TOTAL_BYTES
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry

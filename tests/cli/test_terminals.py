@@ -20,7 +20,7 @@ SCRIPT = """
 import json, subprocess, sys
 from promptgraft.cli.progress import progress_for
 from promptgraft.cli.output import spell_for_encoding
-from promptgraft.runs.lines import decoded
+from promptgraft.runs.event_file import decoded
 
 def candidate(number, mean):
     return {"event": "candidate", "step": number, "candidate": number, "best": number,

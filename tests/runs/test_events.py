@@ -21,8 +21,7 @@ from promptgraft.clock import FakeClock
 from promptgraft.errors import DataFormatError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.runs import RunHistory, read_run
-from promptgraft.runs.event_file import EventLines
-from promptgraft.runs.lines import decoded, encoded
+from promptgraft.runs.event_file import EventLines, decoded, encoded
 from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
     CandidateAdded,

@@ -27,8 +27,8 @@ from promptgraft.runs import (
     read_run,
     transcripts,
 )
+from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import make_run
-from promptgraft.runs.lines import read_lines
 from promptgraft.runs.reading import follow
 from promptgraft.search.events import RunStarted
 from promptgraft.search.notices import Unknown

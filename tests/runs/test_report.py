@@ -27,7 +27,6 @@ from promptgraft.runs import read_run
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.reading import summarize
 from promptgraft.runs.report import write_report
-from promptgraft.runs.report.allowance import Limits, cropped, size
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import (
     HEIGHT,
@@ -41,7 +40,7 @@ from promptgraft.runs.report.overviews import comparison_page, history_page
 from promptgraft.runs.report.page import render
 from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
-from promptgraft.runs.report.texts import candidate_views
+from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.strict import structure

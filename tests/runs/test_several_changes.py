@@ -12,7 +12,7 @@ from optimizers.worlds import current_text, instruction
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
 from promptgraft.cli.progress import doing, sentence
 from promptgraft.runs import RunFolder, RunHistory, read_run
-from promptgraft.runs.lines import read_lines
+from promptgraft.runs.event_file import read_lines
 from promptgraft.search.events import MutationAccepted
 from promptgraft.search.place import Place
 from runs.toy_runs import kept_run

@@ -20,8 +20,8 @@ from promptgraft.cli.runnable import Runnable, loaded, loaded_again
 from promptgraft.cli.running import Keeping, conclude_run, keep, run_dry
 from promptgraft.clock import SystemClock
 from promptgraft.runs import RunFolder
+from promptgraft.runs.documents import run_config
 from promptgraft.runs.folder import make_run, read_document
-from promptgraft.runs.settings import run_config
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.scores import weights_of
 from promptgraft.serde import Json

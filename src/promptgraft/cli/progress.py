@@ -14,8 +14,7 @@ import click
 from promptgraft.cli.output import echo, is_plain_terminal
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.runs import RunHistory
-from promptgraft.runs.event_file import EventLines
-from promptgraft.runs.lines import encoded, encoded_json
+from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import Phase

@@ -17,8 +17,8 @@ from promptgraft.project import Project
 from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
 from promptgraft.project.python_source import Wanted, as_maker, beside, call_maker, load, place_of
 from promptgraft.runs import RunFolder, RunRecord
+from promptgraft.runs.documents import described_job
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
-from promptgraft.runs.settings import described_job
 from promptgraft.search.job import OptimizationJob
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import STRING

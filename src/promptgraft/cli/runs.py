@@ -38,8 +38,8 @@ from promptgraft.runs.comparing import (
     incomparable,
 )
 from promptgraft.runs.documents import gain_json
+from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import write_text
-from promptgraft.runs.lines import encoded_json
 from promptgraft.runs.reading import follow, summarize
 from promptgraft.search.ledger import money
 from promptgraft.serde import Json, unstructure

@@ -14,8 +14,8 @@ from promptgraft.errors import ConfigError
 from promptgraft.overrides.diff import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_of
+from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
-from promptgraft.runs.lines import encoded
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json, did_you_mean, parse_json

@@ -1,14 +1,18 @@
-"""What a run leaves at its end, as plain data: result, frontier, ledger."""
+"""The JSON documents of a run: its configuration, and result, frontier and ledger at its end."""
 
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from operator import eq
 
 import attrs
 
+from promptgraft import __version__
+from promptgraft.adapters.base import adapter_identity
+from promptgraft.errors import DataFormatError
 from promptgraft.evals.statistics import Gain
 from promptgraft.overrides.diff import (
     PartDiff,
@@ -17,6 +21,7 @@ from promptgraft.overrides.diff import (
     diff_revisions,
     parts_json,
 )
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.types import PromptOverride
@@ -24,8 +29,10 @@ from promptgraft.parts.descriptors import PromptLike
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import RunEnded
+from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
+from promptgraft.search.settings import Settings
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import Change, plain_changes
@@ -240,3 +247,78 @@ def means_json(before: Score, after: Score, examples: int) -> dict[str, Json]:
     """Return two means and their difference."""
     gain = None if before is None or after is None else after - before
     return {"baseline": before, "best": after, "gain": gain, "examples": examples}
+
+
+_EXAMPLES = ("training_examples", "held_out")
+
+
+def run_config(
+    job: OptimizationJob,
+    *,
+    origin: Mapping[str, Json],
+    settings: Mapping[str, Json],
+    options: Mapping[str, Json],
+) -> dict[str, Json]:
+    """Return what ``config.json`` holds, but for the id.
+
+    Args:
+        job: what is run.
+        origin: where it came from, so that it can be made again.
+        settings: those of the project, or what :func:`described_job` returns.
+        options: what the command line changed, so that it can be changed again.
+    """
+    return {
+        "promptgraft": __version__,
+        "python": platform.python_version(),
+        "prompt": job.name,
+        "origin": {**origin},
+        "options": {**options},
+        "settings": {**settings},
+        "plan": job.plan().as_json(),
+    }
+
+
+def described_job(job: OptimizationJob) -> dict[str, Json]:
+    """Return what can be said of a job safely: no example, no value of an unknown kind.
+
+    Functions and objects of others are named, data is counted.
+    """
+    context = job.context
+    store = context.overrides_store
+    return {
+        "models": {
+            "task": adapter_identity(context.adapter) if context.adapter else job.name,
+            "reflection": adapter_identity(context.proposing_adapter),
+        },
+        "store": str(store.root_path) if isinstance(store, LocalPromptOverridesStore) else None,
+        "tag": context.overrides_tag,
+        "optimizer": _settings(job.config),
+    }
+
+
+def _settings(settings: Settings) -> dict[str, Json]:
+    return {
+        name: len(value) if name in _EXAMPLES else _safe(value)
+        for name, value in attrs.asdict(settings, recurse=False).items()
+    }
+
+
+def _safe(value: object) -> Json:
+    if isinstance(value, Settings):
+        return {**_settings(value)}
+    if isinstance(value, tuple):
+        return [_safe(item) for item in value]
+    if callable(value) or attrs.has(type(value)):
+        return _named(value)
+    try:
+        return unstructure(value)
+    except DataFormatError:
+        return str(value)
+
+
+def _named(value: object) -> str:
+    kind = type(value)
+    if kind.__module__.startswith("promptgraft."):
+        return repr(value)
+    module = getattr(value, "__module__", kind.__module__)
+    return f"{module}.{getattr(value, '__qualname__', kind.__qualname__)}"

@@ -13,9 +13,9 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.runs.event_file import decoded, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, read_document
 from promptgraft.runs.history import RunHistory
-from promptgraft.runs.lines import decoded, read_lines, tail_of
 from promptgraft.runs.records import RunRecord, RunSummary, State
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.notices import Event, RunPlanned, RunProgress

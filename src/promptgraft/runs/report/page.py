@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 from promptgraft import __version__
 from promptgraft.runs.history import shown_mean
-from promptgraft.runs.report.allowance import TOTAL_BYTES, Limits, cropped, short_name
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
-from promptgraft.runs.report.scores import breakdown
+from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
 from promptgraft.runs.report.texts import (
+    TOTAL_BYTES,
+    Limits,
     candidate_views,
+    cropped,
     rejection_views,
+    short_name,
     transcripts_of,
     winner_changes,
 )
-from promptgraft.runs.report.whole import amounts, whole_prompts
 from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
