@@ -20,7 +20,7 @@ from rich.console import Console as RichConsole
 from cli.console import Console, Ended, read_terminal
 from integrations.words import AGENT, WORDS, calls, case, write_project
 from promptgraft.adapters.base import ModelCalled, Usage
-from promptgraft.cli.eval_panel import EvalPanel
+from promptgraft.cli.panel import EvalPanel
 from promptgraft.clock import FakeClock
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.attempt import Attempt

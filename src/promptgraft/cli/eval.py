@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, Self, TypeVar, Unpack
 
+import attrs
 import click
 
+from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli import options
-from promptgraft.cli.exits import ExitCode
+from promptgraft.cli.choosing import loaded_project
+from promptgraft.cli.exits import ExitCode, complain
+from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
+from promptgraft.cli.progress import waiting
+from promptgraft.cli.signals import cancelled_by_signals
+from promptgraft.evals import gate
+from promptgraft.evals.attempt import Attempt
+from promptgraft.evals.gate.baseline import check_comparable
+from promptgraft.files import write_atomically
+from promptgraft.integrations.gate import Choice, subject_of
+from promptgraft.runtime import Deadline, EventBus, Session
+from promptgraft.serde import Json
+from promptgraft.text import counted, score, visible_line
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_ROWS_IN_PIPES = 20
+_FEWEST_ROWS = 5
+_OTHER_LINES = 16
+_ID_COLUMNS = 24
+_TOLD_EACH = 3
+_REASON_IN_PIPES = 160
+_FEWEST_REASON = 40
+
+_EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
+    gate.GateOutcome.PASSED: ExitCode.OK,
+    gate.GateOutcome.FAILED: ExitCode.NOT_IMPROVED,
+    gate.GateOutcome.STOPPED: ExitCode.STOPPED_EARLY,
+    gate.GateOutcome.UNSCORED: ExitCode.PROVIDER_FAILED,
+}
 
 
-class EvalOptions(TypedDict):
+class _Given(options.Tried):
     """What the command line asks for."""
 
     split: str
@@ -21,10 +59,6 @@ class EvalOptions(TypedDict):
     max_unscored: int
     save_baseline: str | None
     junit: str | None
-    tag: str | None
-    source: bool
-    run: str | None
-    candidate: int | None
     num_runs: int
     workers: int | None
 
@@ -36,8 +70,7 @@ class EvalOptions(TypedDict):
     "eval --source --save-baseline old.json",
     "eval --run latest --num-runs 3",
 )
-@click.argument("prompt", required=False)
-@options.project_option
+@options.tried_options
 @click.option(
     "--split",
     type=click.Choice(("test", "validation", "train", "all")),
@@ -74,30 +107,12 @@ class EvalOptions(TypedDict):
 )
 @click.option("--junit", metavar="FILE", help="Write the cases as JUnit XML.")
 @click.option(
-    "--tag", type=options.tag, help="Try what this tag holds; by default the project's tag."
-)
-@click.option("--source", is_flag=True, help="Try the source, without overrides.")
-@click.option("--run", metavar="RUN", help="Try the winner of a run: an id, or `latest`.")
-@click.option(
-    "--candidate", type=options.at_least(0), help="Another candidate of the run; 0 is its baseline."
-)
-@click.option(
     "--num-runs", type=options.at_least(1), default="1", help="How often each case is answered."
 )
-@click.option(
-    "--workers",
-    type=options.at_least(1),
-    help="Cases side by side; by default as the project says.",
-)
-@options.json_option
+@options.workers_option
 @options.quiet_option
 def eval_command(
-    prompt: str | None,
-    *,
-    project: str | None,
-    as_json: bool,
-    quiet: bool,
-    **given: Unpack[EvalOptions],
+    *, project: str | None, as_json: bool, quiet: bool, **given: Unpack[_Given]
 ) -> ExitCode:
     """Evaluate a prompt on its cases, and let it pass or not.
 
@@ -105,8 +120,278 @@ def eval_command(
     for, and with 4 when answers have no score. What is tried is what the project's tag
     holds, with the metrics, the model and the data that `promptgraft optimize` uses.
     """
-    from promptgraft.cli.eval_run import carry_out
-
     if given["tolerance"] is not None and given["baseline"] is None:
         raise click.UsageError("--tolerance is for the scores of a baseline; give --baseline")
-    return carry_out(prompt, given, project=project, as_json=as_json, quiet=quiet)
+    baseline = None if given["baseline"] is None else gate.read_baseline(given["baseline"])
+    for file in (given["junit"], given["save_baseline"]):
+        if file is not None:
+            # Before anything is paid for.
+            make_room(Path(file))
+    choice = Choice(
+        prompt=given["prompt"],
+        split=given["split"],
+        tag=given["tag"],
+        source=given["source"],
+        run=given["run"],
+        candidate=given["candidate"],
+    )
+    with loaded_project(project) as found:
+        subject = subject_of(found, choice)
+        if baseline is not None:
+            check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
+        workers = given["workers"] or found.workers
+        report = _report(subject, num_runs=given["num_runs"], workers=workers, quiet=quiet)
+    evaluated = _judged(report, given, baseline, subject.notes)
+    if as_json:
+        print_json(evaluated.to_json())
+    else:
+        _print_evaluated(Screen(), evaluated)
+    decision = evaluated.decision
+    if decision.outcome is gate.GateOutcome.STOPPED:
+        complain(f"stopped early: {report.stopped}")
+    elif decision.outcome is gate.GateOutcome.UNSCORED:
+        complain(f"no verdict: {decision.rulings[0].said}; run it again")
+    return _EXIT_CODES[decision.outcome]
+
+
+class EvalProgress:
+    """Shows how far an evaluation is; called from several threads. This one shows waits only."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def begun(self) -> None:
+        """Take account of an answer that is asked for."""
+
+    def ended(self, attempt: Attempt | None) -> None:
+        """Take account of an answer that is there; None for one that never will be."""
+
+    def waits(self, notice: CallWaiting) -> None:
+        """Say what a call waits for."""
+        if not self._quiet:
+            with contextlib.suppress(OSError):
+                said = waiting(notice.model, notice.seconds, notice.reason)
+                echo(visible_line(said), error=True)
+
+
+class _WatchedExecutor(ThreadPoolExecutor):
+    """Threads that report each answer to the progress: when it is asked for, when it is there."""
+
+    def __init__(self, workers: int, progress: EvalProgress) -> None:
+        super().__init__(max_workers=workers)
+        self._progress = progress
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        def work() -> T:
+            self._progress.begun()
+            made: object = None
+            try:
+                answer = fn(*args, **kwargs)
+                made = answer
+                return answer
+            finally:
+                self._progress.ended(made if isinstance(made, Attempt) else None)
+
+        return super().submit(work)
+
+
+def progress_of(title: str, total: int, *, quiet: bool) -> EvalProgress:
+    """Return what shows the progress of an evaluation of ``total`` answers."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal():
+        return EvalProgress(quiet=quiet or sys.stderr is None)
+    from promptgraft.cli.panel import EvalPanel
+
+    return EvalPanel(title, total)
+
+
+def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) -> gate.GateReport:
+    total = len(subject.cases) * num_runs
+    notices = EventBus()
+    progress = progress_of(f"promptgraft eval {subject.prompt.descriptor.key}", total, quiet=quiet)
+    with progress, cancelled_by_signals() as cancellation:
+        notices.subscribe(CallWaiting, progress.waits)
+        session = Session(notices=notices, deadline=Deadline(cancellation=cancellation))
+        executor = _WatchedExecutor(min(workers, total), progress)
+        try:
+            found = subject.evaluate(num_runs=num_runs, executor=executor, session=session)
+        finally:
+            # What was stopped leaves behind what does not end; calls that still wait are ended.
+            cancellation.set("the evaluation is over")
+            executor.shutdown(wait=False, cancel_futures=True)
+    answered = [gate.Answered.of(attempt) for attempt in found.attempts]
+    return subject.report(answered, num_runs=num_runs, stopped=found.stopped)
+
+
+def _judged(
+    report: gate.GateReport,
+    given: _Given,
+    baseline: gate.Baseline | None,
+    notes: tuple[str, ...],
+) -> Evaluated:
+    """Decide, and write what was asked for."""
+    rules = gate.GateRules(
+        fail_under=given["fail_under"],
+        min_pass_rate=given["min_pass_rate"],
+        tolerance=given["tolerance"] or 0.0,
+        max_unscored=given["max_unscored"],
+    )
+    comparison = None if baseline is None else gate.compare(baseline, report)
+    decision = gate.decide(report, rules, comparison)
+    if given["junit"] is not None:
+        write_atomically(Path(given["junit"]), gate.junit_xml(report, decision))
+    saved = given["save_baseline"] if decision.passed else None
+    if saved is not None:
+        gate.write_baseline(saved, report)
+    limits = (given["fail_under"], given["min_pass_rate"], given["baseline"])
+    return Evaluated(
+        report=report,
+        decision=decision,
+        comparison=comparison,
+        notes=notes,
+        asked=any(limit is not None for limit in limits),
+        saved=saved,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Evaluated:
+    """How an evaluation ended.
+
+    Attributes:
+        notes: what users should know of what was tried.
+        asked: whether anything was asked of the scores.
+        saved: the file that the scores were kept in; None for none.
+    """
+
+    report: gate.GateReport
+    decision: gate.GateDecision
+    comparison: gate.Comparison | None
+    notes: tuple[str, ...]
+    asked: bool
+    saved: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """Return all of it as one document."""
+        return {
+            "version": 1,
+            **self.report.to_json(),
+            "notes": list(self.notes),
+            "gate": {**self.decision.to_json(), "asked": self.asked},
+            "baseline": None if self.comparison is None else self.comparison.to_json(),
+            "saved": self.saved,
+            "exit_code": int(_EXIT_CODES[self.decision.outcome]),
+        }
+
+
+def _print_evaluated(screen: Screen, found: Evaluated) -> None:
+    """Print figures, failing cases and the gate, on one screen of a terminal."""
+    report = found.report
+    screen.line(
+        f"{report.prompt}: {counted(len(report.cases), 'case')} of {report.split}", bold=True
+    )
+    screen.fields(_figures(found))
+    for note in found.notes:
+        screen.line(f"warning: {note}", color="yellow")
+    failing = report.failing
+    unscored = tuple(case for case in report.cases if case.unscored and case.passed is not False)
+    if failing or unscored:
+        screen.line()
+        _print_cases(screen, (*failing, *unscored))
+    screen.line()
+    _print_gate(screen, found)
+
+
+def _figures(found: Evaluated) -> list[tuple[str, str]]:
+    report = found.report
+    answers = sum(len(case.outcomes) for case in report.cases)
+    passes = sum(case.passes for case in report.cases)
+    several = f" in {report.num_runs} runs" if report.num_runs > 1 else ""
+    missing = f", {report.unscored} unscored" if report.unscored else ""
+    passing = f"{passes} of {counted(answers, 'answer')}{several} pass{missing}"
+    rows = [
+        ("tried", report.tried),
+        ("model", report.model),
+        ("mean score", score(report.mean_score)),
+        ("pass rate", f"{score(report.pass_rate)}  {passing}"),
+    ]
+    if found.comparison is not None:
+        rows.append(("baseline", f"{score(found.comparison.before)}  {found.comparison.line()}"))
+    if report.stopped:
+        rows.append(("stopped", report.stopped))
+    return rows
+
+
+def _print_cases(screen: Screen, cases: tuple[gate.TriedCase, ...]) -> None:
+    rows, columns = _room()
+    groups = _grouped(cases)
+    shown = groups[:rows]
+    width = min(_ID_COLUMNS, max(len(visible_line(case.id)) for case, *_ in shown))
+    screen.line(
+        f"{counted(len(cases), 'case')} that {'does' if len(cases) == 1 else 'do'} not pass"
+    )
+    for case, *others in shown:
+        name = _cropped(visible_line(case.id), width)
+        mark = "critical " if case.critical else ""
+        reason = visible_line(f"{mark}{_with(others)}{_why(case)}")
+        screen.line(
+            f"  {name:{width}}  {score(case.score):>5}  {_cropped(reason, columns - width - 11)}"
+        )
+    if more := sum(map(len, groups[rows:])):
+        screen.line(f"  and {more} more; `--json` has all")
+
+
+def _grouped(cases: tuple[gate.TriedCase, ...]) -> list[tuple[gate.TriedCase, ...]]:
+    """Return the cases row by row: in one those that more than a few share a fault with."""
+    alike: dict[tuple[bool, str], list[gate.TriedCase]] = {}
+    for case in cases:
+        if all(outcome.error for outcome in case.outcomes):
+            alike.setdefault((case.critical, _why(case)), []).append(case)
+    together = {group[0].id: tuple(group) for group in alike.values() if len(group) > _TOLD_EACH}
+    later = {case.id for group in together.values() for case in group[1:]}
+    return [together.get(case.id, (case,)) for case in cases if case.id not in later]
+
+
+def _with(others: list[gate.TriedCase]) -> str:
+    if not others:
+        return ""
+    named = ", ".join(f"`{_cropped(case.id, _ID_COLUMNS)}`" for case in others[:2])
+    return f"and {len(others)} more ({named}, …): "
+
+
+def _why(case: gate.TriedCase) -> str:
+    reason = " ".join(case.reason.split())
+    if len(case.outcomes) == 1:
+        return f"unscored: {reason}" if case.passed is None else reason
+    missing = f", {case.unscored} unscored" if case.unscored else ""
+    return f"{case.passes} of {len(case.outcomes)} pass{missing}: {reason}"
+
+
+def _room() -> tuple[int, int]:
+    """Return how many rows and columns there are for cases."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return _ROWS_IN_PIPES, _REASON_IN_PIPES
+    size = shutil.get_terminal_size()
+    return max(_FEWEST_ROWS, size.lines - _OTHER_LINES), max(_FEWEST_REASON, size.columns)
+
+
+def _cropped(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _print_gate(screen: Screen, found: Evaluated) -> None:
+    decision = found.decision
+    if decision.passed:
+        asked = "" if found.asked else " (nothing was asked of the scores; see `--fail-under`)"
+        screen.line(f"gate: passed{asked}", color="green", bold=True)
+    else:
+        screen.line(f"gate: {decision.outcome}", color="red", bold=True)
+    for ruling in decision.broken:
+        screen.line(f"  {ruling.rule}: {ruling.said}")
+    if found.saved is not None:
+        screen.line(f"saved as baseline {found.saved}")

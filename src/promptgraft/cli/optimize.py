@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from decimal import Decimal
 from typing import TypedDict, Unpack
@@ -76,12 +75,7 @@ class Limits(TypedDict):
     timeout: float | None
 
 
-def limit_options(command: options.Command) -> options.Command:
-    """Give a command the options of a run's limits: ``**limits: Unpack[Limits]``."""
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_LIMITS), command)
-
-
-_LIMITS = (
+limit_options = options.together(
     click.option(
         "--budget", type=options.at_least(1), help="Rollouts that the run may use in all."
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import click
 
@@ -35,6 +36,11 @@ def examples(*commands: str) -> str:
     """Return command lines, without ``promptgraft``, as the end of a help text."""
     # click wraps every paragraph that does not begin with this character.
     return "\n  ".join(["\b\nExamples:", *(f"promptgraft {command}" for command in commands)])
+
+
+def together(*given: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return one decorator that stands for several, the first of them on top."""
+    return lambda command: functools.reduce(lambda done, one: one(done), reversed(given), command)
 
 
 def command(name: str, *shown: str) -> Callable[[Command], click.Command]:
@@ -142,4 +148,29 @@ workers_option = click.option(
 
 quiet_option = click.option(
     "--quiet", "-q", is_flag=True, help="Show no progress, only the summary."
+)
+
+
+class Tried(TypedDict):
+    """Which text of which prompt is meant; see :data:`tried_options`."""
+
+    prompt: str | None
+    tag: str | None
+    source: bool
+    run: str | None
+    candidate: int | None
+
+
+tried_options = together(
+    click.argument("prompt", required=False),
+    click.option("--tag", type=tag, help="Use what this tag holds; by default the project's tag."),
+    click.option("--source", is_flag=True, help="Use the source, without overrides."),
+    click.option("--run", metavar="RUN", help="Use the winner of a run: an id, or `latest`."),
+    click.option(
+        "--candidate",
+        type=at_least(0),
+        help="Of that run, use another candidate; 0 is its baseline.",
+    ),
+    project_option,
+    json_option,
 )

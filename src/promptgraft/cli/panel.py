@@ -1,25 +1,27 @@
-"""A panel on the terminal that shows how far a run is."""
+"""Panels on the terminal, redrawn while a run or an evaluation is in progress."""
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from decimal import Decimal
+from typing import Self
 
 from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from promptgraft.cli.live import SECONDS_BETWEEN_TICKS, LivePanel, bar, line
-from promptgraft.cli.progress import (
-    Progress,
-    brief,
-    doing,
-    mean_of,
-    spent,
-    waiting,
-    warnings,
-)
-from promptgraft.clock import Clock
+from promptgraft.adapters.base import CallWaiting
+from promptgraft.cli.eval import EvalProgress
+from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, waiting, warnings
+from promptgraft.clock import Clock, SystemClock
+from promptgraft.evals.attempt import Attempt
 from promptgraft.runs import RunHistory
 from promptgraft.search.notices import CallWaits, Event
 from promptgraft.text import (
@@ -27,10 +29,109 @@ from promptgraft.text import (
     difference,
     dollars,
     duration,
+    score,
     short_count,
     sparkline,
     visible_line,
 )
+
+_WIDEST = 76
+_SECONDS_BETWEEN_FRAMES = 0.1
+SECONDS_BETWEEN_TICKS = 0.5
+
+
+class LivePanel(ABC):
+    """Rows in a frame on standard error, redrawn at most ten times a second, and gone at the end.
+
+    So that the time advances, it is redrawn every ``tick`` seconds while nothing happens.
+    """
+
+    def __init__(
+        self, title: str, *, console: Console | None, clock: Clock | None, tick: float | None
+    ) -> None:
+        self._title = title
+        self._clock = clock or SystemClock()
+        self._console = console or Console(stderr=True, highlight=False, emoji=False)
+        self._lock = threading.RLock()
+        self._drawn = self._clock.monotonic()
+        self._tick = tick
+        self._stopping = threading.Event()
+        self._gone = False
+        self._ticker = threading.Thread(target=self._tick_on, daemon=True)
+        # Redrawn by hand, so that events and ticks together stay below ten frames a second.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    @abstractmethod
+    def rows(self) -> Iterable[tuple[str, RenderableType]]:
+        """Return the rows, each with its name."""
+
+    def __enter__(self) -> Self:
+        self.write(self._live.start)
+        self.draw()
+        if self._tick is not None:
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        self.write(self._live.stop)
+
+    def draw(self) -> None:
+        """Draw the panel now."""
+        self._drawn = self._clock.monotonic()
+        self.write(lambda: self._live.update(self._render(), refresh=True))
+
+    def draw_now_and_then(self) -> None:
+        """Draw the panel unless it was drawn a moment ago."""
+        if self._clock.monotonic() - self._drawn >= _SECONDS_BETWEEN_FRAMES:
+            self.draw()
+
+    def write(self, act: Callable[[], None]) -> None:
+        """Write to the terminal unless it has gone; what is shown continues."""
+        if self._gone:
+            return
+        try:
+            act()
+        except (OSError, SystemExit):  # rich ends the program over a closed pipe
+            self._gone = True
+
+    def _tick_on(self) -> None:
+        while not self._stopping.wait(self._tick):
+            with self._lock:
+                self.draw_now_and_then()
+
+    def _render(self) -> RenderableType:
+        rows = Table.grid(padding=(0, 2), expand=True)
+        rows.add_column(style="dim", no_wrap=True)
+        rows.add_column(ratio=1, no_wrap=True, overflow="crop")
+        for name, what in self.rows():
+            rows.add_row(name, what)
+        # Beside the panel the terminal writes `^C`; in a line of its own it would stay.
+        width = min(_WIDEST, self._console.width - len("^C "))
+        # Cut here, because rich lets a long title break the frame, which takes six columns.
+        title = line(self._title[: max(0, width - 6)])
+        return Panel(rows, title=title, title_align="left", border_style="dim", width=width)
+
+
+def bar(used: int, total: int) -> RenderableType:
+    """Return how many of how many, as a bar and in figures."""
+    grid = Table.grid(padding=(0, 1), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", no_wrap=True)
+    style = "cyan"
+    shown = ProgressBar(
+        total=max(1, total), completed=used, complete_style=style, finished_style=style
+    )
+    grid.add_row(shown, line(f"{used:,}/{total:,}"))
+    return grid
+
+
+def line(text: str, style: str = "") -> Text:
+    """Return a text as one line; a string would be read as markup."""
+    return Text(visible_line(text), style, no_wrap=True, overflow="crop")
+
 
 _ROWS = 7
 _FRAME = 2
@@ -136,3 +237,75 @@ def _roughly(seconds: float) -> str:
     """Round up, so that the figure does not flicker."""
     step = 60 if seconds > 120 else 10
     return duration((int(seconds) // step + 1) * step)
+
+
+class EvalPanel(LivePanel, EvalProgress):
+    """Shows an evaluation of ``total`` answers in a panel, which leaves nothing behind."""
+
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        *,
+        console: Console | None = None,
+        clock: Clock | None = None,
+        tick: float | None = SECONDS_BETWEEN_TICKS,
+    ) -> None:
+        LivePanel.__init__(self, title, console=console, clock=clock, tick=tick)
+        self._began = self._clock.monotonic()
+        self._total = total
+        self._done = self._in_flight = self._tokens = 0
+        self._cost: Decimal | None = Decimal(0)
+        self._sum, self._means = 0.0, list[float]()
+        self._wait = ""
+
+    def begun(self) -> None:
+        with self._lock:
+            self._in_flight += 1
+            self.draw_now_and_then()
+
+    def ended(self, attempt: Attempt | None) -> None:
+        with self._lock:
+            self._in_flight -= 1
+            self._done += 1
+            self._wait = ""
+            if attempt is not None:
+                self._take(attempt)
+            self.draw_now_and_then()
+
+    def _take(self, attempt: Attempt) -> None:
+        for call in (*attempt.task_calls, *attempt.judge_calls):
+            self._tokens += call.usage.input_tokens + call.usage.output_tokens
+            if self._cost is not None:
+                self._cost = None if call.cost is None else self._cost + call.cost
+        if attempt.outcome.score is not None:
+            self._sum += attempt.outcome.score
+            self._means.append(self._sum / (len(self._means) + 1))
+
+    def waits(self, notice: CallWaiting) -> None:
+        with self._lock:
+            self._wait = waiting(notice.model, notice.seconds, notice.reason)
+            self.draw()
+
+    def rows(self) -> Iterator[tuple[str, RenderableType]]:
+        curve = "" if self._console.options.ascii_only else sparkline(self._means, _BARS)
+        mean = score(self._means[-1]) if self._means else "not known yet"
+        yield "mean score", line(f"{mean}  {curve}")
+        yield "answers", bar(self._done, self._total)
+        yield "used", line(f"{self._spent()}, {short_count(self._tokens)} tokens")
+        yield "time", line(self._time())
+        flying = f"{self._in_flight} in flight" if self._in_flight else ""
+        yield "calls", line("; ".join(filter(None, (flying, self._wait))))
+
+    def _spent(self) -> str:
+        """Return what is spent, and what all answers are expected to cost if they cost the like."""
+        if not self._cost or self._done == self._total:
+            return dollars(self._cost)
+        return f"{dollars(self._cost)} of about {dollars(self._cost / self._done * self._total)}"
+
+    def _time(self) -> str:
+        passed = self._clock.monotonic() - self._began
+        if not self._done or self._done == self._total:
+            return duration(passed)
+        left = passed / self._done * (self._total - self._done)
+        return f"{duration(passed)}, about {duration(left)} left"

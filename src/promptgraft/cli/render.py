@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.choosing import loaded_project
-from promptgraft.cli.options import Command, at_least, command, json_option, project_option, tag
 from promptgraft.cli.output import echo, print_json
 from promptgraft.errors import ConfigError
 from promptgraft.prompt import RenderedPrompt
@@ -16,67 +16,52 @@ from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import visible
 
 
-class _Given(TypedDict):
+class _Given(options.Tried):
     """What the command line asks for."""
 
-    tag: str | None
-    source: bool
-    run: str | None
-    candidate: int | None
     project: str | None
     messages: bool
     as_json: bool
 
 
-def _which(command: Command) -> Command:
-    """Give a command the options that say which text of the prompt is meant."""
-    for option in (
-        json_option,
-        project_option,
-        click.option("--messages", is_flag=True, help="Print the messages of a chat, as JSON."),
-        click.option("--candidate", type=at_least(0), help="Another candidate of the run."),
-        click.option("--run", metavar="RUN", help="What the winner of a run says."),
-        click.option("--source", is_flag=True, help="What the source says, without overrides."),
-        click.option(
-            "--tag", type=tag, help="What this tag holds; by default what the project's holds."
-        ),
-        click.argument("prompt", required=False),
-    ):
-        command = option(command)
-    return command
+_messages_option = click.option(
+    "--messages", is_flag=True, help="Print the messages of a chat, as JSON."
+)
 
 
-@command("render", "render", "render triage --case t-17 --messages", "render --run latest")
-@_which
+@options.command("render", "render", "render triage --case t-17 --messages", "render --run latest")
+@options.tried_options
+@_messages_option
 @click.option("--case", metavar="ID", help="The case; by default the first of those held out.")
-def render_command(prompt: str | None, *, case: str | None, **given: Unpack[_Given]) -> None:
+def render_command(*, case: str | None, **given: Unpack[_Given]) -> None:
     """Print the prompt in force as a model receives it for a case.
 
     PROMPT is its name in the project. What is in force is what the project's tag holds over
     the source. No model is called.
     """
-    _print(prompt, given, with_values=True, case=case)
+    _print(given, with_values=True, case=case)
 
 
-@command("export", "export > triage.md", "export --tag stable --messages", "export --source --json")
-@_which
-def export_command(prompt: str | None, **given: Unpack[_Given]) -> None:
+@options.command(
+    "export", "export > triage.md", "export --tag stable --messages", "export --source --json"
+)
+@options.tried_options
+@_messages_option
+def export_command(**given: Unpack[_Given]) -> None:
     """Print the prompt in force as a template: with the placeholders of the source.
 
     PROMPT is its name in the project. For use elsewhere, as one text or as the messages of a
     chat; with `--json` also its tools and the schema of the answer.
     """
-    _print(prompt, given, with_values=False)
+    _print(given, with_values=False)
 
 
-def _print(
-    prompt: str | None, given: _Given, *, with_values: bool, case: str | None = None
-) -> None:
+def _print(given: _Given, *, with_values: bool, case: str | None = None) -> None:
     from promptgraft.evals.evaluate import params_of_cases
     from promptgraft.integrations.gate import Choice, tried_prompt
 
     choice = Choice(
-        prompt=prompt,
+        prompt=given["prompt"],
         tag=given["tag"],
         source=given["source"],
         run=given["run"],

@@ -11,7 +11,18 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
-from promptgraft.search import events
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    MergeAccepted,
+    MergeRejected,
+    MutationAccepted,
+    MutationProposed,
+    MutationRejected,
+    RolloutCompleted,
+    RunEnded,
+    RunStarted,
+)
 from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
@@ -20,7 +31,7 @@ from promptgraft.text import score
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 
-def shown_mean(one: events.CandidateAdded) -> str:
+def shown_mean(one: CandidateAdded) -> str:
     """Return the mean of a candidate, with ``~`` where it is an estimate."""
     return score(one.mean, estimated=one.estimated)
 
@@ -47,9 +58,9 @@ class StepCandidates:
     best_of_merge: int | None = None
     scored: int | None = None
 
-    def add(self, event: events.CandidateAdded | events.CandidateScored) -> None:
+    def add(self, event: CandidateAdded | CandidateScored) -> None:
         """Take account of a candidate that joined, or was tried on more."""
-        if isinstance(event, events.CandidateScored):
+        if isinstance(event, CandidateScored):
             self.scored = event.candidate if self.scored is None else self.scored
             return
         if len(event.parents) > 1:
@@ -91,13 +102,13 @@ class RunHistory:
         tried: who was tried in each step.
     """
 
-    started: events.RunStarted | None = None
+    started: RunStarted | None = None
     plan: RunPlanned | None = None
-    candidates: list[events.CandidateAdded] = attrs.field(factory=list)
-    rejections: list[events.MutationRejected] = attrs.field(factory=list)
-    merges: list[events.MergeAccepted | events.MergeRejected] = attrs.field(factory=list)
+    candidates: list[CandidateAdded] = attrs.field(factory=list)
+    rejections: list[MutationRejected] = attrs.field(factory=list)
+    merges: list[MergeAccepted | MergeRejected] = attrs.field(factory=list)
     waits: list[CallWaits] = attrs.field(factory=list)
-    ended: events.RunEnded | None = None
+    ended: RunEnded | None = None
     best: int = 0
     accepted: int = 0
     merged: int = 0
@@ -130,7 +141,7 @@ class RunHistory:
             self._is_cut = self._is_cut or event.number <= self._number
             self._number = event.number
         match event:
-            case events.RolloutCompleted():
+            case RolloutCompleted():
                 # Told once the batch is complete, one by one: never back to fewer.
                 self.rollouts = max(self.rollouts, event.total_rollouts)
                 self._hear_of(event.position.rpartition("/")[0])
@@ -141,14 +152,14 @@ class RunHistory:
             case CallWaits():
                 self.wait = event
                 self.waits.append(event)
-            case events.RunStarted():
+            case RunStarted():
                 self._begin(event)
-            case events.RunEnded():
+            case RunEnded():
                 self._end(event)
             case _:
                 self._change(event)
 
-    def _begin(self, event: events.RunStarted) -> None:
+    def _begin(self, event: RunStarted) -> None:
         # A process that begins again tells everything again; its limits are told next.
         self.started, self.ended, self.wait, self.place = event, None, None, None
         self.candidates, self.rejections, self.merges, self.tried, self.curve = [], [], [], {}, []
@@ -159,21 +170,21 @@ class RunHistory:
     def _change(self, event: Event) -> None:
         """Take account of what becomes of candidates and proposals."""
         match event:
-            case events.CandidateAdded():
+            case CandidateAdded():
                 self._join(event)
-            case events.CandidateScored():
+            case CandidateScored():
                 self._score(event)
-            case events.MutationProposed():
+            case MutationProposed():
                 self._step(event.step).parent = event.parent
-            case events.MutationAccepted():
+            case MutationAccepted():
                 self._step(event.step)
                 self.accepted, self.wait = self.accepted + 1, None
-            case events.MutationRejected():
+            case MutationRejected():
                 self._reject(event)
-            case events.MergeAccepted() | events.MergeRejected():
+            case MergeAccepted() | MergeRejected():
                 self._check("parents", *event.parents)
                 self._step(event.step)
-                self.merged += isinstance(event, events.MergeAccepted)
+                self.merged += isinstance(event, MergeAccepted)
                 self.merges.append(event)
             case _:
                 return
@@ -183,7 +194,7 @@ class RunHistory:
         self.steps = max(self.steps, step)
         return self.tried.setdefault(step, StepCandidates())
 
-    def _join(self, event: events.CandidateAdded) -> None:
+    def _join(self, event: CandidateAdded) -> None:
         if self._is_cut:
             del self.candidates[event.candidate :]
         if event.candidate != len(self.candidates):
@@ -197,7 +208,7 @@ class RunHistory:
         self._lead(event.best)
         self._use(event)
 
-    def _score(self, event: events.CandidateScored) -> None:
+    def _score(self, event: CandidateScored) -> None:
         self._check("candidate", event.candidate)
         self._check_scores(event)
         self._step(event.step).add(event)
@@ -209,7 +220,7 @@ class RunHistory:
         )
         self._lead(event.best)
 
-    def _reject(self, event: events.MutationRejected) -> None:
+    def _reject(self, event: MutationRejected) -> None:
         self._check("parent", event.parent)
         self._step(event.step).parent = event.parent
         last = self.rejections[-1] if self.rejections else None
@@ -217,7 +228,7 @@ class RunHistory:
         self.rejections.append(replace(event, attempt=attempt))
         self.wait = None
 
-    def _end(self, event: events.RunEnded) -> None:
+    def _end(self, event: RunEnded) -> None:
         if len(event.means) != len(self.candidates):
             _refuse("means", f"{len(self.candidates)}", len(event.means))
         # What was an estimate may be another by now: the baseline was tried on more since.
@@ -245,7 +256,7 @@ class RunHistory:
             # From here on answers are new; those before came out of a journal.
             self._paced = event.time, self.rollouts
 
-    def _use(self, event: events.CandidateAdded | Working | RunProgress) -> None:
+    def _use(self, event: CandidateAdded | Working | RunProgress) -> None:
         if event.rollouts >= self.rollouts:  # else steps that are under way have used more
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
@@ -276,7 +287,7 @@ class RunHistory:
             if not 0 <= at < len(self.candidates):
                 _refuse(name, f"one of the {len(self.candidates)} candidates so far", at)
 
-    def _check_scores(self, event: events.CandidateAdded | events.CandidateScored) -> None:
+    def _check_scores(self, event: CandidateAdded | CandidateScored) -> None:
         """Refuse scores that belong to other columns: they would be read as those of others."""
         if len(event.scores) not in (0, len(self.pareto_ids)):
             _refuse("scores", f"{len(self.pareto_ids)} or none", len(event.scores))
@@ -297,7 +308,7 @@ class RunHistory:
         return self.started.seed if self.started else None
 
     @property
-    def sides(self) -> tuple[events.CandidateAdded, events.CandidateAdded] | None:
+    def sides(self) -> tuple[CandidateAdded, CandidateAdded] | None:
         """The baseline and the best candidate; None before the baseline is evaluated."""
         return (self.candidates[0], self.candidates[self.best]) if self.candidates else None
 
@@ -324,7 +335,7 @@ class RunHistory:
         return min(counts, default=0)
 
     @property
-    def ranked(self) -> list[events.CandidateAdded]:
+    def ranked(self) -> list[CandidateAdded]:
         """The candidates, those with the highest mean first, the elder one of equals."""
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))
 
