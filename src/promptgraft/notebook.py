@@ -28,12 +28,9 @@ def _rows(rows: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Rows below each other; columns of figures stand to the right.
+    """Rows below each other, with one cell for each name in ``head``; ``more`` rows are not shown.
 
-    Attributes:
-        head: the names of the columns.
-        rows: one cell for each column.
-        more: how many further rows there are, which are not shown.
+    Columns of figures are aligned to the right.
     """
 
     head: tuple[str, ...]
@@ -43,13 +40,7 @@ class Table:
 
 @attrs.frozen(kw_only=True)
 class LongText:
-    """A text of many lines, which a notebook can fold away.
-
-    Attributes:
-        title: what it is.
-        text: the text.
-        is_open: whether it is shown at first.
-    """
+    """A text of many lines, which a notebook can fold away unless it ``is_open``."""
 
     title: str
     text: str
@@ -58,13 +49,9 @@ class LongText:
 
 @attrs.frozen(kw_only=True)
 class Card:
-    """What a value shows of itself. Every text is shown as text, whatever it holds.
+    """What a value shows of itself: a title, the most important thing about it, and the rest.
 
-    Attributes:
-        title: what it is.
-        lead: the most important thing about it.
-        fields: names and values.
-        blocks: tables and long texts below them.
+    Every text is shown as text, whatever it holds.
     """
 
     title: str

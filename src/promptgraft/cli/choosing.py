@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 def loaded_project(file: str | None) -> Iterator[Project]:
     """Give the project of ``--project FILE``, with everything that it names but the models.
 
-    Inside, the code of the project can import its neighbours, and what it prints goes to
-    standard error.
+    Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
     from promptgraft.project import load_project
     from promptgraft.project.python_source import beside
@@ -90,8 +89,7 @@ def chosen_store(
 ) -> LocalPromptOverridesStore:
     """Return the store named, or that of the project, or that of the current folder.
 
-    ``prompt`` is what the command looks at; when its name is one of the project, the project is
-    needed beside a store that is named.
+    The project is needed beside a store that is named when ``prompt`` is a name in it.
     """
     if store is not None and project is not None and not (prompt and prompt.in_project):
         raise ConfigError("--project only says where the store is, and --store does; leave one out")
@@ -193,8 +191,8 @@ class Runs:
 def chosen_runs(runs: str | None, project: str | None, *, runs_again: bool = False) -> Runs:
     """Return the folder that is meant: ``runs``, or that of the project, or ``runs`` here.
 
-    With ``runs_again`` the command also makes again what a run was made from, so that the
-    project counts though the folder is named.
+    With ``runs_again`` the command also loads what a run was made from, so that the project
+    counts even where the folder is named.
     """
     if runs is not None and project is not None and not runs_again:
         raise ConfigError("--project only says where the runs are, and --runs does; leave one out")

@@ -114,7 +114,7 @@ def _name(parameter: click.Parameter, context: click.Context | None) -> str:
 
 
 def _abandon_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter can end in peace."""
+    """Send what is still buffered nowhere, so that the interpreter ends without another error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):

@@ -212,7 +212,6 @@ def diff_command(
 
 
 def _copies_in(folder: str) -> tuple[MetaCopy, ...]:
-    """Return the copies of meta-prompts in a folder that the command line names."""
     path = Path(folder)
     if not path.is_dir():
         raise ConfigError(f"DIR: expected a folder, found {folder!r}; name one that exists")

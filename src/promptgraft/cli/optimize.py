@@ -33,9 +33,7 @@ class Changes:
 
     Attributes:
         pick: weights of objectives that decide which candidate wins.
-        seed: decides every random choice of the search.
-        budget: rollouts that may be used in all.
-        max_cost: US dollars that may be used in all, a decimal number as text.
+        max_cost: US dollars, a decimal number as text.
         timeout: seconds that this one command may take; not kept.
     """
 

@@ -18,10 +18,7 @@ Command = Callable[..., int | None]
 
 
 class PromptName(NamedTuple):
-    """A prompt as the command line names it: ``namespace/key``, or a name of the project.
-
-    ``file`` is the project file that ``--project`` names.
-    """
+    """A prompt as the command line names it: ``namespace/key``, or by its name in ``file``."""
 
     ns: str
     key: str

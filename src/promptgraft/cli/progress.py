@@ -109,7 +109,6 @@ class PlainProgress(Progress):
         return [*self._kept_back(), said] if said else []
 
     def _kept_back(self) -> list[str]:
-        """Return what was kept back, in one line."""
         self._best, quiet, self._quiet = best(self.run), self._quiet, []
         if len(quiet) < 2:
             return [said for _, said in quiet]
@@ -161,7 +160,7 @@ class EventStream:
         self._broken = False
 
     def on_event(self, event: object) -> None:
-        """Write what an event tells."""
+        """Write the lines of an event."""
         with self._lock:
             for line in self._lines.of(event):
                 if not self._broken:

@@ -102,7 +102,6 @@ def _messages(rendered: RenderedPrompt[object]) -> list[Json]:
 
 
 def _plain(rendered: RenderedPrompt[object]) -> dict[str, Json]:
-    """Return a prompt for machines."""
     return {
         "prompt": f"{rendered.ns}/{rendered.key}",
         "text": rendered.text,

@@ -28,8 +28,7 @@ from promptgraft.strict.checks import STRING
 def loaded_job(spec: str) -> Iterator[OptimizationJob]:
     """Give the job that ``module:NAME`` or ``file.py:NAME`` names, to be used inside.
 
-    Inside, the code of the job can import its neighbours, and what it prints goes to standard
-    error.
+    Inside, its code can import its neighbours, and what it prints goes to standard error.
     """
     wanted = Wanted[OptimizationJob | FunctionType](
         what="JOB",
@@ -49,10 +48,8 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
 class Origin:
     """What ``config.json`` says of where a run came from.
 
-    ``name`` is that of the prompt in the project, or the job as the command line named it.
-
-    Raises:
-        DataFormatError: it is not what a run writes; this holds for all methods.
+    ``name`` is that of the prompt in the project, or the job as the command line named it. All
+    methods raise ``DataFormatError`` when the file is not what a run writes.
     """
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Json]) -> None:
@@ -75,8 +72,8 @@ class Origin:
     def project_file(self, file: str | None) -> Path:
         """Return the project file: ``file``, or the one that the run was made from.
 
-        A project may have been moved, or checked out elsewhere, since then: that around the
-        current folder is taken when it keeps the run.
+        The project around the current folder comes first when it keeps the run: it may have been
+        moved, or checked out elsewhere, since then.
         """
         if file is not None:
             return project_path(file)
@@ -132,13 +129,7 @@ class Origin:
 
 @attrs.frozen(kw_only=True)
 class Runnable:
-    """A job with where it came from.
-
-    Attributes:
-        origin: what ``config.json`` says of where it came from; ``settings``, of the settings.
-        runs: where its runs are kept by default.
-        workers: rollouts side by side; None leaves that to the job.
-    """
+    """A job with where it came from; ``workers`` None leaves their number to the job."""
 
     job: OptimizationJob
     name: str
@@ -200,7 +191,6 @@ class Target:
     """What a run was made from, as it is today.
 
     Attributes:
-        name: what was improved, as runs name it.
         prompts: the sources.
         tag: the tag that the run began with.
         source: the files that the prompt is written in; None for a prompt in Python.
@@ -228,11 +218,7 @@ class Target:
 
     @property
     def prompt(self) -> PromptLike:
-        """The one source.
-
-        Raises:
-            ConfigError: there are several, or there is none.
-        """
+        """The one source; a ConfigError when there are several, or none."""
         if len(self.prompts) != 1:
             raise ConfigError(f"expected a run of one prompt, found one of `{self.name}`")
         return self.prompts[0]

@@ -38,7 +38,7 @@ def carry_out(
 ) -> RunResult:
     """Run a job as ``OptimizationJob.run`` does, and write its events to ``stream`` as lines.
 
-    ``workers`` and ``journal`` take the place of what its context has.
+    ``workers`` and ``journal`` replace those of its context.
     """
     given = job.context
     bus = given.event_bus or EventBus()

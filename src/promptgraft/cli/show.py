@@ -178,7 +178,6 @@ def _state(skipped: SkippedOverride | None) -> str:
 
 
 def _show_store(store: LocalPromptOverridesStore, tag: str | None, *, as_json: bool) -> None:
-    """List prompts and tags."""
     tags = stored.find_tags(store, tag)
     if as_json:
         counts = [{"overrides": len(found.present().override.entries())} for found in tags]
@@ -229,7 +228,6 @@ def _source(
 def _show_prompt(
     found: stored.StoredTag, source: PromptDescriptor | None, *, as_json: bool
 ) -> None:
-    """Print every override of a tag."""
     entries = shown_entries(found.present().override, source)
     if as_json:
         print_json({**_held_json(found), "parts": [entry_json(shown) for shown in entries]})

@@ -108,7 +108,6 @@ def _mean(one: CandidateAdded) -> str:
 
 
 def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
-    """Show where a candidate comes from, what it changes, and what it says."""
     one, page = _candidate(record, number), record.folder.candidate(number)
     if as_json:
         where = {"run": record.id, "page": str(page.absolute())}
@@ -151,7 +150,6 @@ def _candidate(record: RunRecord, number: int) -> CandidateAdded:
 
 
 def _show_rejections(record: RunRecord, *, as_json: bool) -> None:
-    """Show every rejected proposal with its reason."""
     pages = [(one, record.folder.rejection(one.step, one.attempt)) for one in record.rejections]
     if as_json:
         rejected = [{"page": str(page.absolute()), **_plain(one)} for one, page in pages]
@@ -189,7 +187,6 @@ class _HeldOut:
 
 
 def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: bool) -> None:
-    """Show every rollout of ``candidate``, or of all, on a case."""
     only = None if candidate is None else {_candidate(record, candidate).candidate}
     rollouts = list(transcripts(record, candidates=only, case=case))
     unseen = _unseen(record)

@@ -24,11 +24,9 @@ _REVISION = re.compile(r"[0-9a-f]{4,64}")
 
 @attrs.frozen(kw_only=True)
 class StoredTag:
-    """A tag of a local store with everything that it ever pointed at.
+    """A tag of a local store with every revision that it ever pointed at, the oldest first.
 
-    Attributes:
-        current: what the tag points at now; None after a rollback of its first revision.
-        history: every revision, the oldest first.
+    ``current`` is None after a rollback of its first revision.
     """
 
     store: LocalPromptOverridesStore

@@ -34,10 +34,6 @@ class Choice:
         source: whether the text of the source is tried, without overrides.
         run: the run whose candidate is tried: its id, the beginning of one, or ``latest``.
         candidate: its number, 0 for the baseline of the run; None for the winner.
-
-    Raises:
-        ConfigError: more than one of tag, source and run is wanted, a candidate without a run,
-            or there is no such split.
     """
 
     prompt: str | None = None
@@ -60,11 +56,7 @@ class Choice:
 
 
 def chosen_cases(splits: Splits, split: str) -> tuple[Case, ...]:
-    """Return the cases of a split.
-
-    Raises:
-        ConfigError: the project has no such split.
-    """
+    """Return the cases of a split, which the project must have."""
     parts = splits.parts()
     if split == ALL:
         return tuple(case for name in NAMES for case in parts.get(name, ()))
@@ -91,9 +83,7 @@ def tried_prompt(project: Project, choice: Choice) -> Tried:
     Raises:
         ConfigError: there is no such prompt, run or candidate, the tag that was chosen holds
             nothing, or the source has changed since the run.
-        DataFormatError: something that the project names is at fault, or a file of the run is.
-        StoreError: the store cannot be read.
-        JournalError: the journal of the run cannot.
+        DataFormatError, StoreError, JournalError: what the project names cannot be read.
     """
     if choice.run is not None:
         return _of_run(project, choice.prompt, choice.run, choice.candidate)
@@ -109,9 +99,8 @@ def subject_of(project: Project, choice: Choice) -> Subject:
     """Return what a choice tries; the task adapter of the project is made, nothing is called.
 
     Raises:
-        ConfigError: as :func:`tried_prompt`; or there is no such split.
-        DataFormatError: as :func:`tried_prompt`; or a secret is not set.
-        StoreError, JournalError: as :func:`tried_prompt`.
+        ConfigError, DataFormatError, StoreError, JournalError: as :func:`tried_prompt`; also when
+            there is no such split, or a secret is not set.
     """
     tried = tried_prompt(project, choice)
     return Subject(
@@ -155,7 +144,6 @@ def _tagged(project: Project, prompt: Prompt[object], chosen: str | None) -> Tri
 
 
 def _of_run(project: Project, name: str | None, run: str, candidate: int | None) -> Tried:
-    """Return the prompt as a candidate of a run has it."""
     record = read_run(find_run(project.runs_folder, run))
     number = _number(record, candidate)
     prompt = project.prompt(name or _name_of(project, record)).prompt
@@ -187,7 +175,6 @@ def _number(record: RunRecord, candidate: int | None) -> int:
 
 
 def _name_of(project: Project, record: RunRecord) -> str | None:
-    """Return the prompt of the project that a run is of; None when there is no such prompt."""
     descriptors = {name: project.prompt(name).prompt.descriptor for name in project.names}
     named = (name for name, d in descriptors.items() if f"{d.ns}/{d.key}" == record.prompt)
     return next(named, None)

@@ -22,12 +22,10 @@ class CaseVerdict:
     """One case, the answer to it, and what the metrics of the project say.
 
     Attributes:
-        case: the case.
-        answer: the answer; None when it could not be used.
+        answer: None when it could not be used.
         verdicts: of every metric in their order; empty when there was no answer.
         score: 0 to 1.
-        passed: whether it passes.
-        reason: why it does not: a line for each metric; empty when it passes.
+        reason: why it does not pass: a line for each metric; empty when it passes.
     """
 
     case: Case
@@ -46,10 +44,9 @@ class CaseVerdict:
         return f"<case {self.case.id!r} fails, score {self.score:.4g}: {self.reason}>"
 
     def told(self, folder: Path) -> str:
-        """Return the case with the reasons and the answer, as a failing test shows them.
+        """Return the reasons and the answer as a failing test shows them.
 
-        Args:
-            folder: files below it are named without it.
+        Files below ``folder`` are named without it.
         """
         origin = self.case.origin.removeprefix(f"{folder}{os.sep}")
         place = f" ({origin})" if origin else ""

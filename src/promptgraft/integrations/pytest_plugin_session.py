@@ -40,13 +40,9 @@ class Answers:
     def of(
         self, subject: Subject, cases: Sequence[Case], *, identity: object, workers: int = 1
     ) -> Mapping[str, Answered]:
-        """Return the answers to cases, by their ids.
+        """Return the answers to some cases of ``subject``, by their ids.
 
-        Args:
-            subject: answers and judges.
-            cases: some of its cases.
-            identity: plain data; answers to one case are shared where it is the same.
-            workers: cases side by side.
+        Answers to one case are shared where ``identity``, plain data, is the same.
 
         Raises:
             PromptgraftError: the evaluation cannot be carried out.
@@ -112,11 +108,8 @@ class Answers:
 class Selection:
     """What a marker, or a call of ``promptgraft_evaluate``, asks for.
 
-    Attributes:
-        project: the project file, absolute.
-        choice: which text of which prompt, on which cases.
-        check: whether a case that does not pass fails its test.
-        max_unscored: how many answers of a report may be without a score.
+    ``project`` is the absolute path of its file; ``check``: a case that does not pass fails its
+    test; ``max_unscored``: how many answers of a report may be without a score.
     """
 
     project: Path
@@ -126,13 +119,7 @@ class Selection:
 
 
 class TestRun:
-    """One test run: its options, the projects that it has read, the answers that it has.
-
-    Args:
-        project: the project file of the command line; None for none.
-        tag: the tag of the command line; None for none.
-        answers: what was answered.
-    """
+    """One test run: the project file and the tag of its command line, and the answers so far."""
 
     __test__ = False
 
@@ -145,12 +132,7 @@ class TestRun:
         self._reports: dict[Selection, ReportOfTests] = {}
 
     def selection(self, given: Mapping[str, object], folder: Path) -> Selection:
-        """Return what the arguments of a marker ask for.
-
-        Args:
-            given: the arguments.
-            folder: of the test; what a path in the arguments begins at, and where the search
-                for a project file begins.
+        """Return what the arguments of a marker ask for; paths in them begin at ``folder``.
 
         Raises:
             ConfigError: an argument is unknown or unusable, or there is no project.
@@ -169,22 +151,13 @@ class TestRun:
         return _SELECTION(project=path, choice=_CHOICE(**chosen), **rest)
 
     def project(self, path: Path) -> Project:
-        """Return a project, read at its first use.
-
-        Raises:
-            DataFormatError: with every fault of the file.
-        """
+        """Return a project, read at its first use."""
         if path not in self._projects:
             self._projects[path] = load_project(path)
         return self._projects[path]
 
     def project_of(self, folder: Path) -> Project:
-        """Return the project of the command line, or that of a folder.
-
-        Raises:
-            ConfigError: there is none.
-            DataFormatError: with every fault of the file.
-        """
+        """Return the project of the command line, or that of a folder."""
         return self.project(self._path(None, folder))
 
     def cases(self, selection: Selection) -> tuple[Case, ...]:
@@ -192,11 +165,7 @@ class TestRun:
         return chosen_cases(self.project(selection.project).splits, selection.choice.split)
 
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
-        """Return what came of a case; why there is no score when there is none.
-
-        Raises:
-            PromptgraftError: the case cannot be answered.
-        """
+        """Return what came of a case; why there is no score when there is none."""
         subject, found = self._answered(selection, (case,), workers=1)
         tried = tried_cases((case,), found.values(), subject.metrics)[0]
         outcome = found[case.id].outcome
@@ -212,11 +181,7 @@ class TestRun:
         )
 
     def report(self, selection: Selection) -> ReportOfTests:
-        """Return the report on every case of a selection.
-
-        Raises:
-            PromptgraftError: cases cannot be answered.
-        """
+        """Return the report on every case of a selection."""
         if selection not in self._reports:
             project = self.project(selection.project)
             cases = self.cases(selection)

@@ -60,11 +60,7 @@ def runs_folder_of(path: Path) -> Path:
 
 
 def source_file(path: Path) -> Source:
-    """Return a project file as plain data with its lines.
-
-    Raises:
-        DataFormatError: it cannot be read, is no YAML, or says nothing.
-    """
+    """Return a project file as plain data with its lines."""
     source = read_source(path, mend=_quoted)
     if source.document.value is None:
         raise DataFormatError(f"{path}: expected a project file, found an empty one")

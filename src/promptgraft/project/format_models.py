@@ -45,11 +45,7 @@ class Secret:
         return tuple(name for name in self.names if not os.environ.get(name))
 
     def reveal(self) -> str:
-        """Return the plain text.
-
-        Raises:
-            ConfigError: a variable is not set.
-        """
+        """Return the plain text."""
         if missing := self.missing():
             raise ConfigError(f"the environment variable {missing[0]} is not set; export it first")
         return _REFERENCE.sub(lambda match: os.environ[match[1]], self.written)

@@ -42,7 +42,6 @@ class MetaCopy:
     """A meta-prompt in a file of the user's.
 
     Attributes:
-        path: the file.
         template: the shipped meta-prompt.
         shipped: for each section, the hash of the shipped text when the file was written.
         texts: the text of each section.
@@ -105,7 +104,6 @@ def read_copies(folder: Path) -> tuple[MetaCopy, ...]:
 
     Raises:
         DataFormatError: a line for each fault of each file; or there is no copy.
-        OSError: the system refuses.
     """
     copies: list[MetaCopy] = []
     faults: list[str] = []

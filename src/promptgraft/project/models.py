@@ -93,7 +93,7 @@ def checked_model(
 ) -> tuple[ProviderAdapter, list[tuple[YamlPath, str]]]:
     """Return a model that is right but for its secrets, to plan with and not to call.
 
-    Secrets need not be set: what a run still needs is returned too, with what asks for it.
+    What a run still needs, such as a secret, is returned too, with what asks for it.
 
     Raises:
         ConfigError: an option is unusable, or the Python code cannot be loaded.
@@ -200,7 +200,6 @@ class _Unmade:
         session: SessionProtocol,
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT]:
-        """Refuse to answer."""
         del prompt, session, deadline
         raise ConfigError(f"{self.identity} could not be made")
 
@@ -217,23 +216,19 @@ class LateAdapter:
 
     @property
     def identity(self) -> str:
-        """Name and version of what answers."""
         return adapter_identity(self._make())
 
     @property
     def longest_answer(self) -> int | None:
-        """Tokens of the longest answer; None when that is not known."""
         made = self._make()
         return made.longest_answer if isinstance(made, MeteredAdapter) else None
 
     @property
     def thinking(self) -> int:
-        """Expected tokens of what the model thinks before it answers."""
         made = self._make()
         return made.thinking if isinstance(made, ThinkingAdapter) else 0
 
     def price_of(self, usage: Usage) -> Decimal | None:
-        """Return US dollars for a call; None when the price of the model is not known."""
         made = self._make()
         return made.price_of(usage) if isinstance(made, MeteredAdapter) else None
 
@@ -244,5 +239,4 @@ class LateAdapter:
         session: SessionProtocol,
         deadline: Deadline | None = None,
     ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
-        """Have ``prompt`` answered; see :class:`ProviderAdapter`."""
         return self._make().evaluate(prompt, session=session, deadline=deadline)

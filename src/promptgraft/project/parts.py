@@ -65,11 +65,7 @@ class Surroundings:
         return DataFormatError(line, (line,))
 
     def existing(self, path: YamlPath, name: str) -> Path:
-        """Return the file that ``name`` stands for at ``path``.
-
-        Raises:
-            DataFormatError: there is none.
-        """
+        """Return the file that ``name`` stands for at ``path``, which must exist."""
         place = self.folder / name
         if not is_file(place):
             raise self.refusal(
@@ -79,11 +75,7 @@ class Surroundings:
         return place
 
     def loaded(self, path: YamlPath, spec: str, wanted: Wanted[T]) -> T:
-        """Return what ``file.py:NAME`` or ``module:NAME`` at ``path`` stands for.
-
-        Raises:
-            DataFormatError: it cannot be loaded, or is something else.
-        """
+        """Return what ``file.py:NAME`` or ``module:NAME`` at ``path`` stands for."""
         try:
             return self.python.load(place_of(spec, wanted.what, base=self.folder), wanted)
         except ConfigError as error:
@@ -110,11 +102,7 @@ def guarded(params: Callable[..., object], spec: str) -> ParamsOf:
 
 
 def load_prompt(name: str, spec: str, around: Surroundings) -> ProjectPrompt:
-    """Return a prompt out of Markdown or Python.
-
-    Raises:
-        DataFormatError: with every fault of it.
-    """
+    """Return a prompt out of Markdown or Python; the error names every fault of it."""
     path = ("prompts", name)
     if spec.endswith(".md"):
         place = around.existing(path, spec)
@@ -139,11 +127,7 @@ def _as_prompt(value: object) -> Prompt[object] | None:
 
 
 def load_splits(dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings) -> Splits:
-    """Return the cases, parted.
-
-    Raises:
-        DataFormatError: with every fault of the files of cases.
-    """
+    """Return the cases, parted; the error names every fault of their files."""
     if splits.files is not None:
         return _of_files(dataset, splits.files, around)
     if dataset.path is None:
@@ -212,10 +196,7 @@ def load_project_metrics(
 ) -> tuple[Metric, ...]:
     """Return the metrics of a list in the project file, or of a file of their own.
 
-    ``judges`` are the models that metrics may name.
-
-    Raises:
-        DataFormatError: with every fault.
+    ``judges`` are the models that metrics may name. The error names every fault.
     """
     registry = METRICS.plus(*judge_kinds(_judge_of(judges)), _python_kind(around.python))
     if isinstance(source, str):

@@ -77,11 +77,7 @@ class Place:
 
 
 def place_of(spec: str, what: str, *, base: Path = HERE) -> Place:
-    """Return the place that ``module:NAME`` or ``file.py:NAME`` names.
-
-    Raises:
-        ConfigError: it names none.
-    """
+    """Return the place that ``module:NAME`` or ``file.py:NAME`` names."""
     where, _, attribute = spec.rpartition(":")
     if not where or not attribute:
         raise ConfigError(
@@ -98,11 +94,7 @@ class PythonSource:
         self._modules: dict[Path, ModuleType] = {}
 
     def load(self, place: Place, wanted: Wanted[T]) -> T:
-        """Return what stands at ``place``.
-
-        Raises:
-            ConfigError: nothing like that can be imported, or it is not what is wanted.
-        """
+        """Return what stands at ``place``; a ConfigError when it is not of the wanted kind."""
         return _found_in(self._module_at(place, wanted.what), place, wanted)
 
     def read(self, node: Node, wanted: Wanted[T]) -> T | None:
@@ -134,9 +126,6 @@ def load_file(path: Path, *, name: str, what: str) -> ModuleType:
     """Import a file, which can import modules beside it; ``what`` names it in messages.
 
     Names that ``feedback_fn`` and classes get depend on ``name``, that of the module.
-
-    Raises:
-        ConfigError: there is no such file, or running it failed.
     """
     if not is_file(path):
         raise ConfigError(

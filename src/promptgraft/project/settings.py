@@ -40,11 +40,9 @@ _BUDGET = "light"
 
 @attrs.frozen(kw_only=True)
 class Judging:
-    """What answers are held against.
+    """What answers are judged by.
 
     Attributes:
-        splits: the cases.
-        metrics: what is asked of an answer.
         aggregation: makes one score of several; None for their mean.
         params: makes the parameters of a prompt of a case; None where their names decide.
     """
@@ -155,11 +153,7 @@ def _placed(stopper: Stopper, around: Surroundings) -> Stopper:
 def targets_of(
     prompt: ProjectPrompt, targets: TargetsConfig | None, around: Surroundings
 ) -> Mapping[str, object]:
-    """Return what may change in a prompt, as settings of a run.
-
-    Raises:
-        DataFormatError: nothing that is named is there, or may change.
-    """
+    """Return what may change in a prompt, as settings of a run."""
     descriptor = prompt.prompt.descriptor
     if targets is None:
         # A heading without a text of its own only holds others.

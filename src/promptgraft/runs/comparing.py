@@ -108,12 +108,7 @@ def _path(record: RunRecord) -> Ancestry:
 
 @attrs.frozen(kw_only=True)
 class Incomparable:
-    """Why scores of two runs, A and B, cannot be compared.
-
-    Attributes:
-        pareto: why not those on the validation set; empty when they can.
-        held_out: why not those on the held-out examples; empty when they can.
-    """
+    """Why scores of two runs, A and B, cannot be compared on a set; empty where they can."""
 
     pareto: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -129,9 +124,6 @@ def incomparable(first: RunRecord, second: RunRecord) -> Incomparable:
 
     The first line of the journals says what data and metrics were. Of held-out examples only the
     ids are kept.
-
-    Raises:
-        OSError: a file cannot be read.
     """
     one, other = fingerprint_of(first), fingerprint_of(second)
     judged = tuple(_judged_differently(first, second, one, other))

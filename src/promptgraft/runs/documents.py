@@ -55,9 +55,8 @@ def result_document(
 ) -> dict[str, Json]:
     """Return what came of a run; a function of what the run is a function of, but for seconds.
 
-    ``budget`` are the rollouts that it might have used, ``examples`` the size of the validation
-    set; ``parts`` say how the changes of the ``winner`` differ from the source
-    (:func:`changed_parts`), ``warnings`` what is doubtful about it (:func:`warnings_of`).
+    ``budget`` counts the rollouts that it was allowed, ``examples`` the validation set. ``parts``
+    come from :func:`changed_parts`, ``warnings`` from :func:`warnings_of`.
     """
     held_out = ended.held_out
     return {
@@ -94,10 +93,7 @@ def changed_parts(
 ) -> tuple[PartDiff, ...]:
     """Return how a winner differs from the source: of several prompts under names with addresses.
 
-    Args:
-        prompts: the sources by address.
-        baseline: the changes of the baseline; what they say is compared where there is no source.
-        winner: the changes of the winner.
+    ``prompts`` are the sources by address; where there is none, the baseline is compared.
     """
     found: list[PartDiff] = []
     for address, change in winner.items():
@@ -121,9 +117,7 @@ def changed_parts(
 def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) -> tuple[str, ...]:
     """Return what is doubtful about a winner, a line each: that it is much longer than the source.
 
-    Args:
-        prompts: the sources by address; without any, the changed parts are compared.
-        parts: how the winner differs from them.
+    Without sources (``prompts``) the changed parts are compared.
     """
     bodies = (
         len(prompt.section_body(section.path))
@@ -139,13 +133,7 @@ def warnings_of(prompts: Mapping[str, PromptLike], parts: Sequence[PartDiff]) ->
 
 
 def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOverride) -> str:
-    """Return the whole text of a prompt as a candidate has it, with its placeholders.
-
-    Args:
-        prompt: the source.
-        base: what was in force when the run began.
-        changes: what the candidate says over that.
-    """
+    """Return the whole text of a prompt with its placeholders: ``changes`` over ``base``."""
     store = InMemoryPromptOverridesStore([overlaid(prompt.descriptor, base, changes)])
     held = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
     return held.with_placeholders().text

@@ -45,15 +45,9 @@ _TRANSIENT = (RunPlanned, StopFileRemoved, CallWaits)
 class EventLines:
     """Turns the events of one run into lines: numbered, with the time, progress now and then.
 
-    Not to be shared between threads.
-
-    Args:
-        clock: says when; and when the next progress may be told.
-        every: seconds between two lines of progress. When new work begins, which may take long,
-            one is told besides, at most ten times a second.
-
-    Attributes:
-        history: what the lines have told so far.
+    Not to be shared between threads. Progress is told every ``every`` seconds; besides when new
+    work begins, which may take long, but at most ten times a second. ``history`` is what the lines
+    have told so far.
     """
 
     def __init__(self, clock: Clock, *, every: float = _SECONDS_BETWEEN_PROGRESS) -> None:
@@ -105,16 +99,11 @@ class EventLines:
 
 
 class EventFile:
-    """The file of one run; one object and one process at a time.
+    """The file of one run, made when there is none; one object and one process at a time.
 
     What a resumed run tells again is compared with what the file holds, all but the times.
-    The file is cut at the first difference, and grows from there.
-
-    Args:
-        path: the file; made when there is none.
-
-    Raises:
-        OSError: here and in all methods: the system refuses.
+    The file is cut at the first difference, and grows from there. All methods raise ``OSError``
+    when the system refuses.
     """
 
     def __init__(self, path: Path) -> None:

@@ -191,11 +191,7 @@ def _renamed(fresh: Path, target: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``, in one step. One writer at a time.
-
-    Raises:
-        OSError: the system refuses; it names ``path``, and the old file is left.
-    """
+    """Replace ``path`` by ``text``, in one step; on an OSError the old file is left."""
     temporary = f"{path.parent}/.{path.name}.tmp"
     with named_in_errors(path):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -207,11 +203,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_document(path: Path, document: Mapping[str, Json]) -> None:
-    """Replace ``path`` by a JSON document of this version, in one step.
-
-    Raises:
-        OSError: the system refuses; the old file is left.
-    """
+    """Replace ``path`` by a JSON document of this version, in one step."""
     write_text(path, json.dumps({"version": VERSION, **document}, indent=1) + "\n")
 
 
@@ -219,7 +211,6 @@ def read_document(path: Path) -> dict[str, Json]:
     """Return a JSON document of this version.
 
     Raises:
-        OSError: it cannot be read.
         DataFormatError: it is no such document.
     """
     mend = "restore it" if path.name == "config.json" else "`promptgraft resume` writes it again"

@@ -68,11 +68,7 @@ def find_run(root: Path, name: str = LATEST) -> RunFolder:
 
 
 def summarize(folder: RunFolder) -> RunSummary:
-    """Return what lists show of a run.
-
-    Raises:
-        DataFormatError: a file of the run is not what a run writes.
-    """
+    """Return what lists show of a run."""
     _, created, prompt = _read_config(folder)
     state = State.RUNNING if folder.is_locked else State.INTERRUPTED
     summary = RunSummary(folder=folder, state=state, created=created, prompt=prompt)
@@ -184,7 +180,6 @@ def read_run(folder: RunFolder) -> RunRecord:
 
 
 def _read_config(folder: RunFolder) -> tuple[Mapping[str, Json], datetime, str]:
-    """Return what ``config.json`` holds, when the run was made, and its prompt."""
     config = read_document(folder.config)
     created = field_of(MOMENT, config, folder.config, "created")
     return config, created, field_of(STRING, config, folder.config, "prompt")
@@ -194,7 +189,6 @@ def read_events(folder: RunFolder, history: RunHistory) -> None:
     """Add to ``history`` all that the events of a run tell.
 
     Raises:
-        OSError: the file cannot be read.
         DataFormatError: a line is not what a run writes, or does not fit those before it.
     """
     for number, event in read_lines(folder.events):
@@ -212,10 +206,6 @@ def follow(folder: RunFolder, *, wait: Callable[[float], None]) -> Iterator[tupl
     A run is left when its lock is free: it has ended, was interrupted, or was never begun. When a
     resumed run cuts its file, only what comes then is yielded. ``wait`` is called with seconds
     when there is nothing new.
-
-    Raises:
-        OSError: a file cannot be read.
-        DataFormatError: a line is no event.
     """
     end = 0
     while True:

@@ -38,18 +38,10 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Recorder:
-    """Writes what a run tells, until it is closed. Safe to share between threads.
+    """Writes what a run tells into its folder, whose lock is held. Safe to share between threads.
 
     The cost of an event does not grow with the run. When the system refuses to write, the run
     continues: ``failure`` says why, and nothing more is written.
-
-    Args:
-        folder: where to; its lock is held.
-        prompts: the sources that the winner is compared with, by ``namespace/key``.
-        clock: the times of events.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
 
     def __init__(
@@ -166,7 +158,6 @@ class Recorder:
     def _whole(
         self, ended: events.RunEnded, baseline: Mapping[str, Change], winner: Mapping[str, Change]
     ) -> dict[str, Json]:
-        """Return the whole text of each prompt as baseline and winner have it."""
         if not self._prompts:
             return {}
         base = Candidate(changes=base_of(self._folder, ended.tag)).overrides
@@ -204,8 +195,7 @@ def recorded(
     are written as they happen. Inside, run the job; answers in the folder are not paid again.
 
     Raises:
-        JournalLockedError: another process works in the folder.
-        JournalError: its journal cannot be used.
+        JournalError: its journal cannot be used, or another process works in the folder.
         OSError: the folder cannot be written.
     """
     bus = job.context.event_bus or EventBus()

@@ -107,7 +107,6 @@ def base_of(folder: RunFolder, tag: str) -> Mapping[str, Change]:
 
     Raises:
         ConfigError: the journal does not say.
-        JournalCorruptError: a line is not what was written.
     """
     with folder.journal.open("rb") as file:
         next(file, None)  # the header

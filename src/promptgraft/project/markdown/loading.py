@@ -184,11 +184,7 @@ class Loaded:
 
 
 def _text_of(path: Path) -> str:
-    """Return a file as it is: line breaks and byte order mark are kept.
-
-    Raises:
-        DataFormatError: it cannot be read, or is not UTF-8.
-    """
+    """Return a file as it is: line breaks and byte order mark are kept."""
     source = Source(str(path))
     try:
         raw = path.read_bytes()
@@ -200,9 +196,7 @@ def _text_of(path: Path) -> str:
 
 
 def load_texts(path: Path, texts: Mapping[Path, str], python: PythonSource) -> Loaded:
-    """Return the prompt that a Markdown file holds.
-
-    Where ``texts`` has a file, its text is read instead of what is on the disk.
+    """Return the prompt that a Markdown file holds; ``texts`` take the place of files on the disk.
 
     Raises:
         DataFormatError: with every fault of all its files, one line each.

@@ -32,12 +32,7 @@ _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 
 @attrs.frozen
 class MarkdownPrompt:
-    """A prompt that stands in a Markdown file.
-
-    Attributes:
-        prompt: the prompt, without a store.
-        source: its files.
-    """
+    """A prompt that stands in a Markdown file, without a store, and its files."""
 
     prompt: Prompt[object]
     source: PromptSource
@@ -88,11 +83,7 @@ def load_markdown_prompt(path: Path) -> MarkdownPrompt:
 
 
 def _with_output(loaded: Loaded, parts: EffectiveParts) -> str | None:
-    """Return the front matter as an override leaves it: with what it says of the answer.
-
-    Raises:
-        ConfigError: the answer is a Python type.
-    """
+    """Return the front matter as an override leaves it: with what it says of the answer."""
     text = loaded.outline.front
     places = dict(_places(loaded))
     source = EffectiveParts.of_source(loaded.template.descriptor).fields

@@ -122,11 +122,7 @@ def _appended(text: str, section: MarkdownSection, body: str) -> str:
 
 
 def _template_text(pieces: Sequence[Piece], source: Source) -> str:
-    """Return the template whose text and slots are ``pieces``: a body, split by its section.
-
-    Raises:
-        ConfigError: no template says the same.
-    """
+    """Return the template whose text and slots are ``pieces``: a body, split by its section."""
     if source.syntax is BodySyntax.PLAIN:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
@@ -148,11 +144,7 @@ def _dollar(piece: Piece, following: Piece) -> str:
 
 
 def _tagged(pieces: Sequence[Piece], source: Source) -> Iterator[Piece]:
-    """Yield text, and slots as they are spelled in Jinja, with the definitions before them.
-
-    Raises:
-        ConfigError: the body moves slots past definitions that they may depend on.
-    """
+    """Yield text, and slots as they are spelled in Jinja, with the definitions before them."""
     slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
     is_moved = [name for name in slots if name in source.opaque] != list(source.opaque)
     if is_moved and any(_DEFINES.search(text) for _, text in source.blocks):

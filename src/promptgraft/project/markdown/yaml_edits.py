@@ -53,13 +53,9 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
 def with_items(
     text: str, path: YamlPath, items: Sequence[tuple[Json, Json]], added: Sequence[Json]
 ) -> str:
-    """Return a YAML text with other items in the list at ``path``.
+    """Return a YAML text with other items in the list at ``path``, and ``added`` ones at its end.
 
-    Args:
-        text: the text.
-        path: the list.
-        items: what each of its items means, and is to mean; None removes it.
-        added: what is appended.
+    ``items`` say of each item what it means, and is to mean; None removes it.
 
     Raises:
         ConfigError: the list is not written.
@@ -164,7 +160,6 @@ def _has_room(text: str, end: int, new: Json) -> bool:
 
 
 def _inserted(text: str, last: yaml.Node, lines: str) -> str:
-    """Insert lines below the value that ends a block."""
     at = _line_end(text, _end(text, last))
     return _spliced(text, at, at, f"\n{lines}")
 

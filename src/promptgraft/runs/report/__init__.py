@@ -10,14 +10,9 @@ __all__ = ["write_report"]
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """Write the report of a run, ended or not, and return where it is.
-
-    Args:
-        folder: the run.
-        out: where to; by default ``report.html`` in its folder.
+    """Write the report of a run, ended or not, and return where: by default ``report.html`` in it.
 
     Raises:
-        OSError: a file of the run cannot be read, or the report not written.
         DataFormatError, JournalCorruptError: a file is not what a run writes.
     """
     from promptgraft.runs.report.data import gather

@@ -33,9 +33,9 @@ class Chart:
         what: what the horizontal axis counts; distinguishes the drawings of a page.
         x_ticks: places and labels of the horizontal axis; ``y_ticks`` of the vertical one.
         best: the best so far, as the data of one SVG path.
-        dots: where the means are; ``guesses`` where those are that only estimate one.
+        guesses: where the means are that are estimates; ``dots`` where the others are.
         baseline: the height of the baseline; None when it is unscored.
-        winner: where the winner is; None when nothing beat the baseline.
+        winner: None when nothing beat the baseline.
         is_dense: whether the dots are so many that they cover each other.
     """
 

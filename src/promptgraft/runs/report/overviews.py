@@ -37,11 +37,7 @@ class TwoScores:
 
 
 def comparison_page(first: RunRecord, second: RunRecord) -> str:
-    """Return the page that shows two runs side by side: figures, texts, scores case by case.
-
-    Raises:
-        OSError: a journal cannot be read.
-    """
+    """Return the page that shows two runs side by side: figures, texts, scores case by case."""
     differing, sides = incomparable(first, second), (figures_of(first), figures_of(second))
     texts = [record.sides[1].texts if record.sides else {} for record in (first, second)]
     cases = tuple(_cases(first, second, differing))

@@ -35,12 +35,9 @@ _MOST_OBJECTIVES = 10
 
 
 def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
-    """Return the page.
+    """Return the page in at most about ``most`` bytes of UTF-8: of a long run less is shown.
 
-    Args:
-        data: what it tells.
-        most: bytes in UTF-8 that it may have; of a long run less is shown then. What every
-            page has takes about 100 kB.
+    What every page has takes about 100 kB.
     """
     limits = Limits()
     page = _filled(data, limits)

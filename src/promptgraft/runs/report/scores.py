@@ -38,7 +38,6 @@ class Labels:
     """What a metric that compares labels says.
 
     Attributes:
-        metric: its name.
         rows: the scores on the cases with each label.
         found: the labels that answers had, the columns of the confusions.
         confusions: of the baseline, and of the winner when there is one: for each label that was
@@ -53,13 +52,7 @@ class Labels:
 
 @attrs.frozen(kw_only=True)
 class Breakdown:
-    """What baseline and winner scored, taken apart.
-
-    Attributes:
-        cases: on which cases, in words.
-        metrics: a row for each metric.
-        labels: an entry for each metric that compares labels.
-    """
+    """What baseline and winner scored on ``cases``, taken apart by metric and by label."""
 
     cases: str
     metrics: tuple[Row, ...]

@@ -43,7 +43,6 @@ class FrontierRow:
     """One candidate of the frontier.
 
     Attributes:
-        value: the candidate.
         leads: on how many cases no other one has a higher score.
         alone: on how many of these no other one has as high a score.
     """
@@ -98,11 +97,8 @@ class CaseRow:
 class HeatMap:
     """Scores case by candidate: of a large run those of the leaders, on the first cases.
 
-    Attributes:
-        candidates: positions of the candidates, its columns.
-        rows: the cases with the scores on them.
-        means: the mean of each column.
-        legend: the levels with the scores that they stand for.
+    ``candidates`` are the positions of the columns, ``means`` their means; ``legend`` has the
+    levels with the scores that they stand for.
     """
 
     candidates: tuple[int, ...]

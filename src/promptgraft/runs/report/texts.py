@@ -38,12 +38,7 @@ _OUTCOMES = ("worse", "better", "unscored", "same")
 
 @attrs.frozen(kw_only=True)
 class PartChange:
-    """How the text of one part changed.
-
-    Attributes:
-        pieces: the two texts by word.
-        origin: for a merge, the position of the parent that the text is taken from.
-    """
+    """How the text of one part changed, by word; ``origin`` is the other parent that has it so."""
 
     part: str
     pieces: tuple[Piece, ...]
@@ -61,13 +56,10 @@ class CandidateView:
     """One candidate as the page lists it.
 
     Attributes:
-        value: the candidate.
-        gain: its mean against the baseline's.
-        step_gain: its mean against its first parent's.
+        gain: its mean against the baseline's; ``step_gain`` against its first parent's.
         marks: ``winner``, ``winner's line``, ``frontier``.
         is_near: whether it stands in the list at once, not in a group that is opened.
-        changes: what it changed against its first parent.
-        is_cut: whether the changes did not fit into the page.
+        changes: what it changed against its first parent; ``is_cut`` if they did not fit.
     """
 
     value: CandidateAdded
@@ -179,10 +171,9 @@ def _difference(before: Score, after: Score) -> Score:
 
 @attrs.frozen(kw_only=True)
 class CaseView:
-    """The answers of baseline and winner to one case.
+    """The answers of baseline and winner to one case: one or two, each with who gave it.
 
     Attributes:
-        answers: who answered, and the answer; one or two.
         outcome: ``better``, ``worse``, ``same``, ``unscored``, or empty without a winner.
         failed: whether the last answer is not perfect.
         is_open: whether it is shown without being asked for.
@@ -304,14 +295,7 @@ _LEAST_BYTES = 500
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How much a page shows.
-
-    Attributes:
-        diffs: bytes of the changes of candidates.
-        rejections: bytes of rejected proposals.
-        answers: bytes of answers.
-        listed: candidates, and rejected proposals, that have a line of their own.
-    """
+    """How much a page shows, in bytes; ``listed`` counts candidates, and rejected proposals."""
 
     diffs: int = 3_000_000
     rejections: int = 1_800_000
@@ -329,7 +313,7 @@ def size(text: str) -> int:
 
 
 def cropped(text: str, most: int = _LONGEST_TEXT) -> str:
-    """Return ``text``, or its head and its tail and how much is left out between them.
+    """Return ``text``, or its head and its tail with how much is left out between them.
 
     What is returned takes about ``most`` bytes in the page.
     """
