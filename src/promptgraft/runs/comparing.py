@@ -8,7 +8,7 @@ import attrs
 
 from promptgraft.errors import JournalError
 from promptgraft.evals.statistics import Gain, gain
-from promptgraft.journal.fingerprint import FUNCTIONS
+from promptgraft.journal.base import FUNCTIONS
 from promptgraft.journal.records import decode_header
 from promptgraft.runs.documents import gain_json
 from promptgraft.runs.records import RunRecord

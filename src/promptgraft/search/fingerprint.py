@@ -10,7 +10,7 @@ import attrs
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.evals.types import Case
 from promptgraft.functions import described
-from promptgraft.journal.fingerprint import FUNCTIONS
+from promptgraft.journal.base import FUNCTIONS
 from promptgraft.overrides.codec import plain_entries
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions

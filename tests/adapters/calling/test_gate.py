@@ -8,8 +8,15 @@ from collections.abc import Coroutine
 import attrs
 import pytest
 
-from promptgraft.adapters.calling.gate import Gate, Lane, PausedError, gate_of
-from promptgraft.adapters.calling.limiter import START, Ticket, Verdict
+from promptgraft.adapters.calling.limiter import (
+    START,
+    Gate,
+    Lane,
+    PausedError,
+    Ticket,
+    Verdict,
+    gate_of,
+)
 from promptgraft.clock import FakeClock, SystemClock
 
 

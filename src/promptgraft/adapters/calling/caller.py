@@ -12,8 +12,7 @@ import attrs
 from promptgraft.adapters.base import NO_USAGE, CallWaiting, ModelCalled, Usage
 from promptgraft.adapters.calling.access import blanked, one_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
-from promptgraft.adapters.calling.gate import Gate, Lane, PausedError, gate_of
-from promptgraft.adapters.calling.limiter import Verdict
+from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
 from promptgraft.adapters.calling.retrying import Announce, CallTime, RetryPolicy, retry
 from promptgraft.adapters.calling.turns import (
     Endpoint,
