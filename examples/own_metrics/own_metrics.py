@@ -26,7 +26,7 @@ from promptgraft import (
     feedback_from,
 )
 from promptgraft.evals import metrics
-from promptgraft.evals.aggregation import WeightedMean
+from promptgraft.evals.aggregate import WeightedMean
 from promptgraft.evals.statistics import gain
 from promptgraft.evals.types import Answer
 

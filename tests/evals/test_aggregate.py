@@ -14,12 +14,13 @@ from promptgraft.evals import metrics
 from promptgraft.evals.aggregate import (
     CaseOutcome,
     CaseStatus,
+    Lexicographic,
+    WeightedMean,
     crashed,
     judged,
     summarize,
     unscored,
 )
-from promptgraft.evals.aggregation import Lexicographic, WeightedMean
 from promptgraft.evals.types import Verdict
 
 THREE = (

@@ -34,7 +34,7 @@ from promptgraft.errors import (
     TransientProviderError,
 )
 from promptgraft.evals import metrics
-from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
+from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.types import Answer, Case, Metric

@@ -1,26 +1,128 @@
-"""From verdicts to figures: of cases, of an evaluation, and of several runs."""
+"""From verdicts to figures: one score of several metrics, of cases, of one run and of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import stdev
+from typing import Protocol
 
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.aggregation import Aggregation, WeightedMean
-from promptgraft.evals.metrics.base import ends_case, is_required
-from promptgraft.evals.metrics.checking import check_metrics
+from promptgraft.evals.metrics.base import check_metrics, ends_case, is_required
 from promptgraft.evals.statistics import mean
 from promptgraft.evals.types import Metric, Verdict
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.functions import described, without_address
 from promptgraft.notebook import Card, Shown, Table, cell, first_rows
-from promptgraft.serde import Json, unstructure
-from promptgraft.text import counted, score
+from promptgraft.serde import Json, did_you_mean, digest_text, shown, unstructure
+from promptgraft.text import counted, listed, score
+
+_STEP = 0.001
+_DIGITS = 16
+
+
+class Aggregation(Protocol):
+    """Makes one score, 0 to 1, of the scores by metric.
+
+    ``names`` are the metrics that have a part in it. ``check`` refuses an aggregation that names
+    others than the known metrics with a ``ConfigError``.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def check(self, known: Collection[str]) -> None: ...
+
+    def score(self, scores: Mapping[str, float]) -> float: ...
+
+
+def _check(names: Collection[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, sorted(known))
+            there = f"; there are {listed(known)}"
+            raise ConfigError(f"weights: unknown metric `{name}`{near or there}")
+
+
+def _weights(_: object, __: object, value: Mapping[str, float]) -> None:
+    for name, weight in value.items():
+        if not 0 <= weight < math.inf:
+            raise ConfigError(
+                f"weights: expected a number of at least 0 for `{name}`, found {shown(weight)}"
+            )
+    if not any(value.values()):
+        raise ConfigError("weights: expected at least one weight above 0, found none")
+
+
+@attrs.frozen
+class WeightedMean:
+    """The mean of the scores with weights, which are normalised to a sum of 1.
+
+    Attributes:
+        weights: by metric, finite, at least 0, one of them above; a metric without one has no part.
+    """
+
+    weights: Mapping[str, float] = attrs.field(converter=FrozenMap[str, float], validator=_weights)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, weight in self.weights.items() if weight > 0)
+
+    def check(self, known: Collection[str]) -> None:
+        _check(self.weights, known)
+
+    def score(self, scores: Mapping[str, float]) -> float:
+        total = math.fsum(self.weights.values())
+        parts = (self.weights[name] / total * scores[name] for name in self.names)
+        return min(1.0, math.fsum(parts))
+
+
+def _order(_: object, __: object, value: tuple[str, ...]) -> None:
+    if not value or len(set(value)) < len(value):
+        raise ConfigError(f"order: expected different metrics, found {shown(value)}")
+
+
+@attrs.frozen
+class Lexicographic:
+    """The first metric decides; the next one where the first is equal, and so on.
+
+    As one score, for a search, each metric counts a thousandth of the one before it: a lead
+    of a thousandth in an earlier metric decides.
+
+    Attributes:
+        order: different metrics, the most important first.
+    """
+
+    order: tuple[str, ...] = attrs.field(validator=_order)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.order
+
+    def check(self, known: Collection[str]) -> None:
+        _check(self.order, known)
+
+    def score(self, scores: Mapping[str, float]) -> float:
+        shares = [_STEP**place for place in range(len(self.order))]
+        parts = (share * scores[name] for share, name in zip(shares, self.order, strict=True))
+        return min(1.0, math.fsum(parts) / math.fsum(shares))
+
+
+def metrics_identity(
+    metrics: Sequence[Metric], aggregation: Aggregation | None = None, *, code: bool = True
+) -> str:
+    """Return names, and a digest of metrics, options, aggregation and, if ``code``, functions."""
+    whole = (tuple(metrics), aggregation)
+    told = described(whole) if code else without_address(repr(whole))
+    names = ",".join(metric.name for metric in metrics)
+    return f"metrics {names} {digest_text(told)[:_DIGITS]}"
 
 
 class CaseStatus(StrEnum):
-    """What became of one case."""
+    """How one case ended."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -33,7 +135,6 @@ class CaseOutcome:
     """What became of one case.
 
     Attributes:
-        case_id: id of the case.
         status: ``crashed`` when there is no answer for a reason that counts against the
             candidate; it scores 0.
         score: 0 to 1; None for an unscored case.
@@ -72,9 +173,8 @@ class EvaluationReport(Shown):
     """What an evaluation came to. Unscored cases are in no mean and in no rate.
 
     Attributes:
-        pass_rate: the share of passing cases among the passed, failed and crashed ones; None
-            when there is none of them.
-        mean_score: the mean of the scores of the same cases; None when there is none.
+        pass_rate: the share that passes of all other cases; None when there is none.
+        mean_score: the mean score of all other cases; None when there is none.
         failed: how many cases do not pass, without the crashed ones.
         crashed: the ids of cases without an answer, which score 0.
         unscored: the ids of cases without a score.
@@ -91,14 +191,12 @@ class EvaluationReport(Shown):
 
     @property
     def counts(self) -> str:
-        """How many cases passed, failed, crashed and have no score."""
         return (
             f"{self.passed} passed, {self.failed} failed, {len(self.crashed)} crashed, "
             f"{len(self.unscored)} unscored"
         )
 
     def to_json(self) -> Json:
-        """Return the report as plain data."""
         plain = unstructure(self)
         return {"version": 1, **plain} if isinstance(plain, dict) else plain
 
@@ -160,25 +258,22 @@ def judged(
         ConfigError: the verdicts are not those of the metrics, or two metrics have one name.
     """
     check_metrics(metrics)
-    if [verdict.metric for verdict in verdicts] != [metric.name for metric in metrics]:
+    names, kept = [metric.name for metric in metrics], tuple(verdicts)
+    asked = {verdict.metric: verdict for verdict in kept}
+    if [verdict.metric for verdict in kept] != names:
         raise ConfigError(
-            f"case `{case_id}`: expected one verdict of each of "
-            f"{[metric.name for metric in metrics]}, in this order, found "
-            f"{[verdict.metric for verdict in verdicts]}"
+            f"case `{case_id}`: expected one verdict of each of {names}, in this order, found "
+            f"{[verdict.metric for verdict in kept]}"
         )
-    kept = tuple(verdicts)
-    asked = dict(zip((metric.name for metric in metrics), kept, strict=True))
     if any(ends_case(metric) and asked[metric.name].passed is False for metric in metrics):
         return CaseOutcome(case_id=case_id, status=CaseStatus.FAILED, score=0.0, verdicts=kept)
     required = {metric.name for metric in metrics if is_required(metric)} or set(asked)
     chosen = aggregation or WeightedMean(dict.fromkeys(required, 1.0))
     chosen.check(asked)
-    missing = [asked[name] for name in asked if name in required or name in chosen.names]
-    missing = [verdict for verdict in missing if verdict.score is None]
-    if missing:
-        why = "; ".join(f"{verdict.metric}: {verdict.reason}" for verdict in missing)
-        return unscored(case_id, why, kept)
     scores = {name: verdict.score for name, verdict in asked.items() if verdict.score is not None}
+    if missing := [name for name in names if name in {*required, *chosen.names} - scores.keys()]:
+        why = "; ".join(f"{name}: {asked[name].reason}" for name in missing)
+        return unscored(case_id, why, kept)
     passes = all(asked[name].passed for name in required)
     return CaseOutcome(
         case_id=case_id,
@@ -189,12 +284,12 @@ def judged(
 
 
 def crashed(case_id: str, error: str) -> CaseOutcome:
-    """Return that a case has no answer, and that this counts as 0."""
+    """Return the outcome of a case without an answer, which scores 0."""
     return CaseOutcome(case_id=case_id, status=CaseStatus.CRASHED, score=0.0, error=error)
 
 
 def unscored(case_id: str, error: str, verdicts: tuple[Verdict, ...] = ()) -> CaseOutcome:
-    """Return that a case has no score, and why."""
+    """Return the outcome of a case without a score."""
     return CaseOutcome(
         case_id=case_id, status=CaseStatus.UNSCORED, score=None, verdicts=verdicts, error=error
     )
@@ -248,9 +343,9 @@ class Varies(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Spread:
-    """Mean and standard deviation (of a sample) of the scores of several runs.
+    """Mean of the scores of several runs, and their standard deviation as a sample.
 
-    Without a score there is no mean, with fewer than two no deviation: then they are None.
+    The mean is None without a score, the deviation with fewer than two.
     """
 
     mean: float | None
@@ -263,9 +358,8 @@ class CaseRepeats:
 
     Attributes:
         score: over the runs in which it has one.
-        passed: number of runs in which it passes.
-        failed: number of runs in which it fails or crashes.
-        unscored: number of runs in which it has no score.
+        passed: number of runs in which it passes; ``failed``, in which it fails or crashes;
+            ``unscored``, in which it has no score.
         varies: what differs from run to run.
     """
 
@@ -297,11 +391,8 @@ def case_repeats(outcomes: Sequence[CaseOutcome], varies: Varies) -> CaseRepeats
 
 
 def spread_of_runs(runs: Sequence[EvaluationReport]) -> Spread:
-    """Return how the mean score of whole runs spreads.
-
-    It is taken over the cases that have a score in every run: other means would differ because
-    they are of different cases.
-    """
+    """Return how the mean score of whole runs spreads, over the cases with a score in each."""
+    # Other means would differ because they are of different cases.
     unscored = {case.case_id for run in runs for case in run.cases if case.score is None}
     return _spread(
         mean(case.score for case in run.cases if case.case_id not in unscored) for run in runs

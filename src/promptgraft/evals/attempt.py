@@ -23,8 +23,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     ProviderError,
 )
-from promptgraft.evals.aggregate import CaseOutcome, crashed, judged, unscored
-from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
 from promptgraft.evals.metrics.base import judge_case
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse
 from promptgraft.prompt.template import Prompt

@@ -19,6 +19,7 @@ from promptgraft.errors import (
     PermanentProviderError,
 )
 from promptgraft.evals.aggregate import (
+    Aggregation,
     CaseRepeats,
     EvaluationReport,
     Spread,
@@ -29,11 +30,9 @@ from promptgraft.evals.aggregate import (
     summarize,
     unscored,
 )
-from promptgraft.evals.aggregation import Aggregation
 from promptgraft.evals.attempt import Attempt, Attempting
 from promptgraft.evals.faults import CaseFaults, in_one_line
-from promptgraft.evals.metrics.base import asks_models
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
+from promptgraft.evals.metrics.base import asks_models, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.isolation import isolated

@@ -1,4 +1,4 @@
-"""What a journal is: the rules that every one keeps, wherever its lines are."""
+"""The rules that every journal keeps, wherever its lines are, and what tells runs apart."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import attrs
 
 from promptgraft.algorithms import DEFAULT
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.aggregation import Aggregation, Lexicographic, WeightedMean
+from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import FORMATS
 from promptgraft.evals.splits import NAMES
 from promptgraft.overrides.store import DEFAULT_TAG

@@ -11,7 +11,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
-from promptgraft.evals.aggregation import Aggregation
+from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric

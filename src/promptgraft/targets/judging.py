@@ -9,12 +9,10 @@ import attrs
 
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
-from promptgraft.evals.aggregate import judged
-from promptgraft.evals.aggregation import Aggregation, metrics_identity
+from promptgraft.evals.aggregate import Aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.evaluate import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import feedback_text, judge_case
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
+from promptgraft.evals.metrics.base import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.functions import code_digest, function_identity
 from promptgraft.prompt.template import Prompt

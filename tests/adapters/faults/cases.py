@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptgraft.adapters.calling.http import LONGEST_BODY
+from promptgraft.adapters.calling.sdk import LONGEST_BODY
 from servers.behaviour import (
     WELL,
     Answer,

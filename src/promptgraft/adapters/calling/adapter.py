@@ -19,7 +19,6 @@ from promptgraft.adapters.calling.conversation import converse
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
-from promptgraft.adapters.calling.sdk import SdkEndpoint
 from promptgraft.adapters.calling.turns import Turn, Wire
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.prompt.schema import JsonObject
@@ -254,6 +253,8 @@ class ModelAdapter(ABC):
         return self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:
+        from promptgraft.adapters.calling.sdk import SdkEndpoint  # loads the HTTP client
+
         return Caller(
             SdkEndpoint(self._access),
             policy=self.policy,

@@ -1,7 +1,8 @@
-"""How many requests an account may have in flight, learned from its answers.
+"""How many requests an account may have in flight, and where they wait for their turn.
 
-A state machine without a clock: every call says what time it is. The algorithm, its constants
-and what it guarantees stand in ``specs/adapters.md``.
+The limiter learns from answers. It is a state machine without a clock: every call says what time
+it is. Its algorithm, constants and guarantees stand in ``specs/adapters.md``. The gate, one for
+each account and process, lets requests through; it belongs to the thread of the event loop.
 """
 
 from __future__ import annotations

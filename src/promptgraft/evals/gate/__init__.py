@@ -1,6 +1,6 @@
 """The gate: whether a prompt may pass, by rules, a kept baseline, and nothing unscored."""
 
-from promptgraft.evals.aggregation import metrics_identity
+from promptgraft.evals.aggregate import metrics_identity
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.gate.baseline import (
     Baseline,

@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
-from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
-from promptgraft.evals.aggregation import Aggregation, metrics_identity
+from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, ParamsOf, evaluate

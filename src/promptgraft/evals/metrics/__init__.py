@@ -4,9 +4,10 @@ from promptgraft.evals.metrics.base import (
     AllOf,
     BaseMetric,
     UnusableAnswerError,
+    check_cases,
+    check_metrics,
     judge_case,
 )
-from promptgraft.evals.metrics.checking import check_cases, check_metrics
 from promptgraft.evals.metrics.expressions import Assertion, Check, Python
 from promptgraft.evals.metrics.json_schema import JsonSchema
 from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules
@@ -52,30 +53,12 @@ __all__ = [
     "ToolRule",
     "ToolTrajectory",
     "UnusableAnswerError",
-    "all_of",
-    "assertion",
-    "check",
     "check_cases",
     "check_metrics",
-    "classification",
-    "contains",
-    "cost",
-    "edit_similarity",
-    "exact",
-    "json_match",
-    "json_schema",
     "judge_case",
-    "latency",
-    "length",
     "load_metric_config",
     "load_metrics",
-    "number",
-    "python",
     "record_of",
-    "regex",
-    "rouge",
-    "tokens",
-    "tool_trajectory",
 ]
 
 # By the names that metric files use, for `metrics.exact(ignore_case=True)`.

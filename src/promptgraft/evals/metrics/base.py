@@ -1,4 +1,4 @@
-"""What all metrics share: name, threshold, cases that are checked first, verdicts and reasons."""
+"""What all metrics share: name and threshold, reasons, and the checks before the first call."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, joined_faults
+from promptgraft.evals.faults import CaseFaults, in_one_line
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
+from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-from promptgraft.serde import Json, canonical_json, shown
+from promptgraft.serde import Json, canonical_json, did_you_mean, shown
 from promptgraft.strict.checks import SHARE, TEXT
-from promptgraft.text import clip
+from promptgraft.text import clip, listed
 
 Step: TypeAlias = "str | int | None"
 """A key, an index, or None for every item."""
 Path: TypeAlias = "tuple[Step, ...]"
 
+# Characters that arrive whole; of a longer text the middle is left out.
 LONGEST_QUOTE = 200
-"""Characters of a text that is quoted whole; of a longer one the middle is left out."""
 LONGEST_VALUE = 100
-"""Characters of a value that is shown as JSON."""
 LONGEST_REASON = 1000
-"""Characters of a whole reason."""
+LONGEST_FEEDBACK = 50_000
 
 _BEFORE, _AFTER = 40, 80
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
-
-LONGEST_FEEDBACK = 50_000
-"""Characters of feedback on one answer; of a longer one the middle is left out, with a note."""
 
 
 def quoted(text: str, limit: int = LONGEST_QUOTE) -> str:
@@ -98,21 +96,15 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def feedback_text(case: Case, verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts with their reasons and the user's hints, failed metrics first.
+    """Return the verdicts with their reasons and the user's hints for this case, nothing else.
 
-    Then come the metrics that could not judge, then those that passed. Reasons arrive whole.
-    Nothing but the verdicts and the hints of this case is said.
+    Failed metrics come first, then those that could not judge, then those that passed.
     """
-    ranked = sorted(verdicts, key=_rank)
-    general = case.hints.get("")
-    parts = [_said(verdict, case.hints) for verdict in ranked]
-    return clip("\n".join([*parts, *([f"hint: {general}"] if general else [])]), LONGEST_FEEDBACK)
-
-
-def _rank(verdict: Verdict) -> int:
-    if verdict.score is None:
-        return 1
-    return 2 if verdict.passed else 0
+    rank = {False: 0, None: 1, True: 2}
+    parts = [_said(one, case.hints) for one in sorted(verdicts, key=lambda v: rank[v.passed])]
+    if general := case.hints.get(""):
+        parts.append(f"hint: {general}")
+    return clip("\n".join(parts), LONGEST_FEEDBACK)
 
 
 def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
@@ -126,11 +118,11 @@ def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
 
 
 class UnusableAnswerError(ValueError):
-    """An answer has not the form that a metric judges: it scores 0, for the reason given here."""
+    """An answer does not have the form that a metric judges; it scores 0, with this reason."""
 
 
 def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
-    """Hold every item; what is wrong with each is said in one ``ConfigError``."""
+    """Hold every item, and raise one ``ConfigError`` with all faults."""
     faults: list[str] = []
     for item in items:
         try:
@@ -200,34 +192,33 @@ class BaseMetric(ABC):
 
 @runtime_checkable
 class ChecksCases(Protocol):
-    """A metric that can tell beforehand whether a case can be judged."""
+    """A metric that refuses cases beforehand that it cannot judge."""
 
-    def check(self, case: Case) -> None:
-        """Refuse a case that cannot be judged."""
-        ...
+    def check(self, case: Case) -> None: ...
 
 
 @runtime_checkable
 class NeedsTexts(Protocol):
-    """A metric that can tell which texts an answer needs in order to score 1."""
+    """A metric that knows places in the answer, each with texts of which it has to be one."""
 
-    def needed_texts(self, case: Case) -> Iterable[tuple[Path, Sequence[str]]]:
-        """Return places in the answer, each with texts of which it has to be one."""
-        ...
+    def needed_texts(self, case: Case) -> Iterable[tuple[Path, Sequence[str]]]: ...
+
+
+# What metrics of users may say of themselves, and need not.
 
 
 def is_required(metric: Metric) -> bool:
-    """Return whether a case has to pass the metric; so it is unless the metric says otherwise."""
+    """Tell whether a case has to pass the metric."""
     return bool(getattr(metric, "required", True))
 
 
 def ends_case(metric: Metric) -> bool:
-    """Return whether a case that fails the metric ends there, with a score of 0."""
+    """Tell whether a case that fails the metric ends there, with a score of 0."""
     return bool(getattr(metric, "ends_case", False))
 
 
 def asks_models(metric: Metric) -> bool:
-    """Return whether the metric asks models, which may judge one answer differently each time."""
+    """Tell whether the metric asks models, which may judge one answer differently each time."""
     return bool(getattr(metric, "asks_models", False))
 
 
@@ -258,10 +249,10 @@ def judge_case(
 def verdict_of(
     metric: Metric, case: Case, answer: Answer, *, session: SessionProtocol | None = None
 ) -> Verdict:
-    """Return what one metric says, whether its ``judge`` is plain or ``async``.
+    """Return the verdict of one metric, whose ``judge`` is plain or ``async``.
 
     Raises:
-        FeedbackError: it returned something else than a verdict; names metric and case.
+        FeedbackError: it returned something else; names metric and case.
     """
     said = metric.judge(case, answer, session=session)
     verdict: object = awaited(said, deadline=deadline_of(session))
@@ -297,7 +288,6 @@ class AllOf(BaseMetric):
 
     @property
     def asks_models(self) -> bool:
-        """Whether one of the metrics asks models."""
         return any(asks_models(metric) for metric in self.metrics)
 
     def check(self, case: Case) -> None:
@@ -306,7 +296,6 @@ class AllOf(BaseMetric):
                 metric.check(case)
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        """Yield what each of the metrics needs."""
         for metric in self.metrics:
             if isinstance(metric, NeedsTexts):
                 yield from metric.needed_texts(case)
@@ -324,3 +313,69 @@ class AllOf(BaseMetric):
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         return self.judge(case, answer)
+
+
+def check_metrics(metrics: Sequence[Metric]) -> None:
+    """Refuse metrics for one evaluation with a ``ConfigError``: none, or two of one name."""
+    given: object = metrics
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"metrics: expected a list of metrics, found {shown(given)}")
+    if not metrics:
+        raise ConfigError("metrics: expected at least one metric, found none")
+    for metric in metrics:
+        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
+            raise ConfigError(
+                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; "
+                "metrics.python(function=f) makes one of a function"
+            )
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"metrics: two metrics have the name `{name}`; give one of them another `name`"
+            )
+
+
+def check_cases(
+    metrics: Sequence[Metric], cases: Iterable[Case], output_type: object = None
+) -> None:
+    """Refuse cases that the metrics cannot judge, all in one ``ConfigError``.
+
+    Cases whose expected texts are no options of ``output_type`` are refused too.
+    """
+    faults = in_one_line()
+    note_unjudgeable(metrics, cases, faults, output_type)
+    faults.refuse()
+
+
+def note_unjudgeable(
+    metrics: Sequence[Metric], cases: Iterable[Case], faults: CaseFaults, output_type: object
+) -> None:
+    """Note what :func:`check_cases` refuses."""
+    checking = [
+        (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
+        for metric in metrics
+        if isinstance(metric, ChecksCases)
+    ]
+    for case in cases:
+        for metric, needed_texts in checking:
+            try:
+                metric.check(case)
+                if needed_texts and case.recorded is None:
+                    _check_options(metric.name, needed_texts(case), output_type)
+            except ConfigError as error:
+                faults.add_of(case, str(error))
+
+
+def _check_options(
+    name: str, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
+) -> None:
+    """Refuse texts that the answer of a prompt, a choice of others, cannot be."""
+    for place, wanted in texts:
+        options = options_at(output_type, [key for key in place if isinstance(key, str)])
+        folded = {option.casefold() for option in options}
+        if options and not any(text.strip().casefold() in folded for text in wanted):
+            raise ConfigError(
+                f"metric `{name}`: the expected {shown(wanted[0])} is no option of the prompt's "
+                f"answer{did_you_mean(wanted[0], list(options))}; options: {listed(options)}"
+            )
