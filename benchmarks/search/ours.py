@@ -31,10 +31,12 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_said, write_said
 from search.curves import Curve, Recorder
-from search.interfaces import ReflectionModel, World
+from search.interfaces import Reader, ReflectionModel, Shown, World
 from search.worlds import Item
 
 _SAID = re.compile(r"said: (.*)")
+_ASKED = re.compile(r"(\[[\w-]+\] [\w ,]+)")
+_MARKED = re.compile(r"^section (\S+):\n\n(`{3,})\n(.*?)\n\2$", re.DOTALL | re.MULTILINE)
 _INPUT = "input"
 _DESCRIPTION = "description"
 
@@ -54,11 +56,12 @@ class Called:
 
 def search(
     world: World,
-    reflector: ReflectionModel,
+    reflector: ReflectionModel | Reader,
     *,
     budget: int,
     executor: Executor | None = None,
     used: Callable[[], float] | None = None,
+    titles: Mapping[str, str] = {},
     minibatch_size: int,
     enable_merge: bool = False,
     **strategy: Any,
@@ -71,11 +74,13 @@ def search(
         budget: calls of the task model.
         executor: runs calls side by side.
         used: see :class:`Recorder`.
+        titles: headings of sections, where they are not the names of the texts.
         minibatch_size: see ``GepaConfig``.
         enable_merge: the same.
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
+    reflect = _reading(reflector) if isinstance(reflector, Reader) else _reflecting(reflector)
     pool: list[Mapping[str, str]] = []
 
     def added(event: GepaCandidateAdded) -> None:
@@ -85,7 +90,7 @@ def search(
     bus.subscribe(GepaCandidateAdded, added)
     context = OptimizationContext(
         ScriptedAdapter(_answering(world)),
-        reflection_adapter=ScriptedAdapter(_reflecting(reflector)),
+        reflection_adapter=ScriptedAdapter(reflect),
         event_bus=bus,
         executor=executor,
     )
@@ -103,7 +108,7 @@ def search(
         targets=Targets(tools=world.tools),
         guards=Guards(max_copied_words=0, max_part_chars=20_000),
     )
-    result = GepaOptimizer(context, config).optimize(Prompt(_template(world)))
+    result = GepaOptimizer(context, config).optimize(Prompt(_template(world, titles)))
     recorder.note(pool[result.best_index])
     return recorder.curve(reflector.calls)
 
@@ -126,12 +131,7 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
     """Return the reflection model: it reads the reflection prompt."""
 
     def reflect(rendered: RenderedPrompt[object]) -> str:
-        bound = {
-            segment.placeholder: segment.text
-            for found in rendered.sections
-            for segment in found.segments
-            if segment.placeholder
-        }
+        bound = _bound(rendered)
         kind, _, module = bound["part"].partition(" ")
         current = bound["current"].partition("\n")[2].rpartition("\n")[0]
         feedback = _SAID.findall(bound["examples"])
@@ -143,13 +143,43 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
     return reflect
 
 
-def _template(world: World) -> PromptTemplate[object]:
+def _reading(reader: Reader) -> Callable[[RenderedPrompt[object]], str]:
+    """Return the reflection model: it reads the part, the others and the examples shown."""
+
+    def reflect(rendered: RenderedPrompt[object]) -> str:
+        bound = _bound(rendered)
+        name = bound["part"].partition(" ")[2]
+        text = bound["current"].partition("\n")[2].rpartition("\n")[0]
+        others = {found[1]: found[3] for found in _MARKED.finditer(bound.get("neighbours", ""))}
+        examples = bound["examples"].split("### Example ")[1:]
+        answers = tuple(
+            (asked[1], said[1])
+            for example in examples
+            if (asked := _ASKED.search(example)) and (said := _SAID.search(example))
+        )
+        shown = Shown(asked=(name,), parts={name: text, **others}, answers=answers)
+        return f"```instruction\n{reader.revise(shown)[name]}\n```"
+
+    return reflect
+
+
+def _bound(rendered: RenderedPrompt[object]) -> dict[str, str]:
+    """Return what the reflection prompt is bound to, by placeholder."""
+    return {
+        segment.placeholder: segment.text
+        for found in rendered.sections
+        for segment in found.segments
+        if segment.placeholder
+    }
+
+
+def _template(world: World, titles: Mapping[str, str]) -> PromptTemplate[object]:
     tools = [
         Tool(name=name, description=world.first[name], params_type=Called, result_type=str)
         for name in world.tools
     ]
     sections = (
-        MarkdownSection(title=name, key=name, template=text.replace("$", "$$"))
+        MarkdownSection(title=titles.get(name, name), key=name, template=text.replace("$", "$$"))
         for name, text in world.first.items()
         if name not in world.tools
     )

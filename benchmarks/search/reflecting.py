@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 
 _LESSON = re.compile(r"(\w+) wants (\w+) \((\w+)\)")
-_RUBBISH = (
+RUBBISH = (
     "Think step by step and be careful.",
     "It is very important to follow the rules above at all times.",
     "- when unsure then apologise",
@@ -65,11 +65,11 @@ class Reflector:
         if kind < habits.repeats:
             return text
         if kind < habits.repeats + habits.nonsense:
-            return "\n".join(draw.sample(_RUBBISH, 3))
+            return "\n".join(draw.sample(RUBBISH, 3))
         lines = [line for line in text.splitlines() if draw.random() >= habits.forgets]
         lines = self.noted(module, lines, feedback)
         if draw.random() < habits.rubbish:
-            lines += draw.sample(_RUBBISH, draw.randint(1, 2))
+            lines += draw.sample(RUBBISH, draw.randint(1, 2))
         if draw.random() < habits.truncates:
             lines = lines[: max(1, len(lines) * 2 // 3)]
         return "\n".join(lines) or "Rules:"

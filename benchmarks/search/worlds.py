@@ -17,7 +17,7 @@ import attrs
 Texts = Mapping[str, str]
 """The text of each module by name."""
 
-_LINE = re.compile(r"- when (\w+) then (\w+)")
+LINE = re.compile(r"- when (\w+) then (\w+)")
 
 
 @attrs.frozen
@@ -116,7 +116,7 @@ class RuleWorld:
         self.seed = seed
         draw = random.Random(f"world/{seed}")
         words = made_words(draw, 3 * shape.rules)
-        names = [f"part{number}" for number in range(shape.modules)]
+        names = self._names()
         self.rules = tuple(
             Rule(words[number], words[shape.rules + number], names[number % shape.modules])
             for number in range(shape.rules)
@@ -133,6 +133,9 @@ class RuleWorld:
         self.calls = 0
         self._asked: dict[tuple[str, int], int] = {}
 
+    def _names(self) -> list[str]:
+        return [f"part{number}" for number in range(self.shape.modules)]
+
     def _items(self, name: str, count: int, draw: random.Random) -> tuple[Item, ...]:
         weights = [(number + 1) ** -(2 * self.shape.tail) for number in range(len(self.rules))]
         return tuple(
@@ -146,13 +149,16 @@ class RuleWorld:
     def answer(self, texts: Texts, item: Item) -> Trial:
         """Try the texts on an item; asked again, the noise is another."""
         self.calls += 1
-        key = (item.id, hash(tuple(sorted(texts.items()))))
-        again = self._asked[key] = self._asked.get(key, -1) + 1
-        told = "\x00".join(texts[name] for name in sorted(texts))
-        draw = random.Random(f"{self.seed}/{item.id}/{again}/{told}")
+        draw = self._chances(texts, item)
         missed = [rule for rule in item.rules if draw.random() >= self._chance(texts, rule)]
         score = self._score(texts, item, missed, draw)
         return Trial(item, score, *self._feedback(missed, score, draw))
+
+    def _chances(self, texts: Texts, item: Item) -> random.Random:
+        key = (item.id, hash(tuple(sorted(texts.items()))))
+        again = self._asked[key] = self._asked.get(key, -1) + 1
+        told = "\x00".join(texts[name] for name in sorted(texts))
+        return random.Random(f"{self.seed}/{item.id}/{again}/{told}")
 
     def expected(self, texts: Texts, items: Sequence[Item]) -> float:
         """Return the mean score of the texts without noise: what an optimizer is judged by."""
@@ -195,7 +201,7 @@ class RuleWorld:
         lines = text.splitlines()
         attended = min(1.0, self.shape.attention / max(1, len(lines)))
         chance, later = 0.0, 1.0
-        for cue, action in reversed(_LINE.findall(text)):
+        for cue, action in reversed(LINE.findall(text)):
             if cue == rule.cue:
                 chance += later * attended if action == rule.action else 0.0
                 later *= 1 - attended
@@ -208,7 +214,7 @@ class RuleWorld:
         strange = sum(
             owner.get(cue, name) != name
             for name, text in texts.items()
-            for cue, _ in _LINE.findall(text)
+            for cue, _ in LINE.findall(text)
         )
         return min(0.5, strange * self.shape.interference)
 
