@@ -1,61 +1,204 @@
-"""Searches on worlds whose shape is drawn by a seed: ``make bench-shapes``."""
+"""Searches on worlds whose shape is drawn by a seed, beside gepa: ``make bench-shapes``.
+
+Every shape has its own worlds, one for each number below ``--seeds``; a search is judged as in
+``search_bench.py``. Shapes of even seeds are for development, claims are made on odd ones, and a
+release draws others by ``--offset``. The exit code is 1 when a search of ours used more calls
+than it had.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+from statistics import fmean
 
-from search import ours
-from search.curves import Curve
+import attrs
+
+from search.methods import BEST, DEFAULTS, LEAN, METHODS, PAPER, Run, Search
 from search.readers import ReadingModel
-from search.shapes import ShapedWorld, drawn
+from search.seeds import Difference, difference
+from search.shapes import HEADS, ShapedWorld, drawn
+from search_bench import header, machine
+
+OURS: Mapping[str, Search] = {"lean": METHODS[LEAN], "paper": METHODS[PAPER]}
+PEERS: Mapping[str, Search] = {"gepa": METHODS[DEFAULTS], "gepa-best": METHODS[BEST]}
+EARLY = 800
+"""Calls after which lean is compared with gepa's best final score."""
 
 
-def search_one(task: tuple[int, int, str, int]) -> tuple[Curve, float]:
+def search_one(task: tuple[int, int, str, int]) -> Run:
     """Search one world; for worker processes."""
-    shape, number, preset, budget = task
+    shape, budget, search, number = task
     world = ShapedWorld(drawn(shape), number)
     reader = ReadingModel(world.traits.reading, world.wrong_actions, world.seed)
     begun = time.process_time()
-    curve = ours.search(
-        world,
-        reader,
-        budget=budget,
-        titles=world.titles,
-        preset=preset,
-        minibatch_size=6 if preset == "lean" else 3,
-    )
-    return curve, time.process_time() - begun
+    if search in OURS:
+        curve = OURS[search](world, reader, budget=budget, titles=world.titles)
+    else:
+        curve = PEERS[search](world, reader, budget=budget)
+    return Run(curve=curve, seconds=time.process_time() - begun)
 
 
-def main() -> None:
-    """Search, and print a line for each shape."""
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--shapes", type=int, default=20)
-    given.add_argument("--seeds", type=int, default=2, help="worlds of each shape")
-    given.add_argument("--budget", type=int, default=800, help="calls of a search")
-    given.add_argument("--jobs", type=int, default=2, help="searches at once")
-    given.add_argument("--searches", default="lean", help="presets, separated by commas")
-    options = given.parse_args()
-    presets = options.searches.split(",")
-    shapes = range(0, 2 * options.shapes, 2)
-    tasks = [
-        (shape, number, preset, options.budget)
-        for shape in shapes
-        for preset in presets
-        for number in range(options.seeds)
-    ]
+@attrs.frozen
+class Results:
+    """What every search found in the worlds of every shape.
+
+    Attributes:
+        shapes: their seeds.
+        budgets: calls, the fewest first.
+        searches: their names.
+        found: of each shape, budget and search, a world each.
+    """
+
+    shapes: Sequence[int]
+    budgets: Sequence[int]
+    searches: Sequence[str]
+    found: Mapping[tuple[int, int, str], Sequence[Run]]
+
+    def finals(self, shape: int, search: str, budget: int | None = None) -> list[float]:
+        """Return the final scores in the worlds of a shape, with most calls or so many."""
+        return [run.curve.final for run in self.found[shape, budget or self.budgets[-1], search]]
+
+    def lead(self, shape: int, budget: int) -> tuple[str, Difference]:
+        """Return the best of the others, and how much more the first search reaches."""
+        first, *others = self.searches
+        best = max(others, key=lambda one: fmean(self.finals(shape, one, budget)))
+        before = self.finals(shape, best, budget)
+        return best, difference(before, self.finals(shape, first, budget))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the table, and what is to be seen in it."""
+        columns = list(product(self.budgets, self.searches))
+        yield f"shape: {HEADS}"
+        for heads in zip(*((f"{budget:,}", name) for budget, name in columns), strict=True):
+            yield _row("", heads)
+        for shape in self.shapes:
+            means = [fmean(self.finals(shape, name, budget)) for budget, name in columns]
+            yield _row(f"{shape:>3}: {drawn(shape)}", [f"{mean:.3f}" for mean in means])
+        runs = [
+            [run for shape in self.shapes for run in self.found[shape, *column]]
+            for column in columns
+        ]
+        yield _row("mean", [f"{fmean(run.curve.final for run in cell):.3f}" for cell in runs])
+        asked = (fmean(run.curve.reflections for run in cell) for cell in runs)
+        yield _row("reflections", [f"{mean:.0f}" for mean in asked])
+        seconds = (fmean(run.seconds for run in cell) for cell in runs)
+        yield _row("processor seconds of a search", [f"{mean:.2f}" for mean in seconds])
+        if len(self.searches) > 1:
+            yield from self._comparison()
+
+    def _comparison(self) -> Iterator[str]:
+        first, *others = self.searches
+        for budget, name in product(self.budgets, others):
+            pairs = [
+                (fmean(self.finals(shape, name, budget)), fmean(self.finals(shape, first, budget)))
+                for shape in self.shapes
+            ]
+            gain = difference(*zip(*pairs, strict=True))
+            yield f"{first} - {name} at {budget:,}, shape by shape: {gain}"
+        for budget in self.budgets:
+            leads = {shape: self.lead(shape, budget) for shape in self.shapes}
+            highest = sum(gain.mean >= 0 for _, gain in leads.values())
+            near = sum(gain.word != "worse" for _, gain in leads.values())
+            yield f"{first} at {budget:,}: highest in {highest}, highest or within noise in {near}"
+            worst = min(leads, key=lambda shape: leads[shape][1].mean)
+            yield f"  worst: {leads[worst][1]} against {leads[worst][0]} in {worst} {drawn(worst)}"
+        if peers := [name for name in others if name in PEERS and EARLY in self.budgets]:
+            early = sum(
+                fmean(self.finals(shape, first, EARLY))
+                >= max(fmean(self.finals(shape, name)) for name in peers)
+                for shape in self.shapes
+            )
+            yield f"{first} at {EARLY}: has the best final score of {', '.join(peers)} in {early}"
+        yield f"of {len(self.shapes)} shapes"
+
+    def plain(self) -> list[dict[str, object]]:
+        """Return everything for machines."""
+        return [
+            {
+                "shape": shape,
+                "traits": attrs.asdict(drawn(shape)),
+                "budget": budget,
+                "search": search,
+                "finals": [run.curve.final for run in runs],
+                "reflections": [run.curve.reflections for run in runs],
+                "calls": [run.curve.calls for run in runs],
+                "processor_seconds": [run.seconds for run in runs],
+            }
+            for (shape, budget, search), runs in self.found.items()
+        ]
+
+
+def _row(title: str, values: Sequence[str]) -> str:
+    return f"{title:<68}" + "".join(f"{value:>10}" for value in values)
+
+
+def measure(options: argparse.Namespace) -> Results:
+    """Search every world with every method and every number of calls."""
+    shapes = [2 * (options.offset + place) + options.odd for place in range(options.shapes)]
+    cells = list(product(shapes, options.budget, options.searches))
+    tasks = [(*cell, number) for cell in cells for number in range(options.seeds)]
     with ProcessPoolExecutor(options.jobs) as executor:
-        found = executor.map(search_one, tasks)
-        for shape in shapes:
-            finals = []
-            for preset in presets:
-                runs = [next(found) for _ in range(options.seeds)]
-                mean = sum(curve.final for curve, _ in runs) / len(runs)
-                finals.append(f"{preset} {mean:.3f} {runs[0][1]:.1f} s")
-            print(f"{shape:>3} {drawn(shape)}  {', '.join(finals)}", flush=True)
+        found = list(executor.map(search_one, tasks, chunksize=4))
+    parts = [found[start : start + options.seeds] for start in range(0, len(found), options.seeds)]
+    by_cell = dict(zip(cells, parts, strict=True))
+    return Results(shapes, options.budget, options.searches, by_cell)
+
+
+def main() -> int:
+    """Measure, print the table and what is to be seen in it."""
+    options = _options()
+    begun = time.perf_counter()
+    results = measure(options)
+    print(f"{header()}; {options.seeds} worlds of a shape; {time.perf_counter() - begun:.0f} s")
+    for line in results.lines():
+        print(line)
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps({**machine(), "found": results.plain()}) + "\n", "utf-8")
+    exceeded = (
+        search in OURS and any(run.curve.calls > budget for run in runs)
+        for (_, budget, search), runs in results.found.items()
+    )
+    return 1 if any(exceeded) else 0
+
+
+def _options() -> argparse.Namespace:
+    def searches(given: str) -> list[str]:
+        names = given.split(",")
+        if strange := [name for name in names if name not in {**OURS, **PEERS}]:
+            raise argparse.ArgumentTypeError(f"no such search: {', '.join(strange)}")
+        return names
+
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    given.add_argument("--shapes", type=int, default=20, help="how many")
+    given.add_argument("--seeds", type=int, default=4, help="worlds of each shape")
+    given.add_argument("--offset", type=int, default=0, help="shapes to leave out; for a release")
+    parity = given.add_mutually_exclusive_group()
+    parity.add_argument("--odd", action="store_true", help="shapes of odd seeds: for claims")
+    parity.add_argument("--even", action="store_false", dest="odd", help="of even ones, as usual")
+    given.add_argument(
+        "--budget",
+        type=lambda text: sorted(map(int, text.split(","))),
+        default=[EARLY],
+        help="calls, several separated by commas",
+    )
+    given.add_argument(
+        "--searches",
+        type=searches,
+        default=["lean"],
+        help=f"of {', '.join({**OURS, **PEERS})}; the first is compared with the others",
+    )
+    given.add_argument("--jobs", type=int, default=2, help="searches at once")
+    given.add_argument("--json", type=Path, help="write everything to this file")
+    return given.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

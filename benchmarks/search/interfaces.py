@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
-
-import attrs
+from typing import Protocol
 
 from search.worlds import Item, Texts, Trial
 
@@ -65,31 +63,4 @@ class ReflectionModel(Protocol):
 
     def improve(self, module: str, text: str, feedback: Sequence[str]) -> str:
         """Return what it takes for a better text of ``module``."""
-        ...
-
-
-@attrs.frozen(kw_only=True)
-class Shown:
-    """What a question to a reflection model shows.
-
-    Attributes:
-        asked: names of the parts that it may rewrite.
-        parts: the texts of these parts, and of others that are shown beside them, by name.
-        answers: an input and what was said of its answer, for each rollout.
-    """
-
-    asked: tuple[str, ...]
-    parts: Mapping[str, str]
-    answers: tuple[tuple[str, str], ...]
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """A reflection model that reads questions about one part or about several."""
-
-    @property
-    def calls(self) -> int: ...
-
-    def revise(self, shown: Shown) -> Mapping[str, str]:
-        """Return new texts of the parts that it blames, or of the only one that it may change."""
         ...

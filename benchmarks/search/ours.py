@@ -31,7 +31,8 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.targets.replies import read_said, write_said
 from search.curves import Curve, Recorder
-from search.interfaces import Reader, ReflectionModel, Shown, World
+from search.interfaces import ReflectionModel, World
+from search.readers import ReadingModel, Shown
 from search.worlds import Item
 
 _SAID = re.compile(r"said: (.*)")
@@ -56,7 +57,7 @@ class Called:
 
 def search(
     world: World,
-    reflector: ReflectionModel | Reader,
+    reflector: ReflectionModel | ReadingModel,
     *,
     budget: int,
     executor: Executor | None = None,
@@ -80,7 +81,7 @@ def search(
         strategy: settings of ``Strategy``.
     """
     bus, recorder = EventBus(), Recorder(world, used)
-    reflect = _reading(reflector) if isinstance(reflector, Reader) else _reflecting(reflector)
+    reflect = _reading(reflector) if isinstance(reflector, ReadingModel) else _reflecting(reflector)
     pool: list[Mapping[str, str]] = []
 
     def added(event: GepaCandidateAdded) -> None:
@@ -143,7 +144,7 @@ def _reflecting(reflector: ReflectionModel) -> Callable[[RenderedPrompt[object]]
     return reflect
 
 
-def _reading(reader: Reader) -> Callable[[RenderedPrompt[object]], str]:
+def _reading(reader: ReadingModel) -> Callable[[RenderedPrompt[object]], str]:
     """Return the reflection model: it reads the part, the others and the examples shown."""
 
     def reflect(rendered: RenderedPrompt[object]) -> str:

@@ -13,6 +13,7 @@ from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, Refle
 
 from search.curves import Curve, Recorder
 from search.interfaces import ReflectionModel, World
+from search.readers import ReadingModel, Shown
 from search.worlds import Item, Trial
 
 _Batch = EvaluationBatch[Trial, Trial]
@@ -53,7 +54,10 @@ class _Adapter(GEPAAdapter[Item, Trial, Trial]):
         self, candidate: Candidate, eval_batch: _Batch, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         del candidate
-        said = [{"Feedback": trial.feedback} for trial in eval_batch.trajectories or ()]
+        said = [
+            {"Inputs": trial.item.text, "Feedback": trial.feedback}
+            for trial in eval_batch.trajectories or ()
+        ]
         return dict.fromkeys(components_to_update, said)
 
 
@@ -66,7 +70,7 @@ def _judged(trials: list[Trial]) -> _Batch:
 class _Reflection:
     """The simulated reflection model, as gepa calls one; several questions at once."""
 
-    def __init__(self, reflector: ReflectionModel, mapped: _Mapped) -> None:
+    def __init__(self, reflector: ReflectionModel | ReadingModel, mapped: _Mapped) -> None:
         self._reflector = reflector
         self._mapped = mapped
 
@@ -81,16 +85,21 @@ class _Reflection:
     def reflect_many(
         self, jobs: list[ReflectionJob]
     ) -> list[tuple[ReflectionProposal, _Reflection]]:
-        asked = [(name, texts[name], said[name]) for texts, said, names in jobs for name in names]
+        asked = [(name, texts, said[name]) for texts, said, names in jobs for name in names]
         replies = iter(self._mapped(self._improved, asked))
         return [
             (ReflectionProposal(new_texts={name: next(replies) for name in names}), self)
             for _, _, names in jobs
         ]
 
-    def _improved(self, asked: tuple[str, str, Sequence[Mapping[str, Any]]]) -> str:
-        name, text, said = asked
-        return self._reflector.improve(name, text, [str(one["Feedback"]) for one in said])
+    def _improved(self, asked: tuple[str, Candidate, Sequence[Mapping[str, Any]]]) -> str:
+        name, texts, said = asked
+        answers = tuple((str(one["Inputs"]), str(one["Feedback"])) for one in said)
+        if isinstance(self._reflector, ReadingModel):
+            # Shown all parts, as promptgraft's question shows them.
+            shown = Shown(asked=(name,), parts=texts, answers=answers)
+            return self._reflector.revise(shown)[name]
+        return self._reflector.improve(name, texts[name], [feedback for _, feedback in answers])
 
 
 class _Watch:
@@ -107,7 +116,7 @@ class _Watch:
 
 def search(
     world: World,
-    reflector: ReflectionModel,
+    reflector: ReflectionModel | ReadingModel,
     *,
     budget: int,
     executor: Executor | None = None,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 
-from search.interfaces import Shown
 from search.reflecting import RUBBISH, Habits
 
 _LESSON = re.compile(r"(\w+) wants (\w+)(.*)")
 _WORD = re.compile(r"[a-z0-9]+")
-_SURE = 1.0
 _MOSTLY_HEEDED = 0.1
 """How often it notes a lesson in a part that feedback or input puts elsewhere."""
 _STEM = 5
@@ -43,16 +42,23 @@ class Reading(Habits):
     sees_prompt: bool = False
 
 
-@attrs.frozen
-class Lesson:
-    """What an answer teaches.
+@attrs.frozen(kw_only=True)
+class Shown:
+    """What a question to a reflection model shows.
 
     Attributes:
-        cue: when.
-        action: what.
-        named: what feedback says beside that: names of parts.
-        about: what the input says that the cue is about; often nothing.
+        asked: names of the parts that it may rewrite.
+        parts: the texts of these parts, and of others that are shown beside them, by name.
+        answers: an input and what was said of its answer, for each rollout.
     """
+
+    asked: tuple[str, ...]
+    parts: Mapping[str, str]
+    answers: tuple[tuple[str, str], ...]
+
+
+class Lesson(NamedTuple):
+    """What an answer teaches: also what feedback names, and what the input is about, if told."""
 
     cue: str
     action: str
@@ -111,7 +117,7 @@ class ReadingModel:
         names = [
             " ".join(_WORD.findall(one.lower())) for one in re.split(r"[()\[\]]", lesson.named)
         ]
-        fit = sum(_SURE for name in names if name and f" {name} " in told)
+        fit = 1.0 * sum(1 for name in names if name and f" {name} " in told)
         if self.draw.random() < self.habits.insight:
             stems = {word[:_STEM] for word in words}
             fit += 0.5 * (lesson.about in words)

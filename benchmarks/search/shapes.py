@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import attrs
 
+from search import families
 from search.readers import Reading
 from search.worlds import LINE, Item, Rule, RuleWorld, Shape, Texts, Trial, made_words
 
@@ -57,43 +58,37 @@ class Traits:
     room: int
 
     def __str__(self) -> str:
-        shape = self.shape
+        shape, reading = self.shape, self.reading
         return (
-            f"{shape.modules} {'text ' if shape.modules == 1 else 'texts'} {self.naming:<8} "
-            f"{'binary' if shape.binary else 'graded'} {self.noise:<8} {shape.noise:.2f}  "
-            f"{shape.rules} rules, {self.hardness}, {shape.train}+{shape.validation}, room "
-            f"{self.room}, {self.reading.lessons} lessons, sees "
-            f"{'prompt' if self.reading.sees_prompt else 'part'}"
+            f"{shape.modules} {self.naming:<8} {'binary' if shape.binary else 'graded'} "
+            f"{self.noise:<8} {shape.noise:.2f}  {shape.rules} {self.hardness:<11} "
+            f"{shape.train:>3}+{shape.validation}  {shape.attention:>2}/{self.room:<3} "
+            f"{'prompt' if reading.sees_prompt else 'part':<6} {reading.lessons} "
+            f"{reading.wrong:.2f}"
         )
+
+
+HEADS = "texts, names, scores, noise, rules, needed, training+validation, room of a text/all, \
+reflection model sees, takes lessons, is wrong"
+"""What a shape's line says, in its order."""
 
 
 def drawn(seed: int) -> Traits:
     """Return the shape that a seed draws."""
     draw = random.Random(f"shape/{seed}")
-    modules, rules, binary = draw.randint(1, 6), draw.randint(14, 40), draw.random() < 0.5
-    hardness: Hardness = draw.choice(get_args(Hardness))
-    shape = Shape(
-        rules=rules,
+    mixed, modules = families.drawn(seed), draw.randint(1, 6)
+    rules = mixed.shape.rules
+    shape = attrs.evolve(
+        mixed.shape,
         modules=modules,
-        needed=(1, draw.randint(2, 3 if binary else 5)),
-        tail=draw.choice((0.0, 0.0, 0.3, 0.6)),
-        known=draw.choice((0.0, 0.0, 0.15, 0.3)),
-        binary=binary,
-        noise=draw.uniform(0.0, 0.12 if binary else 0.25),
+        needed=(1, draw.randint(2, 3 if mixed.shape.binary else 5)),
         attention=math.ceil((rules / modules + 2) * draw.uniform(1.05, 2.5)),
-        clarity=draw.uniform(0.3, 0.95),
-        interference=draw.uniform(0.0, 0.05) if modules > 1 else 0.0,
+        interference=draw.choice((0.0, 0.02, 0.05)),
         train=draw.choice((16, 40, 80, 150)),
         validation=draw.choice((12, 24, 48, 80)),
     )
     reading = Reading(
-        lessons=draw.randint(1, 4),
-        wrong=draw.uniform(0.05, 0.35),
-        forgets=draw.uniform(0.0, 0.05),
-        rubbish=draw.uniform(0.1, 0.5),
-        repeats=draw.uniform(0.02, 0.15),
-        truncates=draw.uniform(0.0, 0.1),
-        nonsense=draw.uniform(0.0, 0.12),
+        **attrs.asdict(mixed.habits),
         duplicates=draw.uniform(0.0, 0.3),
         copies=draw.uniform(0.0, 0.25),
         rewrites=draw.uniform(0.0, 0.15),
@@ -110,7 +105,7 @@ def drawn(seed: int) -> Traits:
         numbered=draw.random() < 0.3,
         topical=draw.choice((0.0, 0.5, 1.0)),
         noise=draw.choice(get_args(Noise)),
-        hardness=hardness,
+        hardness=draw.choice(get_args(Hardness)),
         line_cost=draw.choice((0.0, 0.0005, 0.0015)),
         room=math.ceil((rules + 2 * modules) * draw.uniform(1.1, 3.0)),
     )
