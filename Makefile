@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # How long `make soak` goes on; SEED, PART and TRIAL repeat what it found.
 MINUTES ?= 5
 
-.PHONY: demo test soak check format docs bench bench-search clean
+.PHONY: demo test soak check format docs bench bench-search bench-shapes clean
 
 demo: $(STAMP)
 	@$(BIN)/promptgraft demo
@@ -41,6 +41,10 @@ bench: $(STAMP)
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search_bench.py --plot build/search.svg --json build/search.json
 	$(BIN)/python benchmarks/walltime.py
+
+bench-shapes: $(STAMP)
+	$(BIN)/python benchmarks/shapes.py --odd --shapes 40 --seeds 10 --searches lean,paper,gepa,gepa-best \
+		--budget 800,2400 --json build/shapes.json
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "promptgraft needs Python 3.11 or newer, found %d.%d; run: make PYTHON=python3.12 ..." % sys.version_info[:2])'

@@ -96,11 +96,11 @@ class Results:
     def _comparison(self) -> Iterator[str]:
         first, *others = self.searches
         for budget, name in product(self.budgets, others):
-            pairs = [
-                (fmean(self.finals(shape, name, budget)), fmean(self.finals(shape, first, budget)))
-                for shape in self.shapes
-            ]
-            gain = difference(*zip(*pairs, strict=True))
+            before, after = (
+                [fmean(self.finals(shape, one, budget)) for shape in self.shapes]
+                for one in (name, first)
+            )
+            gain = difference(before, after)
             yield f"{first} - {name} at {budget:,}, shape by shape: {gain}"
         for budget in self.budgets:
             leads = {shape: self.lead(shape, budget) for shape in self.shapes}
@@ -126,10 +126,7 @@ class Results:
                 "traits": attrs.asdict(drawn(shape)),
                 "budget": budget,
                 "search": search,
-                "finals": [run.curve.final for run in runs],
-                "reflections": [run.curve.reflections for run in runs],
-                "calls": [run.curve.calls for run in runs],
-                "processor_seconds": [run.seconds for run in runs],
+                "runs": [attrs.asdict(run) for run in runs],
             }
             for (shape, budget, search), runs in self.found.items()
         ]
@@ -151,9 +148,9 @@ def measure(options: argparse.Namespace) -> Results:
     return Results(shapes, options.budget, options.searches, by_cell)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Measure, print the table and what is to be seen in it."""
-    options = _options()
+    options = _options(arguments)
     begun = time.perf_counter()
     results = measure(options)
     print(f"{header()}; {options.seeds} worlds of a shape; {time.perf_counter() - begun:.0f} s")
@@ -169,7 +166,7 @@ def main() -> int:
     return 1 if any(exceeded) else 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     def searches(given: str) -> list[str]:
         names = given.split(",")
         if strange := [name for name in names if name not in {**OURS, **PEERS}]:
@@ -197,8 +194,8 @@ def _options() -> argparse.Namespace:
     )
     given.add_argument("--jobs", type=int, default=2, help="searches at once")
     given.add_argument("--json", type=Path, help="write everything to this file")
-    return given.parse_args()
+    return given.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

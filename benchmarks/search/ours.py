@@ -151,7 +151,8 @@ def _reading(reader: ReadingModel) -> Callable[[RenderedPrompt[object]], str]:
         bound = _bound(rendered)
         name = bound["part"].partition(" ")[2]
         text = bound["current"].partition("\n")[2].rpartition("\n")[0]
-        others = {found[1]: found[3] for found in _MARKED.finditer(bound.get("neighbours", ""))}
+        marked = _MARKED.finditer(bound.get("neighbours", ""))
+        others = {found[1]: found[3] for found in marked if found[1] != _INPUT}
         examples = bound["examples"].split("### Example ")[1:]
         answers = tuple(
             (asked[1], said[1])

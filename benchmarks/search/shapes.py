@@ -158,19 +158,6 @@ class ShapedWorld(RuleWorld):
             about = f"{self.titles[name]}: rules on {' and '.join(self.topics[name])}"
             self.first[name] = "\n".join([about, *text.splitlines()[1:]])
 
-    @property
-    def ideal(self) -> dict[str, str]:
-        """The texts that hold every rule where it belongs, and nothing else."""
-        return {
-            name: "\n".join(
-                [
-                    text.splitlines()[0],
-                    *(rule.line for rule in self.rules if rule.module == name),
-                ]
-            )
-            for name, text in self.first.items()
-        }
-
     def _names(self) -> list[str]:
         return list(self.titles)
 
@@ -184,16 +171,14 @@ class ShapedWorld(RuleWorld):
 
     def _size(self, draw: random.Random) -> int:
         low, high = self.shape.needed
-        sizes = [draw.randint(low, high) for _ in range(2)]
-        return {"even": sizes[0], "mostly easy": min(sizes), "mostly hard": max(sizes)}[
-            self.traits.hardness
-        ]
+        sizes = draw.randint(low, high), draw.randint(low, high)
+        chosen = {"even": sizes[0], "mostly easy": min(sizes), "mostly hard": max(sizes)}
+        return chosen[self.traits.hardness]
 
     def _chances(self, texts: Texts, item: Item) -> random.Random:
         if self.traits.noise != "fixed":
             return super()._chances(texts, item)
-        told = "\x00".join(texts[name] for name in sorted(texts))
-        return random.Random(f"{self.seed}/{item.id}/{told}")
+        return random.Random(f"{self.seed}/{item.id}/{sorted(texts.items())}")
 
     def answer(self, texts: Texts, item: Item) -> Trial:
         """Try the texts on an item."""
@@ -203,7 +188,7 @@ class ShapedWorld(RuleWorld):
         phase = math.sin(2 * math.pi * self.calls / _DRIFT_PERIOD)
         if self.shape.binary:
             lost = random.Random(f"drift/{self.seed}/{self.calls}").random() < 0.15 * (1 - phase)
-            return attrs.evolve(trial, score=0.0) if lost else trial
+            return attrs.evolve(trial, score=0.0, feedback="no answer") if lost else trial
         return attrs.evolve(trial, score=min(1.0, max(0.0, trial.score + 0.12 * phase)))
 
     def _feedback(
