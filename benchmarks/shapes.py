@@ -17,13 +17,14 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import get_args
 
 import attrs
 
 from search.methods import BEST, DEFAULTS, LEAN, METHODS, PAPER, Run, Search
 from search.readers import ReadingModel
 from search.seeds import Difference, difference
-from search.shapes import HEADS, ShapedWorld, drawn
+from search.shapes import HEADS, Naming, ShapedWorld, Traits, drawn
 from search_bench import header, machine
 
 OURS: Mapping[str, Search] = {"lean": METHODS[LEAN], "paper": METHODS[PAPER]}
@@ -32,11 +33,11 @@ EARLY = 800
 """Calls after which lean is compared with gepa's best final score."""
 
 
-def search_one(task: tuple[int, int, str, int]) -> Run:
+def search_one(task: tuple[Traits, int, str, int]) -> Run:
     """Search one world; for worker processes."""
-    shape, budget, search, number = task
-    world = ShapedWorld(drawn(shape), number)
-    reader = ReadingModel(world.traits.reading, world.wrong_actions, world.seed)
+    traits, budget, search, number = task
+    world = ShapedWorld(traits, number)
+    reader = ReadingModel(traits.reading, world.wrong_actions, world.seed)
     begun = time.process_time()
     if search in OURS:
         curve = OURS[search](world, reader, budget=budget, titles=world.titles)
@@ -50,13 +51,13 @@ class Results:
     """What every search found in the worlds of every shape.
 
     Attributes:
-        shapes: their seeds.
+        shapes: their traits by seed.
         budgets: calls, the fewest first.
         searches: their names.
         found: of each shape, budget and search, a world each.
     """
 
-    shapes: Sequence[int]
+    shapes: Mapping[int, Traits]
     budgets: Sequence[int]
     searches: Sequence[str]
     found: Mapping[tuple[int, int, str], Sequence[Run]]
@@ -78,9 +79,9 @@ class Results:
         yield f"shape: {HEADS}"
         for heads in zip(*((f"{budget:,}", name) for budget, name in columns), strict=True):
             yield _row("", heads)
-        for shape in self.shapes:
+        for shape, traits in self.shapes.items():
             means = [fmean(self.finals(shape, name, budget)) for budget, name in columns]
-            yield _row(f"{shape:>3}: {drawn(shape)}", [f"{mean:.3f}" for mean in means])
+            yield _row(f"{shape:>3}: {traits}", [f"{mean:.3f}" for mean in means])
         runs = [
             [run for shape in self.shapes for run in self.found[shape, *column]]
             for column in columns
@@ -108,7 +109,8 @@ class Results:
             near = sum(gain.word != "worse" for _, gain in leads.values())
             yield f"{first} at {budget:,}: highest in {highest}, highest or within noise in {near}"
             worst = min(leads, key=lambda shape: leads[shape][1].mean)
-            yield f"  worst: {leads[worst][1]} against {leads[worst][0]} in {worst} {drawn(worst)}"
+            best, gain = leads[worst]
+            yield f"  worst: {gain} against {best} in {worst}: {self.shapes[worst]}"
         if peers := [name for name in others if name in PEERS and EARLY in self.budgets]:
             early = sum(
                 fmean(self.finals(shape, first, EARLY))
@@ -123,7 +125,7 @@ class Results:
         return [
             {
                 "shape": shape,
-                "traits": attrs.asdict(drawn(shape)),
+                "traits": attrs.asdict(self.shapes[shape]),
                 "budget": budget,
                 "search": search,
                 "runs": [attrs.asdict(run) for run in runs],
@@ -138,9 +140,16 @@ def _row(title: str, values: Sequence[str]) -> str:
 
 def measure(options: argparse.Namespace) -> Results:
     """Search every world with every method and every number of calls."""
-    shapes = [2 * (options.offset + place) + options.odd for place in range(options.shapes)]
+    seeds = [2 * (options.offset + place) + options.odd for place in range(options.shapes)]
+    shapes = {seed: drawn(seed) for seed in seeds}
+    if options.names:
+        shapes = {seed: attrs.evolve(one, naming=options.names) for seed, one in shapes.items()}
     cells = list(product(shapes, options.budget, options.searches))
-    tasks = [(*cell, number) for cell in cells for number in range(options.seeds)]
+    tasks = [
+        (shapes[shape], budget, search, number)
+        for shape, budget, search in cells
+        for number in range(options.seeds)
+    ]
     with ProcessPoolExecutor(options.jobs) as executor:
         found = list(executor.map(search_one, tasks, chunksize=4))
     parts = [found[start : start + options.seeds] for start in range(0, len(found), options.seeds)]
@@ -180,6 +189,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parity = given.add_mutually_exclusive_group()
     parity.add_argument("--odd", action="store_true", help="shapes of odd seeds: for claims")
     parity.add_argument("--even", action="store_false", dest="odd", help="of even ones, as usual")
+    given.add_argument("--names", choices=get_args(Naming), help="how feedback names parts, in all")
     given.add_argument(
         "--budget",
         type=lambda text: sorted(map(int, text.split(","))),

@@ -247,10 +247,12 @@ def test_the_command_prints_a_line_for_each_odd_shape_and_compares(
 ) -> None:
     kept = tmp_path / "shapes.json"
     options = "--shapes 2 --seeds 1 --odd --offset 1 --searches lean,gepa --budget 60,120 --jobs 1"
+    options += " --names nickname"
     assert shapes.main([*options.split(), "--json", str(kept)]) == 0
     printed = capsys.readouterr().out
     for seed in (3, 5):
-        assert f"  {seed}: {drawn(seed)}" in printed
+        traits = attrs.evolve(drawn(seed), naming="nickname")
+        assert f"  {seed}: {traits}" in printed
     assert "lean - gepa at 120" in printed
     cells = json.loads(kept.read_text("utf-8"))["found"]
     assert [(one["shape"], one["budget"], one["search"]) for one in cells[:3]] == [
