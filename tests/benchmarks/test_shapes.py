@@ -88,6 +88,15 @@ def test_an_ideal_prompt_scores_nearly_1_and_one_with_strange_lines_less(seed: i
     assert world.expected(crowded, world.test) < score - 0.1
 
 
+def test_lines_of_one_text_dilute_those_of_another_where_the_prompt_has_no_room() -> None:
+    world = ShapedWorld(attrs.evolve(FOUR, line_cost=0.0, room=100), 0)
+    first, *others = ideal(world)
+    crowded = {**ideal(world), first: ideal(world)[first] + "\nBe careful." * 200}
+    items = [one for one in world.test if all(rule.module in others for rule in one.rules)]
+    assert items
+    assert world.expected(crowded, items) < 0.6 * world.expected(ideal(world), items)
+
+
 def test_lines_in_the_wrong_text_interfere_where_the_shape_says_so() -> None:
     shape = attrs.evolve(FOUR.shape, interference=0.05)
     world = ShapedWorld(attrs.evolve(FOUR, shape=shape, line_cost=0.0, room=10_000), 0)
@@ -226,8 +235,8 @@ PARTS = {"one-two": "One two: rules on red and blue", "three-four": "Three four:
 def test_a_question_on_all_parts_changes_the_one_named_or_else_that_the_input_is_about(
     said: str, part: str
 ) -> None:
-    about = "green" if part == "three-four" else "red"
-    shown = Shown(asked=tuple(PARTS), parts=PARTS, answers=((f"[x-1] baba in {about}", said),))
+    text = "[x-1] baba" if "(" in said else "[x-1] baba in green"
+    shown = Shown(asked=tuple(PARTS), parts=PARTS, answers=((text, said),))
     for seed in range(10):
         new = ReadingModel(FAULTLESS, (), seed).revise(shown)
         assert new == {part: f"{PARTS[part]}\n- when baba then tu"}
