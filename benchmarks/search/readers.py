@@ -117,7 +117,7 @@ class ReadingModel:
         names = [
             " ".join(_WORD.findall(one.lower())) for one in re.split(r"[()\[\]]", lesson.named)
         ]
-        fit = 1.0 * sum(1 for name in names if name and f" {name} " in told)
+        fit = float(sum(f" {name} " in told for name in names if name))
         if self.draw.random() < self.habits.insight:
             stems = {word[:_STEM] for word in words}
             fit += 0.5 * (lesson.about in words)
