@@ -229,10 +229,7 @@ def _report(subject: gate.Subject, *, num_runs: int, workers: int, quiet: bool) 
 
 
 def _judged(
-    report: gate.GateReport,
-    given: _Given,
-    baseline: gate.Baseline | None,
-    notes: tuple[str, ...],
+    report: gate.GateReport, given: _Given, baseline: gate.Baseline | None, notes: tuple[str, ...]
 ) -> Evaluated:
     """Decide, and write what was asked for."""
     rules = gate.GateRules(

@@ -20,12 +20,7 @@ from promptgraft.evals.splits import NAMES
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
-from promptgraft.project.format_models import (
-    DEFINITIONS,
-    MODELS,
-    ModelsConfig,
-    refuse_references,
-)
+from promptgraft.project.format_models import DEFINITIONS, MODELS, ModelsConfig, refuse_references
 from promptgraft.project.format_optimizer import OPTIMIZER, OptimizerConfig
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.serde import Json, shown
@@ -231,8 +226,7 @@ _METRICS = either(
     (
         list,
         Kind(
-            lambda node: node.value,
-            {"type": "array", "minItems": 1, "items": {"type": "object"}},
+            lambda node: node.value, {"type": "array", "minItems": 1, "items": {"type": "object"}}
         ),
     ),
     (str, TEXT),
@@ -259,8 +253,7 @@ PROJECT: Kind[ProjectConfig] = record_of(
         "params": REFERENCE,
         "optimizer": OPTIMIZER,
         "store": record_of(
-            StoreConfig,
-            special={"path": TEXT, "tag": checked(TEXT, check_tag, {"pattern": _TAG})},
+            StoreConfig, special={"path": TEXT, "tag": checked(TEXT, check_tag, {"pattern": _TAG})}
         ),
         "runs": TEXT,
         "workers": integer(1),

@@ -83,8 +83,7 @@ _SPECIAL: Mapping[str, Kind[object]] = {
     "rollout_budget": BUDGET,
     "acceptance": class_of(Strict, MinGain, Paired),
     "limits": record_of(
-        Limits,
-        special={"stoppers": listed(class_of(*get_args(BuiltIn)), "a list of stoppers")},
+        Limits, special={"stoppers": listed(class_of(*get_args(BuiltIn)), "a list of stoppers")}
     ),
     "targets": record_of(
         TargetsConfig,

@@ -194,11 +194,7 @@ class _Unmade:
     identity: str
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         del prompt, session, deadline
         raise ConfigError(f"{self.identity} could not be made")
@@ -233,10 +229,6 @@ class LateAdapter:
         return made.price_of(usage) if isinstance(made, MeteredAdapter) else None
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
         return self._make().evaluate(prompt, session=session, deadline=deadline)

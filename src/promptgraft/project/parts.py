@@ -69,8 +69,7 @@ class Surroundings:
         place = self.folder / name
         if not is_file(place):
             raise self.refusal(
-                path,
-                f"expected a file, found none at {place}; paths begin at the project file",
+                path, f"expected a file, found none at {place}; paths begin at the project file"
             )
         return place
 
@@ -190,9 +189,7 @@ def _load(dataset: DatasetConfig, name: str, path: YamlPath, around: Surrounding
 
 
 def load_project_metrics(
-    source: str | list[Json],
-    judges: Mapping[str, ProviderAdapter],
-    around: Surroundings,
+    source: str | list[Json], judges: Mapping[str, ProviderAdapter], around: Surroundings
 ) -> tuple[Metric, ...]:
     """Return the metrics of a list in the project file, or of a file of their own.
 

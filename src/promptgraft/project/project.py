@@ -176,10 +176,7 @@ class Project:
                 params=self.params,
             )
             self._configs[prompt.name] = run_config(
-                prompt,
-                judging,
-                optimizer=self.config.optimizer,
-                around=self.surroundings,
+                prompt, judging, optimizer=self.config.optimizer, around=self.surroundings
             )
         return self._configs[prompt.name]
 

@@ -82,11 +82,7 @@ def data_settings(prompt: Prompt[object], judging: Judging) -> DataSettings:
 
 
 def run_config(
-    prompt: ProjectPrompt,
-    judging: Judging,
-    *,
-    optimizer: OptimizerConfig,
-    around: Surroundings,
+    prompt: ProjectPrompt, judging: Judging, *, optimizer: OptimizerConfig, around: Surroundings
 ) -> RunConfig:
     """Return the settings of a run.
 
@@ -111,12 +107,7 @@ def run_config(
         if isinstance(spec := settings.get(name), str):
             settings[name] = around.function(("optimizer", name), spec)
     try:
-        return make(
-            **settings,
-            **targets,
-            **data,
-            persist=False,
-        )
+        return make(**settings, **targets, **data, persist=False)
     except ConfigError as error:
         name, _, rest = str(error).partition(": ")
         path = name.split(".")

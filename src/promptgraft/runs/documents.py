@@ -76,20 +76,14 @@ def result_document(
         "held_out": unstructure(held_out),
         "cost": money(ended.cost),
         "ledger": ledger_rows(ended.ledger),
-        "winner": {
-            "candidate": ended.best,
-            "tag": tag,
-            "entries": plain_changes(winner),
-        },
+        "winner": {"candidate": ended.best, "tag": tag, "entries": plain_changes(winner)},
         "parts": parts_json(parts, checked=True),
         "warnings": list(warnings),
     }
 
 
 def changed_parts(
-    prompts: Mapping[str, PromptLike],
-    baseline: Mapping[str, Change],
-    winner: Mapping[str, Change],
+    prompts: Mapping[str, PromptLike], baseline: Mapping[str, Change], winner: Mapping[str, Change]
 ) -> tuple[PartDiff, ...]:
     """Return how a winner differs from the source: of several prompts under names with addresses.
 
