@@ -64,6 +64,7 @@ class _StoredMeta:
     """A meta-prompt as a store has it, and how that differs from the shipped one."""
 
     template: Template
+    address: OverrideAddress
     current: Revision | None
     parts: tuple[PartDiff, ...]
 
@@ -77,20 +78,21 @@ class _StoredMeta:
         """The meta-prompt, without its namespace and as other commands name it, for machines."""
         return {"name": self.name, "prompt": f"{self.template.ns}/{self.name}"}
 
+    def to_json(self, **more: Json) -> dict[str, Json]:
+        """Return its names, its revision and ``more``."""
+        return {**self.names, "revision": stored.revision_json_or_none(self.current), **more}
+
 
 def _stored_meta(store: LocalPromptOverridesStore, template: Template) -> _StoredMeta:
-    current = stored.current_of(store, _address(template))
+    address = OverrideAddress(template.ns, template.key, DEFAULT_TAG)
+    current = stored.current_of(store, address)
     parts = diff_override(template, current.override if current else None)
-    return _StoredMeta(template=template, current=current, parts=parts)
+    return _StoredMeta(template=template, address=address, current=current, parts=parts)
 
 
 def _stored_metas(store: LocalPromptOverridesStore, names: Sequence[str] = ()) -> list[_StoredMeta]:
     """Return the meta-prompts of these names, by default all, in the order they ship in."""
     return [_stored_meta(store, SHIPPED[name]) for name in SHIPPED if not names or name in names]
-
-
-def _address(template: Template) -> OverrideAddress:
-    return OverrideAddress(template.ns, template.key, DEFAULT_TAG)
 
 
 @meta_command.command("list", epilog=examples("meta list --json"))
@@ -100,12 +102,10 @@ def list_command(*, store: LocalPromptOverridesStore, as_json: bool) -> None:
     metas = _stored_metas(store)
     if as_json:
         prompts = [
-            {
-                **meta.names,
-                "revision": stored.revision_json_or_none(meta.current),
-                "overridden": [part.part for part in meta.parts],
-                "stale": [part.part for part in meta.parts if part.state is not None],
-            }
+            meta.to_json(
+                overridden=[part.part for part in meta.parts],
+                stale=[part.part for part in meta.parts if part.state is not None],
+            )
             for meta in metas
         ]
         print_json({"store": str(store.root_path), "prompts": prompts})
@@ -181,7 +181,6 @@ def diff_command(
         given = "--project" if store is None else "--store"
         raise ConfigError(f"{given}: the files of DIR are not compared with a store; leave one out")
     root = None
-    compared: list[tuple[str, str, tuple[PartDiff, ...], tuple[str, ...]]]
     if folder is not None:
         compared = [
             (one.template.key, str(one.path), diff_override(one.template, one.edits), one.outdated)
@@ -189,8 +188,7 @@ def diff_command(
         ]
     else:
         opened = chosen_store(store, project)
-        root = str(opened.root_path)
-        metas = _stored_metas(opened)
+        root, metas = str(opened.root_path), _stored_metas(opened)
         compared = [
             (one.name, f"{one.name}, {stored.short(one.current)}", one.parts, ()) for one in metas
         ]
@@ -236,76 +234,38 @@ def apply_command(folder: str, *, store: LocalPromptOverridesStore, as_json: boo
     """
     copies = _copies_in(folder)
     # Every fault of every file is known before the first write.
-    wanted = checked_edits(copies)
-    taken = _take(store, copies, wanted)
-    if as_json:
-        prompts = [
-            {
-                **one.after.names,
-                "revision": stored.revision_json_or_none(one.after.current),
-                "parts": parts_json(one.parts, checked=True),
-                "taken_back": one.taken_back,
-                "outdated": list(one.copy.outdated),
-            }
-            for one in taken
-        ]
-        print_json({"store": str(store.root_path), "prompts": prompts})
-        return
-    screen = Screen()
-    for one in taken:
-        state = stored.short(one.after.current) if one.is_changed else "nothing changed"
-        screen.line(f"{one.after.name}: {state}", bold=one.is_changed)
-        _print_outdated(screen, one.copy.outdated)
-        for part in one.taken_back:
-            screen.line(f"{part}: as shipped again")
-        screen.parts(one.parts)
-
-
-@attrs.frozen(kw_only=True)
-class _Taken:
-    """A copy that the store has taken.
-
-    Attributes:
-        parts: how it differs from the shipped one now; empty when nothing was written.
-        taken_back: the sections that were overridden and are as shipped again.
-    """
-
-    copy: MetaCopy
-    after: _StoredMeta
-    is_changed: bool
-    parts: tuple[PartDiff, ...]
-    taken_back: list[str]
-
-
-def _take(
-    store: LocalPromptOverridesStore, copies: Sequence[MetaCopy], edits: Sequence[PromptOverride]
-) -> list[_Taken]:
-    """Let the store hold the edits of all copies, in one atomic write."""
+    edits = checked_edits(copies)
     before = [_stored_meta(store, copy.template) for copy in copies]
     note = f"promptgraft meta apply, {', '.join(copy.path.name for copy in copies)}"
     changes = {
-        _address(copy.template): partial(_replaced, edit)
-        for copy, edit in zip(copies, edits, strict=True)
+        meta.address: partial(_replaced, edit) for meta, edit in zip(before, edits, strict=True)
     }
     store.mutate_all(changes, provenance=Provenance(note=note))
-    return [_taken(store, copy, held) for copy, held in zip(copies, before, strict=True)]
+    screen, prompts = Screen(), list[Json]()
+    for copy, old in zip(copies, before, strict=True):
+        new = _stored_meta(store, copy.template)
+        is_changed = new.current != old.current
+        parts = new.parts if is_changed else ()
+        taken_back = [
+            one.part for one in old.parts if one.part not in {now.part for now in new.parts}
+        ]
+        if as_json:
+            more: dict[str, Json] = {"taken_back": [*taken_back], "outdated": [*copy.outdated]}
+            prompts.append(new.to_json(parts=parts_json(parts, checked=True), **more))
+            continue
+        state = stored.short(new.current) if is_changed else "nothing changed"
+        screen.line(f"{new.name}: {state}", bold=is_changed)
+        _print_outdated(screen, copy.outdated)
+        for part in taken_back:
+            screen.line(f"{part}: as shipped again")
+        screen.parts(parts)
+    if as_json:
+        print_json({"store": str(store.root_path), "prompts": prompts})
 
 
 def _replaced(edit: PromptOverride, present: PromptOverride) -> PromptOverride:
     del present
     return edit
-
-
-def _taken(store: LocalPromptOverridesStore, copy: MetaCopy, before: _StoredMeta) -> _Taken:
-    after = _stored_meta(store, copy.template)
-    is_changed, now = before.current != after.current, {part.part for part in after.parts}
-    return _Taken(
-        copy=copy,
-        after=after,
-        is_changed=is_changed,
-        parts=after.parts if is_changed else (),
-        taken_back=[part.part for part in before.parts if part.part not in now],
-    )
 
 
 @meta_command.command("reset", epilog=examples("meta reset", "meta reset reflect-section"))
@@ -326,7 +286,7 @@ def reset_command(
             )
     held = [(meta, meta.current) for meta in _stored_metas(store, names) if meta.current]
     for meta, _ in held:
-        store.delete(ns=meta.template.ns, prompt_key=meta.template.key, tag=DEFAULT_TAG)
+        store.delete(ns=meta.template.ns, prompt_key=meta.name, tag=DEFAULT_TAG)
     if as_json:
         prompts = [{**meta.names, "from": stored.revision_json(current)} for meta, current in held]
         print_json({"store": str(store.root_path), "prompts": prompts})
@@ -334,8 +294,7 @@ def reset_command(
     screen = Screen()
     for meta, current in held:
         screen.line(f"{meta.name}: as shipped; it was {stored.short(current)}")
-        revision = shown_hash(current.id)
-        back = stored.tag_command("rollback", _address(meta.template), store)
-        screen.body(f"{back} --to {revision}")
+        back = stored.tag_command("rollback", meta.address, store)
+        screen.body(f"{back} --to {shown_hash(current.id)}")
     if not held:
         screen.line("every meta-prompt is as shipped already")
