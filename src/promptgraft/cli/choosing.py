@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.options import (
     Command,
     PromptName,
@@ -229,9 +230,47 @@ def runs_options(command: Command) -> Command:
     return project_option(runs_option(wrapped))
 
 
+_tried = options.together(
+    click.argument("prompt", required=False),
+    click.option(
+        "--tag", type=options.tag, help="Use what this tag holds; by default the project's tag."
+    ),
+    click.option("--source", is_flag=True, help="Use the source, without overrides."),
+    click.option("--run", metavar="RUN", help="Use the winner of a run: an id, or `latest`."),
+    click.option(
+        "--candidate",
+        type=options.at_least(0),
+        help="Of that run, use another candidate; 0 is its baseline.",
+    ),
+    project_option,
+    json_option,
+)
+
+
+def tried_options(command: Command) -> Command:
+    """Give a command PROMPT and the options that choose its text: it gets them as ``choice``."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *,
+        prompt: str | None,
+        tag: str | None,
+        source: bool,
+        run: str | None,
+        candidate: int | None,
+        **others: object,
+    ) -> int | None:
+        from promptgraft.integrations.gate import Choice
+
+        choice = Choice(prompt=prompt, tag=tag, source=source, run=run, candidate=candidate)
+        return command(choice=choice, **others)
+
+    return _tried(wrapped)
+
+
 def load_template(spec: str) -> PromptTemplate[object]:
     """Return the template that ``module:ATTRIBUTE`` or ``file.py:ATTRIBUTE`` names."""
-    from promptgraft.project.python_source import Wanted, load, place_of
+    from promptgraft.project.python_source import PythonSource, Wanted, place_of
     from promptgraft.prompt import Prompt, PromptTemplate
 
     def read(value: object) -> PromptTemplate[object] | None:
@@ -241,7 +280,7 @@ def load_template(spec: str) -> PromptTemplate[object]:
 
     expected = "a PromptTemplate or a Prompt"
     wanted = Wanted(what="--template", expected=expected, plural="templates", read=read)
-    return load(place_of(spec, wanted.what), wanted)
+    return PythonSource().load(place_of(spec, wanted.what), wanted)
 
 
 def shipped(name: str) -> Path:

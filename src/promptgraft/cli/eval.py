@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, Self, TypeVar, Unpack
+from typing import ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 import attrs
 import click
 
 from promptgraft.adapters.base import CallWaiting
 from promptgraft.cli import options
-from promptgraft.cli.choosing import loaded_project
+from promptgraft.cli.choosing import loaded_project, tried_options
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
 from promptgraft.cli.progress import waiting
@@ -48,10 +48,9 @@ _EXIT_CODES: Mapping[gate.GateOutcome, ExitCode] = {
 }
 
 
-class _Given(options.Tried):
+class _Given(TypedDict):
     """What the command line asks for."""
 
-    split: str
     fail_under: float | None
     min_pass_rate: float | None
     baseline: str | None
@@ -70,7 +69,7 @@ class _Given(options.Tried):
     "eval --source --save-baseline old.json",
     "eval --run latest --num-runs 3",
 )
-@options.tried_options
+@tried_options
 @click.option(
     "--split",
     type=click.Choice(("test", "validation", "train", "all")),
@@ -112,7 +111,13 @@ class _Given(options.Tried):
 @options.workers_option
 @options.quiet_option
 def eval_command(
-    *, project: str | None, as_json: bool, quiet: bool, **given: Unpack[_Given]
+    *,
+    choice: Choice,
+    split: str,
+    project: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Unpack[_Given],
 ) -> ExitCode:
     """Evaluate a prompt on its cases, and let it pass or not.
 
@@ -127,16 +132,8 @@ def eval_command(
         if file is not None:
             # Before anything is paid for.
             make_room(Path(file))
-    choice = Choice(
-        prompt=given["prompt"],
-        split=given["split"],
-        tag=given["tag"],
-        source=given["source"],
-        run=given["run"],
-        candidate=given["candidate"],
-    )
     with loaded_project(project) as found:
-        subject = subject_of(found, choice)
+        subject = subject_of(found, attrs.evolve(choice, split=split))
         if baseline is not None:
             check_comparable(baseline, subject.report(()), where=f"baseline {given['baseline']}")
         workers = given["workers"] or found.workers

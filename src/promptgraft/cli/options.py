@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import click
 
@@ -145,29 +145,4 @@ workers_option = click.option(
 
 quiet_option = click.option(
     "--quiet", "-q", is_flag=True, help="Show no progress, only the summary."
-)
-
-
-class Tried(TypedDict):
-    """Which text of which prompt is meant; see :data:`tried_options`."""
-
-    prompt: str | None
-    tag: str | None
-    source: bool
-    run: str | None
-    candidate: int | None
-
-
-tried_options = together(
-    click.argument("prompt", required=False),
-    click.option("--tag", type=tag, help="Use what this tag holds; by default the project's tag."),
-    click.option("--source", is_flag=True, help="Use the source, without overrides."),
-    click.option("--run", metavar="RUN", help="Use the winner of a run: an id, or `latest`."),
-    click.option(
-        "--candidate",
-        type=at_least(0),
-        help="Of that run, use another candidate; 0 is its baseline.",
-    ),
-    project_option,
-    json_option,
 )

@@ -23,7 +23,7 @@ from promptgraft.cli.progress import Progress, brief, doing, mean_of, spent, wai
 from promptgraft.clock import Clock, SystemClock
 from promptgraft.evals.attempt import Attempt
 from promptgraft.runs import RunHistory
-from promptgraft.search.notices import CallWaits, Event
+from promptgraft.search.notices import Event
 from promptgraft.text import (
     counted,
     difference,
@@ -218,12 +218,9 @@ class PanelProgress(LivePanel, Progress):
             seconds = wait.seconds
             if seconds is not None and isinstance(wait.time, datetime):
                 seconds -= (now - wait.time).total_seconds()
-            text.append(f"{'; ' if text else ''}{_said(wait, seconds)}", "yellow")
+            said = visible_line(waiting(wait.model, seconds, wait.reason))
+            text.append(f"{'; ' if text else ''}{said}", "yellow")
         return text
-
-
-def _said(wait: CallWaits, seconds: float | None) -> str:
-    return visible_line(waiting(wait.model, seconds, wait.reason))
 
 
 def _used(run: RunHistory) -> str:

@@ -149,33 +149,25 @@ def progress_for(
     return PanelProgress(title)
 
 
-class EventStream:
-    """Writes the lines of events as they happen. Safe to share between threads."""
+class EventStream(Progress):
+    """Writes the lines of events as they happen."""
 
     def __init__(self, stream: TextIO) -> None:
+        super().__init__()
         # Not looked up again: code of a job has standard output turned away.
-        self._stream = stream
-        self._lines = EventLines(SystemClock())
-        self._lock = threading.Lock()
-        self._broken = False
+        self._stream: TextIO | None = stream
 
-    def on_event(self, event: object) -> None:
-        """Write the lines of an event."""
-        with self._lock:
-            for line in self._lines.of(event):
-                if not self._broken:
-                    self._write(encoded(line))
+    def on_line(self, line: Event) -> None:
+        if self._stream is not None:
+            try:
+                click.echo(encoded(line), file=self._stream)
+            except OSError:
+                # The reader of the lines has left; the run itself continues.
+                self._stream = None
 
     def end(self, result: dict[str, Json]) -> None:
         """Write the last line, what came of the run."""
         click.echo(encoded_json(result), file=self._stream)
-
-    def _write(self, line: str) -> None:
-        try:
-            click.echo(line, file=self._stream)
-        except OSError:
-            # The reader of the lines has left; the run itself continues.
-            self._broken = True
 
 
 StepEvent = (

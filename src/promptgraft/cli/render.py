@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Unpack
 
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.choosing import loaded_project
+from promptgraft.cli.choosing import loaded_project, tried_options
 from promptgraft.cli.output import echo, print_json
 from promptgraft.errors import ConfigError
+from promptgraft.evals.evaluate import params_of_cases
+from promptgraft.integrations.gate import Choice, Tried, tried_prompt
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.text import visible
-
-
-class _Given(options.Tried):
-    """What the command line asks for."""
-
-    project: str | None
-    messages: bool
-    as_json: bool
-
 
 _messages_option = click.option(
     "--messages", is_flag=True, help="Print the messages of a chat, as JSON."
@@ -30,63 +22,62 @@ _messages_option = click.option(
 
 
 @options.command("render", "render", "render triage --case t-17 --messages", "render --run latest")
-@options.tried_options
+@tried_options
 @_messages_option
 @click.option("--case", metavar="ID", help="The case; by default the first of those held out.")
-def render_command(*, case: str | None, **given: Unpack[_Given]) -> None:
+def render_command(
+    *, choice: Choice, project: str | None, case: str | None, messages: bool, as_json: bool
+) -> None:
     """Print the prompt in force as a model receives it for a case.
 
     PROMPT is its name in the project. What is in force is what the project's tag holds over
     the source. No model is called.
     """
-    _print(given, with_values=True, case=case)
+    with loaded_project(project) as found:
+        tried = tried_prompt(found, choice)
+        parts = found.splits.parts()
+        cases = {one.id: one for name in reversed(parts) for one in parts[name]}
+        named = next(iter(cases)) if case is None else case
+        if named not in cases:
+            near = did_you_mean(named, list(cases))
+            raise ConfigError(f"--case: the project has no case `{named}`{near}")
+        (params,) = params_of_cases(tried.prompt, [cases[named]], found.params).values()
+        rendered = tried.prompt.bind(*params).render()
+    _print(tried, rendered, case=named, messages=messages, as_json=as_json)
 
 
 @options.command(
     "export", "export > triage.md", "export --tag stable --messages", "export --source --json"
 )
-@options.tried_options
+@tried_options
 @_messages_option
-def export_command(**given: Unpack[_Given]) -> None:
+def export_command(*, choice: Choice, project: str | None, messages: bool, as_json: bool) -> None:
     """Print the prompt in force as a template: with the placeholders of the source.
 
     PROMPT is its name in the project. For use elsewhere, as one text or as the messages of a
     chat; with `--json` also its tools and the schema of the answer.
     """
-    _print(given, with_values=False)
+    with loaded_project(project) as found:
+        tried = tried_prompt(found, choice)
+        rendered = tried.prompt.with_placeholders()
+    _print(tried, rendered, case=None, messages=messages, as_json=as_json)
 
 
-def _print(given: _Given, *, with_values: bool, case: str | None = None) -> None:
-    from promptgraft.evals.evaluate import params_of_cases
-    from promptgraft.integrations.gate import Choice, tried_prompt
-
-    choice = Choice(
-        prompt=given["prompt"],
-        tag=given["tag"],
-        source=given["source"],
-        run=given["run"],
-        candidate=given["candidate"],
-    )
-    if given["messages"] and given["as_json"]:
+def _print(
+    tried: Tried,
+    rendered: RenderedPrompt[object],
+    *,
+    case: str | None,
+    messages: bool,
+    as_json: bool,
+) -> None:
+    if messages and as_json:
         raise click.UsageError("--json has the messages too; leave --messages out")
-    with loaded_project(given["project"]) as project:
-        tried, named = tried_prompt(project, choice), None
-        if with_values:
-            parts = project.splits.parts()
-            cases = {one.id: one for name in reversed(parts) for one in parts[name]}
-            named = next(iter(cases)) if case is None else case
-            if named not in cases:
-                near = did_you_mean(named, list(cases))
-                raise ConfigError(f"--case: the project has no case `{named}`{near}")
-            (params,) = params_of_cases(tried.prompt, [cases[named]], project.params).values()
-            rendered = tried.prompt.bind(*params).render()
-        else:
-            rendered = tried.prompt.with_placeholders()
     for note in tried.notes:
         echo(f"warning: {note}", error=True)
-    if given["as_json"]:
-        print_json({"tried": tried.name, "case": named, **_plain(rendered)})
-    elif given["messages"]:
+    if as_json:
+        print_json({"tried": tried.name, "case": case, **_plain(rendered)})
+    elif messages:
         echo(json.dumps(_messages(rendered), indent=2))
     else:
         echo(visible(rendered.text))

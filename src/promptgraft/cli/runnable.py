@@ -15,7 +15,14 @@ from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Pr
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project import Project
 from promptgraft.project.files import DEFAULT_RUNS, PromptSource, runs_folder_of
-from promptgraft.project.python_source import Wanted, as_maker, beside, call_maker, load, place_of
+from promptgraft.project.python_source import (
+    PythonSource,
+    Wanted,
+    as_maker,
+    beside,
+    call_maker,
+    place_of,
+)
 from promptgraft.runs import RunFolder, RunRecord
 from promptgraft.runs.documents import described_job
 from promptgraft.runs.folder import RUN_ID, field_of, field_or_none
@@ -37,7 +44,7 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
         read=lambda value: value if isinstance(value, OptimizationJob) else as_maker(value),
     )
     place = place_of(spec, wanted.what)
-    found = load(place, wanted)
+    found = PythonSource().load(place, wanted)
     with beside(place.folder):
         job = call_maker(found, spec) if isinstance(found, FunctionType) else found
         if not isinstance(job, OptimizationJob):

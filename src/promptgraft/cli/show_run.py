@@ -16,6 +16,7 @@ from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
+from promptgraft.runs.history import shown_mean
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.serde import Json, did_you_mean, parse_json
@@ -95,16 +96,12 @@ def _print_candidates(screen: Screen, record: RunRecord) -> None:
     table = [("candidate", "mean", "parents", "step", "changes")]
     for one in shown:
         parents = ", ".join(map(str, one.parents))
-        table.append((str(one.candidate), _mean(one), parents, str(one.step), one.changed))
+        table.append((str(one.candidate), shown_mean(one), parents, str(one.step), one.changed))
     screen.table(table)
     if (more := len(best) - _MOST_CANDIDATES) > 0:
         screen.line(f"and {more} more with lower means")
     if any(one.estimated for one in shown):
         screen.line(ESTIMATED)
-
-
-def _mean(one: CandidateAdded) -> str:
-    return score(one.mean, estimated=one.estimated)
 
 
 def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
@@ -122,9 +119,9 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
         on = f", estimated from {scored} of {len(one.scores)} of the validation set"
     screen.fields(
         [
-            ("parents", ", ".join(f"{p.candidate} ({_mean(p)})" for p in parents) or "none"),
+            ("parents", ", ".join(f"{p.candidate} ({shown_mean(p)})" for p in parents) or "none"),
             ("changes", one.changed if number else "nothing: the baseline"),
-            ("mean", f"{_mean(one)}{on}"),
+            ("mean", f"{shown_mean(one)}{on}"),
             ("step", str(one.step)),
             ("page", str(relative(page))),
         ]

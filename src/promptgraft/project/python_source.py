@@ -117,11 +117,6 @@ class PythonSource:
         return self._modules[path]
 
 
-def load(place: Place, wanted: Wanted[T]) -> T:
-    """Return what stands at ``place``; see :meth:`PythonSource.load`."""
-    return PythonSource().load(place, wanted)
-
-
 def load_file(path: Path, *, name: str, what: str) -> ModuleType:
     """Import a file, which can import modules beside it; ``what`` names it in messages.
 

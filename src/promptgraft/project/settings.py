@@ -30,7 +30,7 @@ from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig, ToolExampleTarget
 from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
-from promptgraft.search.stoppers import StopFile, Stopper
+from promptgraft.search.stoppers import StopFile
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import MetricFeedback, examples_from, feedback_from
 from promptgraft.targets.types import GepaExample
@@ -101,7 +101,10 @@ def run_config(
     make: Callable[..., RunConfig] = kind
     settings = {"rollout_budget": _BUDGET, **optimizer.settings}
     if isinstance(limits := settings.get("limits"), Limits):
-        stoppers = [_placed(stopper, around) for stopper in limits.stoppers]
+        stoppers = [
+            StopFile(around.folder.absolute() / one.path) if isinstance(one, StopFile) else one
+            for one in limits.stoppers
+        ]
         settings["limits"] = attrs.evolve(limits, stoppers=stoppers)
     for name in FORMATTERS:
         if isinstance(spec := settings.get(name), str):
@@ -131,14 +134,6 @@ def _case_faults(prompt: ProjectPrompt, judging: Judging, around: Surroundings) 
 def _place_of(case: Case) -> tuple[str, int]:
     file, _, line = case.origin.rpartition(":")
     return file, int(line) if line.isdigit() else 0
-
-
-def _placed(stopper: Stopper, around: Surroundings) -> Stopper:
-    return (
-        StopFile(around.folder.absolute() / stopper.path)
-        if isinstance(stopper, StopFile)
-        else stopper
-    )
 
 
 def targets_of(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -164,17 +165,16 @@ def make_run(
         ) from error
     try:
         fresh.chmod(0o755)
-        number = 1
-        while True:
+        for number in itertools.count(1):
             target = root / (base if number == 1 else f"{base}-{number}")
             document = {"id": target.name, "created": moment.isoformat(), **config}
             write_document(fresh / "config.json", document)
             if _renamed(fresh, target):
-                return RunFolder(target)
-            number += 1
+                break
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+    return RunFolder(target)
 
 
 def _renamed(fresh: Path, target: Path) -> bool:

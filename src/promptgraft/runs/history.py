@@ -250,8 +250,10 @@ class RunHistory:
         self._use(event)
         if isinstance(event.time, UnsetType):
             return
-        if self.rollouts != before:
-            self.wait = self._longer(event.time)
+        if self.rollouts != before and not (
+            self.wait is not None and self.wait.seconds is not None and self.is_waiting(event.time)
+        ):
+            self.wait = None
         if self.total and self._paced is None:
             # From here on answers are new; those before came out of a journal.
             self._paced = event.time, self.rollouts
@@ -260,10 +262,6 @@ class RunHistory:
         if event.rollouts >= self.rollouts:  # else steps that are under way have used more
             self.rollouts, self.reflections = event.rollouts, event.reflections
             self.cost, self.tokens = event.cost, event.tokens
-
-    def _longer(self, now: datetime) -> CallWaits | None:
-        known = self.wait is not None and self.wait.seconds is not None
-        return self.wait if known and self.is_waiting(now) else None
 
     def _hear_of(self, position: str) -> None:
         # Where steps overlap, the rollouts of one are told when later ones are under way.

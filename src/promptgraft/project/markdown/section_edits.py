@@ -16,7 +16,6 @@ from promptgraft.project.markdown.loading import Loaded
 from promptgraft.project.markdown.outline import (
     BREAK,
     INTRO,
-    Block,
     escaped,
     slug_of,
     stays_open,
@@ -93,7 +92,10 @@ def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
             "HTML open, which would swallow the section below it; close it, or write it by hand"
         )
     if block.level == 0 and not text.strip():
-        text = _titleless(text, loaded.outline.blocks[at + 1 :])
+        # Blank text before the first heading is no section: it gets a heading of its own.
+        following = loaded.outline.blocks[at + 1 :]
+        level = following[0].level if following else 1
+        text = f"{'#' * level} {{#{INTRO}}}\n\n{text}".rstrip("\n")
     file = loaded.outline.text
     old = block.raw.strip("\r\n")
     if not old:
@@ -102,12 +104,6 @@ def _raw(loaded: Loaded, at: int, text: str, *, is_last: bool) -> str:
     lead, _, tail = block.raw.partition(old)
     gap = "" if is_last else "\n" * (2 - len(BREAK.findall(tail)))
     return lead + with_breaks(text + gap, file) + tail
-
-
-def _titleless(text: str, following: Sequence[Block]) -> str:
-    """Return the text before the first heading with a heading: it would be no section else."""
-    level = following[0].level if following else 1
-    return f"{'#' * level} {{#{INTRO}}}\n\n{text}".rstrip("\n")
 
 
 def _appended(text: str, section: MarkdownSection, body: str) -> str:

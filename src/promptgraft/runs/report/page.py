@@ -50,7 +50,10 @@ def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
 def filled(template: str, **values: object) -> str:
     """Return a page: a template with its values, style and script."""
     style, script = _asset("report.css"), _asset("report.js")
-    policy = _policy(style, script)
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
+        f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
     found = _environment().get_template(template)
     return found.render(version=__version__, style=style, script=script, policy=policy, **values)
 
@@ -104,13 +107,6 @@ def _reasons(data: ReportData) -> list[tuple[str, int]]:
 def _objectives(data: ReportData) -> tuple[str, ...]:
     names = {name for one in data.candidates[:1] for name in one.objectives}
     return tuple(sorted(names))[:_MOST_OBJECTIVES] if len(names) > 1 else ()
-
-
-def _policy(style: str, script: str) -> str:
-    return (
-        f"default-src 'none'; style-src 'sha256-{_hash(style)}'; "
-        f"script-src 'sha256-{_hash(script)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _hash(text: str) -> str:
