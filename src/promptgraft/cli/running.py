@@ -22,8 +22,7 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.folder import write_document
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
-from promptgraft.search.job import OptimizationJob
-from promptgraft.search.result import RunResult
+from promptgraft.search import OptimizationJob, RunResult
 from promptgraft.serde import Json
 
 

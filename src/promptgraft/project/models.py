@@ -36,8 +36,7 @@ from promptgraft.project.python_source import (
     place_of,
 )
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.session import SessionProtocol
+from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.text import listed
 from promptgraft.yaml_text import YamlPath

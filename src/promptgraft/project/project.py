@@ -29,10 +29,7 @@ from promptgraft.project.parts import (
 )
 from promptgraft.project.python_source import PythonSource
 from promptgraft.project.settings import Judging, described, run_config, target_faults
-from promptgraft.search.config import RunConfig
-from promptgraft.search.context import OptimizationContext
-from promptgraft.search.job import OptimizationJob
-from promptgraft.search.plan import RunPlan
+from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, RunPlan
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.nodes import Source, raise_lines, spelled
 from promptgraft.yaml_text import YamlPath

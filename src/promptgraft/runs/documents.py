@@ -28,11 +28,10 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.prompt.template import Prompt
 from promptgraft.runs.history import RunHistory
+from promptgraft.search import OptimizationJob, Settings
 from promptgraft.search.events import RunEnded
-from promptgraft.search.job import OptimizationJob
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
-from promptgraft.search.settings import Settings
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.parts.part import named_in
 from promptgraft.targets.types import Change, plain_changes

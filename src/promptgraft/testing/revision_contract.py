@@ -10,9 +10,8 @@ import pytest
 
 from promptgraft.errors import InvalidIdentifierError, InvalidOverrideError, RevisionNotFoundError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.store import OverrideAddress
+from promptgraft.overrides import OverrideAddress, Provenance, Revision
 from promptgraft.overrides.store import RevisionedPromptOverridesStore as Store
-from promptgraft.overrides.types import Provenance, Revision
 from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,

@@ -21,8 +21,7 @@ from promptgraft.project.markdown.values import (
     kind_of,
 )
 from promptgraft.project.python_source import PythonSource, a_function
-from promptgraft.prompt.sections import TaskExample, TaskStep
-from promptgraft.prompt.tools import Tool, ToolExample
+from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.strict.checks import ANYTHING, TEXT, Kind
 from promptgraft.strict.kinds import checked, either, listed, record_of
