@@ -13,7 +13,7 @@ from promptgraft.adapters.base import Usage
 from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.runs.reading import summarize
 from promptgraft.runs.report.data import ReportData
-from promptgraft.runs.report.overviews import comparison_page, history_page
+from promptgraft.runs.report.page import comparison_page, history_page
 from promptgraft.search.events import CandidateAdded, MergeRejected, MutationRejected
 from promptgraft.search.fresh import HeldOut
 from promptgraft.search.ledger import LedgerEntry

@@ -36,8 +36,7 @@ from promptgraft.runs.report.drawings import (
     rollouts_chart,
     spending_chart,
 )
-from promptgraft.runs.report.overviews import comparison_page, history_page
-from promptgraft.runs.report.page import render
+from promptgraft.runs.report.page import comparison_page, history_page, render
 from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
 from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size

@@ -114,7 +114,7 @@ def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) 
 def _list(runs: Runs, page: Path | None, *, as_json: bool) -> None:
     found = list_runs(runs.root)
     if page is not None:
-        from promptgraft.runs.report.overviews import history_page
+        from promptgraft.runs.report.page import history_page
 
         _write(page, history_page(str(relative(runs.root)), found), as_json=as_json)
     elif as_json:
@@ -299,7 +299,7 @@ def compare_command(
     """
     one, other = (read_run(runs.find(name)) for name in (first, second))
     if page is not None:
-        from promptgraft.runs.report.overviews import comparison_page
+        from promptgraft.runs.report.page import comparison_page
 
         _write(page, comparison_page(one, other), as_json=as_json)
         return

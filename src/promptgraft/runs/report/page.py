@@ -1,30 +1,35 @@
-"""The page: templates filled in, as one file that needs nothing else."""
+"""Pages that need nothing else: the report of a run, two runs side by side, all of a folder."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
+
 from promptgraft import __version__
+from promptgraft.runs.comparing import (
+    Incomparable,
+    figure_rows,
+    figures_of,
+    gain_between,
+    incomparable,
+    seen_scores,
+    unseen_scores,
+)
 from promptgraft.runs.history import shown_mean
+from promptgraft.runs.records import RunRecord, RunSummary
+from promptgraft.runs.report import texts
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
 from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
-from promptgraft.runs.report.texts import (
-    TOTAL_BYTES,
-    Limits,
-    candidate_views,
-    cropped,
-    rejection_views,
-    short_name,
-    transcripts_of,
-    winner_changes,
-)
+from promptgraft.search.scores import Score
 from promptgraft.text import counted, dollars, score, visible
 
 if TYPE_CHECKING:
@@ -32,14 +37,16 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_OBJECTIVES = 10
+_MOST_CASES = 3_000
+_MOST_RUNS = 2_000
 
 
-def render(data: ReportData, most: int = TOTAL_BYTES) -> str:
-    """Return the page in at most about ``most`` bytes of UTF-8: of a long run less is shown.
+def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
+    """Return the page in at most ``most`` bytes of UTF-8; of a long run it shows less.
 
     What every page has takes about 100 kB.
     """
-    limits = Limits()
+    limits = texts.Limits()
     page = _filled(data, limits)
     while len(page.encode()) > most and limits.listed:
         limits = limits.halved()
@@ -58,7 +65,7 @@ def filled(template: str, **values: object) -> str:
     return found.render(version=__version__, style=style, script=script, policy=policy, **values)
 
 
-def _filled(data: ReportData, limits: Limits) -> str:
+def _filled(data: ReportData, limits: texts.Limits) -> str:
     return filled(
         "page.html",
         data=data,
@@ -71,13 +78,13 @@ def _filled(data: ReportData, limits: Limits) -> str:
         objectives=_objectives(data),
         frontier=frontier_rows(data),
         heat=heat_map(data),
-        winner_changes=winner_changes(data),
-        candidates=candidate_views(data, limits),
-        rejections=rejection_views(data, limits),
+        winner_changes=texts.winner_changes(data),
+        candidates=texts.candidate_views(data, limits),
+        rejections=texts.rejection_views(data, limits),
         reasons=_reasons(data),
         whole=tuple(whole_prompts(data)),
         amounts=tuple(amounts(data)),
-        transcripts=transcripts_of(data, limits),
+        transcripts=texts.transcripts_of(data, limits),
         breakdown=breakdown(data),
     )
 
@@ -143,8 +150,8 @@ def _environment() -> Environment:
             str(number), f"{number:,}", 1
         ),
         "dollars": dollars,
-        "crop": lambda text: cropped(text, 2_000),
-        "name": short_name,
+        "crop": lambda text: texts.cropped(text, 2_000),
+        "name": texts.short_name,
         "across": across,
         "reach": lambda gain: reach_of([gain]),
         "sentence": _sentence,
@@ -156,3 +163,55 @@ def _sentence(text: str) -> str:
     text = text.strip()
     closed = text if text.endswith((".", "!", "?")) else f"{text}."
     return closed[:1].upper() + closed[1:]
+
+
+@attrs.frozen
+class TwoScores:
+    """What the best candidates of two runs scored on a case of one set, and who was better."""
+
+    set: str
+    case: str
+    before: Score
+    after: Score
+    outcome: str
+
+
+def comparison_page(first: RunRecord, second: RunRecord) -> str:
+    """Return the page that shows two runs side by side: figures, texts, scores case by case."""
+    differing, sides = (incomparable(first, second), (figures_of(first), figures_of(second)))
+    winners = [record.sides[1].texts if record.sides else {} for record in (first, second)]
+    cases = tuple(_cases(first, second, differing))
+    return filled(
+        "compare.html",
+        sides=sides,
+        reasons=differing.reasons,
+        rows=figure_rows(*sides, differing),
+        gain=gain_between(first, second, differing),
+        changes=tuple(texts.changes_between(*winners)),
+        cases=cases[:_MOST_CASES],
+        left_out=len(cases[_MOST_CASES:]),
+    )
+
+
+def history_page(folder: str, runs: Sequence[RunSummary]) -> str:
+    """Return the page that lists the runs of a folder with what each has gained."""
+    gains = [run.held_out for run in runs if run.held_out and run.held_out.cases]
+    return filled(
+        "history.html",
+        folder=folder,
+        runs=runs[:_MOST_RUNS],
+        left_out=len(runs[_MOST_RUNS:]),
+        reach=reach_of(gains),
+    )
+
+
+def _cases(first: RunRecord, second: RunRecord, differing: Incomparable) -> Iterator[TwoScores]:
+    for name, reasons, one, other in (
+        ("held out", differing.held_out, unseen_scores(first), unseen_scores(second)),
+        ("validation", differing.pareto, seen_scores(first), seen_scores(second)),
+    ):
+        for case in one if not reasons else ():
+            if case in other:
+                yield TwoScores(
+                    name, case, one[case], other[case], texts.outcome(one[case], other[case])
+                )
