@@ -38,7 +38,7 @@ from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.section import SectionOverride
 from promptgraft.runs.event_file import EventFile, EventLines
 from promptgraft.runs.folder import RunFolder, make_run
-from promptgraft.runs.report import write_report
+from promptgraft.runs.report.page import write_report
 from promptgraft.search.scores import Scores
 from promptgraft.serde import digest_text
 from promptgraft.targets.base import RejectionReason

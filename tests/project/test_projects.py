@@ -29,7 +29,7 @@ from promptgraft.project import (
     runs_folder_of,
 )
 from promptgraft.project.format import PROJECT, schema_text
-from promptgraft.project.format_optimizer import ELSEWHERE
+from promptgraft.project.format_sections import ELSEWHERE
 from promptgraft.runtime import EventBus
 from promptgraft.search.acceptance import MinGain, Paired
 from promptgraft.search.stoppers import MaxProposals, StopFile

@@ -26,7 +26,6 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.runs import read_run
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.reading import summarize
-from promptgraft.runs.report import write_report
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import (
     HEIGHT,
@@ -36,7 +35,7 @@ from promptgraft.runs.report.drawings import (
     rollouts_chart,
     spending_chart,
 )
-from promptgraft.runs.report.page import comparison_page, history_page, render
+from promptgraft.runs.report.page import comparison_page, history_page, render, write_report
 from promptgraft.runs.report.scores import breakdown
 from promptgraft.runs.report.tables import LEVELS, UNSCORED, frontier_rows, heat_map
 from promptgraft.runs.report.texts import Limits, candidate_views, cropped, size

@@ -26,9 +26,8 @@ from promptgraft.cli.outcome import (
 )
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import progress_for
-from promptgraft.cli.running import carry_out
+from promptgraft.cli.running import cancelled_by_signals, carry_out
 from promptgraft.cli.show import entry_json, shown_entries
-from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.errors import (
     ConfigError,
     LimitReachedError,

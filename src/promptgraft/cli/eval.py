@@ -19,7 +19,7 @@ from promptgraft.cli.choosing import loaded_project, tried_options
 from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, is_plain_terminal, make_room, print_json
 from promptgraft.cli.progress import waiting
-from promptgraft.cli.signals import cancelled_by_signals
+from promptgraft.cli.running import cancelled_by_signals
 from promptgraft.evals import gate
 from promptgraft.evals.attempt import Attempt
 from promptgraft.evals.gate.baseline import check_comparable

@@ -41,7 +41,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "rollback": ("revisions", "Point a tag at an earlier revision."),
     "tag": ("revisions", "Let the tag NAME hold what another tag holds."),
     "meta": ("meta", "Change the questions that the reflection model is asked."),
-    "docs": ("docs", "Print a page of the documentation."),
+    "docs": ("project", "Print a page of the documentation."),
 }
 """The commands with the module that has them and a summary, in the order of the help."""
 

@@ -1,9 +1,13 @@
-"""Carrying out a job and keeping it in a run directory."""
+"""Carrying out a job until it ends or is interrupted, and keeping it in a run directory."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TextIO
 
@@ -14,7 +18,6 @@ from promptgraft.cli.exits import ExitCode, complain, exit_code_of
 from promptgraft.cli.outcome import Outcome, complaint, exit_code_for, outcome_json, print_outcome
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import EventStream, Progress
-from promptgraft.cli.signals import cancelled_by_signals
 from promptgraft.clock import SystemClock
 from promptgraft.errors import ConfigError, PromptgraftError, WinnerNotStoredError
 from promptgraft.journal import FileJournal
@@ -145,3 +148,62 @@ def conclude_run(outcome: Outcome, runs: Runs, *, stream: TextIO | None) -> Exit
     if said := complaint(outcome.result):
         complain(f"{said}{resume}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
+
+
+_REASONS: dict[int, str] = {
+    signal.SIGINT: "interrupted (Ctrl+C)",
+    signal.SIGTERM: "asked to end (SIGTERM)",
+}
+
+
+@contextlib.contextmanager
+def cancelled_by_signals() -> Iterator[Cancellation]:
+    """Give a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
+
+    The second signal ends the process without waiting. What a run was answered is
+    in its journal by then: every answer is written before it is used. Outside the main thread,
+    where Python takes no signals, the cancellation is never set.
+    """
+    cancellation = Cancellation()
+    if threading.current_thread() is not threading.main_thread():
+        yield cancellation
+        return
+
+    def stop(number: int, _: object = None) -> None:
+        cancellation.set(_REASONS[number])
+
+    # Handlers run in the main thread, which may be in a call that does not end; a thread that
+    # reads the numbers of signals does not have to wait for it.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = {number: signal.signal(number, stop) for number in _REASONS}
+    watcher = threading.Thread(target=_watch, args=(reading, stop), daemon=True)
+    watcher.start()
+    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield cancellation
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        os.close(writing)
+        watcher.join()
+        os.close(reading)
+
+
+def _watch(reading: int, stop: Callable[[int], None]) -> None:
+    is_second = False
+    while byte := os.read(reading, 1):
+        if byte[0] in _REASONS:
+            if is_second:
+                _end_at_once()
+            stop(byte[0])
+            is_second = True
+
+
+def _end_at_once() -> None:
+    # Not `print`, whose lock a thread may hold for ever; nor where nobody reads.
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, b"promptgraft: interrupted again, ended at once\n")
+    os._exit(ExitCode.STOPPED_EARLY)

@@ -264,7 +264,7 @@ def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_js
     A run that has ended has its report already. This writes it again, or that of a run in
     progress. RUN is an id, the start of one, or `latest`.
     """
-    from promptgraft.runs.report import write_report
+    from promptgraft.runs.report.page import write_report
 
     folder = runs.find(run)
     target = None if out is None else Path(out)

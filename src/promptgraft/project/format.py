@@ -20,8 +20,14 @@ from promptgraft.evals.splits import NAMES
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.validation import check_key, check_tag
 from promptgraft.project.files import DEFAULT_RUNS, source_file
-from promptgraft.project.format_models import DEFINITIONS, MODELS, ModelsConfig, refuse_references
-from promptgraft.project.format_optimizer import OPTIMIZER, OptimizerConfig
+from promptgraft.project.format_sections import (
+    DEFINITIONS,
+    MODELS,
+    OPTIMIZER,
+    ModelsConfig,
+    OptimizerConfig,
+    refuse_references,
+)
 from promptgraft.project.python_source import REFERENCE
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import NUMBER, TEXT, Kind, Schema, check, integer, one_of

@@ -25,7 +25,7 @@ from promptgraft.adapters.base import (
 from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import CallerError, ConfigError
-from promptgraft.project.format_models import NO_KEY, ModelConfig, Secret
+from promptgraft.project.format_sections import NO_KEY, ModelConfig, Secret
 from promptgraft.project.python_source import (
     PythonSource,
     Wanted,

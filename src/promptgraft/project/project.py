@@ -17,7 +17,7 @@ from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.project.format import ProjectConfig, read_project
-from promptgraft.project.format_models import ModelConfig
+from promptgraft.project.format_sections import ModelConfig
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
     ProjectPrompt,

@@ -20,7 +20,7 @@ from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.parts.descriptors import PromptDescriptor
 from promptgraft.project.files import DEFAULT_RUNS
 from promptgraft.project.format import DEFAULT_RATIO, DEFAULT_WORKERS
-from promptgraft.project.format_optimizer import (
+from promptgraft.project.format_sections import (
     ELSEWHERE,
     FORMATTERS,
     OptimizerConfig,

@@ -97,7 +97,7 @@ class Recorder:
             if not known:
                 self._file.append(line)
         if is_end:
-            from promptgraft.runs.report import write_report
+            from promptgraft.runs.report.page import write_report
 
             write_report(self._folder)
 

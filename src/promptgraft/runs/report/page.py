@@ -22,10 +22,11 @@ from promptgraft.runs.comparing import (
     seen_scores,
     unseen_scores,
 )
+from promptgraft.runs.folder import RunFolder, write_text
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.records import RunRecord, RunSummary
 from promptgraft.runs.report import texts
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.runs.report.drawings import family_tree, rollouts_chart, spending_chart, steps_of
 from promptgraft.runs.report.scores import amounts, breakdown, whole_prompts
 from promptgraft.runs.report.tables import across, frontier_rows, heat_map, reach_of
@@ -39,6 +40,17 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_OBJECTIVES = 10
 _MOST_CASES = 3_000
 _MOST_RUNS = 2_000
+
+
+def write_report(folder: RunFolder, out: Path | None = None) -> Path:
+    """Write the report of a run, ended or not, and return where: by default ``report.html`` in it.
+
+    Raises:
+        DataFormatError, JournalCorruptError: a file is not what a run writes.
+    """
+    target = folder.report if out is None else out
+    write_text(target, render(gather(folder)))
+    return target
 
 
 def render(data: ReportData, most: int = texts.TOTAL_BYTES) -> str:
