@@ -6,7 +6,6 @@ Nothing that a project file names is looked up here.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -144,11 +143,6 @@ def project_schema() -> Schema:
         **PROJECT.schema,
         "$defs": DEFINITIONS,
     }
-
-
-def schema_text() -> str:
-    """Return what ``project.schema.json`` holds."""
-    return json.dumps(project_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _check_prompt(spec: str) -> None:

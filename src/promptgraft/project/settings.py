@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypedDict
 
 import attrs
 
@@ -32,8 +31,7 @@ from promptgraft.search.config import RunConfig, ToolExampleTarget
 from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
 from promptgraft.search.stoppers import StopFile
 from promptgraft.serde import Json, did_you_mean
-from promptgraft.targets.judging import MetricFeedback, examples_from, feedback_from
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.judging import examples_from, feedback_from
 
 _BUDGET = "light"
 
@@ -53,16 +51,7 @@ class Judging:
     params: ParamsOf | None = None
 
 
-class DataSettings(TypedDict):
-    """The settings of a run that its data decides."""
-
-    pareto_set_size: int
-    training_examples: tuple[GepaExample, ...]
-    data: Data
-    feedback_fn: MetricFeedback
-
-
-def data_settings(prompt: Prompt[object], judging: Judging) -> DataSettings:
+def data_settings(prompt: Prompt[object], judging: Judging) -> dict[str, object]:
     """Return validation before train as examples of a run, test as held out, and the feedback.
 
     Raises:
