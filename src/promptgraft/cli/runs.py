@@ -10,18 +10,9 @@ from pathlib import Path
 import attrs
 import click
 
+from promptgraft.cli import options
 from promptgraft.cli.choosing import Runs, chosen_runs, runs_options
 from promptgraft.cli.exits import ExitCode, complain
-from promptgraft.cli.options import (
-    command,
-    events_option,
-    examples,
-    json_option,
-    project_option,
-    quiet_option,
-    run_argument,
-    runs_option,
-)
 from promptgraft.cli.outcome import exit_code_for, means_row, print_next
 from promptgraft.cli.output import Screen, echo, make_room, print_json, relative
 from promptgraft.cli.progress import ESTIMATED, PlainProgress, progress_for
@@ -57,12 +48,12 @@ html_option = click.option(
 @click.group(
     "runs",
     invoke_without_command=True,
-    epilog=examples("runs", "runs --html history.html", "runs rm 20260131-1204 --yes"),
+    epilog=options.examples("runs", "runs --html history.html", "runs rm 20260131-1204 --yes"),
 )
 @html_option
-@project_option
-@runs_option
-@json_option
+@options.project_option
+@options.runs_option
+@options.json_option
 @click.pass_context
 def runs_command(
     context: click.Context,
@@ -82,11 +73,13 @@ def runs_command(
         raise click.UsageError(f"options of `{context.invoked_subcommand}` stand behind it")
 
 
-@runs_command.command("rm", epilog=examples("runs rm 20260131-1204", "runs rm latest --yes"))
+@runs_command.command(
+    "rm", epilog=options.examples("runs rm 20260131-1204", "runs rm latest --yes")
+)
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only shown.")
 @runs_options
-@json_option
+@options.json_option
 def rm_command(*, names: tuple[str, ...], yes: bool, runs: Runs, as_json: bool) -> None:
     """Remove runs with all that they hold: answers that were paid for, candidates, reports.
 
@@ -190,11 +183,11 @@ def summary_json(run: RunSummary) -> dict[str, Json]:
     }
 
 
-@command("watch", "watch", "watch 20260131-1204", "watch --json")
-@run_argument
+@options.command("watch", "watch", "watch 20260131-1204", "watch --json")
+@options.run_argument
 @runs_options
-@events_option
-@quiet_option
+@options.events_option
+@options.quiet_option
 def watch_command(run: str, *, runs: Runs, as_json: bool, quiet: bool) -> ExitCode:
     """Follow a run of another process until it ends, by reading its files.
 
@@ -248,8 +241,8 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
     print_next(screen, next_)
 
 
-@command("report", "report", "report 20260131-1204 --out night.html")
-@run_argument
+@options.command("report", "report", "report 20260131-1204 --out night.html")
+@options.run_argument
 @click.option(
     "--out",
     metavar="FILE",
@@ -257,7 +250,7 @@ def _print_end(screen: Screen, summary: RunSummary, runs: Runs) -> None:
 )
 @click.option("--open", "opened", is_flag=True, help="Open it in the browser.")
 @runs_options
-@json_option
+@options.json_option
 def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_json: bool) -> None:
     """Write a run as one HTML file that needs nothing else, and say where it is.
 
@@ -283,12 +276,12 @@ def report_command(run: str, *, out: str | None, opened: bool, runs: Runs, as_js
         )
 
 
-@command("compare", "compare 20260131-1204 latest", "compare 20260131 --html both.html")
+@options.command("compare", "compare 20260131-1204 latest", "compare 20260131 --html both.html")
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="[RUN]", default="latest")
 @html_option
 @runs_options
-@json_option
+@options.json_option
 def compare_command(
     first: str, second: str, *, page: Path | None, runs: Runs, as_json: bool
 ) -> None:
