@@ -82,7 +82,7 @@ def apply_command(
     store: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Put what a run has found where it is used: into the store, as one revision.
+    """Apply the winner of a run: to the store as one revision, or to the source.
 
     RUN is the id of a run, or the beginning of one; by default the newest. Refuses (exit code
     2) when the source or the tag has changed since in a part that the winner changes, and

@@ -1,4 +1,4 @@
-"""``promptgraft eval``: evaluate a prompt on its cases, and let it pass or not."""
+"""``promptgraft eval``: evaluate a prompt on its cases as a gate for CI."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Given(TypedDict):
     type=click.Choice(("test", "validation", "train", "all")),
     default="test",
     show_default=True,
-    help="The cases.",
+    help="The cases to evaluate.",
 )
 @click.option(
     "--fail-under", metavar="SCORE", type=options.share, help="The least mean score, 0 to 1."
@@ -87,13 +87,13 @@ class _Given(TypedDict):
     help="The least share of answers that pass, 0 to 1.",
 )
 @click.option(
-    "--baseline", metavar="FILE", help="Scores that no critical case, and no mean, may be below."
+    "--baseline", metavar="FILE", help="Scores that no critical case and no mean may fall below."
 )
 @click.option(
     "--tolerance",
     metavar="T",
     type=options.share,
-    help="How much the mean may be below that of the baseline.",
+    help="How far the mean may fall below that of the baseline.",
 )
 @click.option(
     "--max-unscored",
@@ -119,11 +119,11 @@ def eval_command(
     quiet: bool,
     **given: Unpack[_Given],
 ) -> ExitCode:
-    """Evaluate a prompt on its cases, and let it pass or not.
+    """Evaluate a prompt on its cases as a gate for CI.
 
-    PROMPT is its name in the project. Exits with 1 when the scores are not what was asked
-    for, and with 4 when answers have no score. What is tried is what the project's tag
-    holds, with the metrics, the model and the data that `promptgraft optimize` uses.
+    PROMPT is its name in the project. Exits with 1 when a required score is not reached, and
+    with 4 when answers have no score. Evaluates what the project's tag holds, with the
+    metrics, the model and the data that `promptgraft optimize` uses.
     """
     if given["tolerance"] is not None and given["baseline"] is None:
         raise click.UsageError("--tolerance is for the scores of a baseline; give --baseline")

@@ -22,24 +22,24 @@ _GRACE = 0.5
 # Modules are imported when their command is used: the help must come at once.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Improve an example prompt now, without a key or a network."),
-    "init": ("project", "Write a project that runs at once."),
-    "check": ("project", "Say whether a project is right, without a call."),
-    "plan": ("project", "Say what a run is expected to use, and what it can use."),
+    "init": ("project", "Create a project that runs at once."),
+    "check": ("project", "Check a project without calling a model."),
+    "plan": ("project", "Show what a run is expected to use, and at most."),
     "optimize": ("optimize", "Improve a prompt of the project."),
     "resume": ("optimize", "Resume a run."),
     "runs": ("runs", "List the runs."),
     "watch": ("runs", "Follow a run of another process."),
     "report": ("runs", "Write a run as one HTML file."),
     "compare": ("runs", "Show two runs side by side."),
-    "apply": ("apply", "Put what a run has found where it is used."),
-    "eval": ("eval", "Evaluate a prompt on its cases, and let it pass or not."),
+    "apply": ("apply", "Apply the winner of a run to the store or the source."),
+    "eval": ("eval", "Evaluate a prompt on its cases as a gate for CI."),
     "render": ("render", "Print the prompt in force as a model receives it."),
     "export": ("render", "Print the prompt in force as a template."),
     "show": ("show", "Show a run, or the overrides that a store holds."),
     "diff": ("revisions", "Show what overrides change."),
     "history": ("revisions", "List every revision of a tag."),
     "rollback": ("revisions", "Point a tag at an earlier revision."),
-    "tag": ("revisions", "Let the tag NAME hold what another tag holds."),
+    "tag": ("revisions", "Copy what one tag holds to another."),
     "meta": ("meta", "Change the questions that the reflection model is asked."),
     "docs": ("project", "Print a page of the documentation."),
 }
@@ -98,7 +98,7 @@ def app(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line and return its exit code; errors become one line."""
+    """Run one command line and return its exit code; errors become one line."""
     try:
         return _invoke(arguments)
     except EXPECTED as error:

@@ -220,9 +220,9 @@ def resume_command(
 ) -> ExitCode:
     """Resume a run that was interrupted, or that has ended.
 
-    RUN is an id, the start of one, or `latest`. What the run was answered is not asked, and
-    not paid, again. Limits may be others than before: a larger `--budget` continues a run
-    that used up its own. What decides the path of the run, such as its cases, must be as it was.
+    RUN is an id, the start of one, or `latest`. Recorded answers are neither requested nor
+    paid again. Limits may differ from before: a larger `--budget` resumes a run that used up
+    its own. What determines the path of the run, such as its cases, must be unchanged.
     """
     stream = sys.stdout if as_json else None
     kept_in = chosen_runs(runs, project, runs_again=True)

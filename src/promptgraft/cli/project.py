@@ -48,11 +48,11 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
 )
 @json_option
 def init_command(folder: str, *, template: str, as_json: bool) -> None:
-    """Write a project that runs at once, without a key or a network.
+    """Create a project that runs at once, without a key or a network.
 
-    It goes into DIR, by default the current folder, which is made if it is not there. Files
-    that are there already are never overwritten. The comments in its `promptgraft.yaml` and
-    its `README.md` say what to change for your own prompt and a real model.
+    DIR is the current folder by default, and is created if it does not exist. Existing files
+    are never overwritten. The comments in its `promptgraft.yaml` and its `README.md` say what
+    to change for your own prompt and a real model.
     """
     target, names = Path(folder), sorted(TEMPLATES[template])
     source = shipped(f"examples/projects/{template}")
@@ -103,11 +103,11 @@ def _write(path: Path, text: bytes) -> None:
 )
 @json_option
 def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCode:
-    """Say whether a project is right, without a call.
+    """Check a project without calling a model.
 
-    Looks at everything that its file names: prompts, cases, metrics, models, settings. Each
-    fault is a line with its place, and the exit code is 2 then. A secret that is not set is a
-    warning. Python that the project names is run.
+    Checks everything that its file names: prompts, cases, metrics, models, settings. Each
+    fault is one line with its place, and the exit code is then 2. A secret that is not set is
+    a warning. Python code that the project names is run.
     """
     if schema and project is not None:
         raise click.UsageError("--schema is the same for every project; leave --project out")
@@ -160,7 +160,7 @@ def check_command(*, project: str | None, schema: bool, as_json: bool) -> ExitCo
 @project_option
 @json_option
 def plan_command(target: str | None, *, project: str | None, as_json: bool) -> None:
-    """Say what a run is expected to use, and what it can use.
+    """Show what a run is expected to use, and at most.
 
     Rollouts, reflections, tokens and money; no key is needed. PROMPT is a name in
     `promptgraft.yaml`; with one prompt it may be left out. JOB is `file.py:NAME` or

@@ -1,4 +1,4 @@
-"""``promptgraft diff``: what overrides change."""
+"""``promptgraft diff``, ``history``, ``rollback`` and ``tag``: the revisions of a tag."""
 
 from __future__ import annotations
 
@@ -265,9 +265,9 @@ def tag_command(
     store: LocalPromptOverridesStore,
     as_json: bool,
 ) -> None:
-    """Let the tag NAME hold what another tag holds.
+    """Copy what one tag holds to the tag NAME.
 
-    The label moves and the revisions stay: what NAME held before is a revision of it, and
+    The label moves and the revisions stay: what NAME held before remains a revision, and
     `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or a
     name in `promptgraft.yaml`.
     """
