@@ -82,11 +82,11 @@ def apply_command(
     store: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Apply the winner of a run: to the store as one revision, or to the source.
+    """Apply the winner of a run to the store or the source.
 
-    RUN is the id of a run, or the beginning of one; by default the newest. Refuses (exit code
-    2) when the source or the tag has changed since in a part that the winner changes, and
-    exits with 1 when nothing beat the baseline.
+    RUN is the id of a run, or the beginning of one; by default the newest. The store gets one
+    revision. Refuses (exit code 2) when the source or the tag has changed since in a part that
+    the winner changes, and exits with 1 when nothing beat the baseline.
     """
     if to_source and patch:
         raise click.UsageError("--to-source and --patch exclude each other; leave one out")

@@ -39,7 +39,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "diff": ("revisions", "Show what overrides change."),
     "history": ("revisions", "List every revision of a tag."),
     "rollback": ("revisions", "Point a tag at an earlier revision."),
-    "tag": ("revisions", "Copy what one tag holds to another."),
+    "tag": ("revisions", "Copy what another tag holds to the tag NAME."),
     "meta": ("meta", "Change the questions that the reflection model is asked."),
     "docs": ("project", "Print a page of the documentation."),
 }

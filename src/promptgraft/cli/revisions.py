@@ -265,7 +265,7 @@ def tag_command(
     store: LocalPromptOverridesStore,
     as_json: bool,
 ) -> None:
-    """Copy what one tag holds to the tag NAME.
+    """Copy what another tag holds to the tag NAME.
 
     The label moves and the revisions stay: what NAME held before remains a revision, and
     `promptgraft rollback PROMPT --tag NAME` goes back there. PROMPT is `namespace/key`, or a
