@@ -13,14 +13,6 @@ import attrs
 import click
 
 from promptgraft.cli import options
-from promptgraft.cli.options import (
-    Command,
-    PromptName,
-    json_option,
-    project_option,
-    runs_option,
-    store_option,
-)
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.overrides import LocalPromptOverridesStore
 from promptgraft.overrides.revision_files import FOLDER
@@ -86,7 +78,7 @@ def open_store(folder: str | None) -> LocalPromptOverridesStore:
 
 
 def chosen_store(
-    store: str | None, project: str | None, prompt: PromptName | None = None
+    store: str | None, project: str | None, prompt: options.PromptName | None = None
 ) -> LocalPromptOverridesStore:
     """Return the store named, or that of the project, or that of the current folder.
 
@@ -99,21 +91,21 @@ def chosen_store(
     return open_store(store)
 
 
-def store_options(command: Command) -> Command:
+def store_options(command: options.Command) -> options.Command:
     """Give a command ``--json``, ``--project`` and ``--store``: it gets ``store``, opened."""
 
     @functools.wraps(command)
     def wrapped(*, project: str | None, store: str | None, **others: object) -> int | None:
         prompt = others.get("prompt")
-        named = prompt if isinstance(prompt, PromptName) else None
+        named = prompt if isinstance(prompt, options.PromptName) else None
         return command(store=chosen_store(store, project, named), **others)
 
-    return project_option(store_option(json_option(wrapped)))
+    return options.project_option(options.store_option(options.json_option(wrapped)))
 
 
 def read_prompt(
     context: click.Context, parameter: click.Parameter, value: str | None
-) -> PromptName | None:
+) -> options.PromptName | None:
     """Return the prompt that is meant: ``namespace/key``, or a name of the project.
 
     Without a value it is the only prompt of the project.
@@ -128,15 +120,17 @@ def read_prompt(
     found = opened_project(project)
     with beside(found.folder):
         descriptor = found.prompt(value).prompt.descriptor
-    return PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
+    return options.PromptName(descriptor.ns, descriptor.key, in_project=True, file=project)
 
 
-def _stored_prompt(context: click.Context, parameter: click.Parameter, value: str) -> PromptName:
+def _stored_prompt(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> options.PromptName:
     from promptgraft.parts.validation import check_key, check_ns
 
     ns, _, key = value.rpartition("/")
     try:
-        return PromptName(check_ns(ns), check_key(key, "key"))
+        return options.PromptName(check_ns(ns), check_key(key, "key"))
     except InvalidIdentifierError:
         raise click.BadParameter(
             "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "
@@ -147,7 +141,7 @@ def _stored_prompt(context: click.Context, parameter: click.Parameter, value: st
         ) from None
 
 
-def project_source(name: PromptName) -> PromptTemplate[object] | None:
+def project_source(name: options.PromptName) -> PromptTemplate[object] | None:
     """Return the source of a prompt in the project around it; None where it is in none.
 
     Raises:
@@ -220,14 +214,14 @@ def _named(root: Path, runs: str | None, project: str | None) -> Runs | None:
     return None if project is None else Runs(root, f"--project {shlex.quote(project)}")
 
 
-def runs_options(command: Command) -> Command:
+def runs_options(command: options.Command) -> options.Command:
     """Give a command ``--project`` and ``--runs``, which it gets as ``runs``: ``Runs``."""
 
     @functools.wraps(command)
     def wrapped(*, project: str | None, runs: str | None, **others: object) -> int | None:
         return command(runs=chosen_runs(runs, project), **others)
 
-    return project_option(runs_option(wrapped))
+    return options.project_option(options.runs_option(wrapped))
 
 
 _tried = options.together(
@@ -242,12 +236,12 @@ _tried = options.together(
         type=options.at_least(0),
         help="Of that run, use another candidate; 0 is its baseline.",
     ),
-    project_option,
-    json_option,
+    options.project_option,
+    options.json_option,
 )
 
 
-def tried_options(command: Command) -> Command:
+def tried_options(command: options.Command) -> options.Command:
     """Give a command PROMPT and the options that choose its text: it gets them as ``choice``."""
 
     @functools.wraps(command)

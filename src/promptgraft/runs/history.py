@@ -250,9 +250,9 @@ class RunHistory:
         self._use(event)
         if isinstance(event.time, UnsetType):
             return
-        if self.rollouts != before and not (
-            self.wait is not None and self.wait.seconds is not None and self.is_waiting(event.time)
-        ):
+        is_known = self.wait is not None and self.wait.seconds is not None
+        if self.rollouts != before and not (is_known and self.is_waiting(event.time)):
+            # An answer has come; only a wait of known length may still hold for other calls.
             self.wait = None
         if self.total and self._paced is None:
             # From here on answers are new; those before came out of a journal.
