@@ -188,13 +188,9 @@ def _print_plan(screen: Screen, name: str, plan: RunPlan) -> None:
             ("reflections", f"{plan.reflections:,}"),
         ]
     )
+    expected = [role.expected for role in plan.roles]
     for title, of_role, tokens, cost in (
-        (
-            "expected",
-            [role.expected for role in plan.roles],
-            plan.expected_tokens,
-            plan.expected_cost,
-        ),
+        ("expected", expected, plan.expected_tokens, plan.expected_cost),
         ("at most", plan.roles, plan.tokens, plan.cost),
     ):
         head = title, "calls", "in", "out", "tokens", "dollars", "model"

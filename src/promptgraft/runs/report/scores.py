@@ -9,7 +9,7 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.evals.metrics.values import labels_in
-from promptgraft.runs.report.data import ReportData
+from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.texts import cropped
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.targets.spending import Role
@@ -62,12 +62,7 @@ class Breakdown:
 def breakdown(data: ReportData) -> Breakdown | None:
     """Return the scores on the held-out cases, or else on the validation set; None without any."""
     for name, answers in (("held-out cases", data.unseen), ("validation set", data.answers)):
-        sides = [
-            (one, answers[data.winner, case])
-            for (number, case), one in answers.items()
-            if number == 0 and (data.winner, case) in answers
-        ]
-        if sides:
+        if sides := _sides(answers, data.winner):
             metrics = list(dict.fromkeys(metric for one, _ in sides for metric in _scores(one)))
             names = ("Baseline", "Winner") if data.winner else ("Baseline",)
             labels = [_labels(metric, sides, names) for metric in metrics]
@@ -77,6 +72,14 @@ def breakdown(data: ReportData) -> Breakdown | None:
                 labels=tuple(found for found in labels if found.rows),
             )
     return None
+
+
+def _sides(answers: Answers, winner: int) -> list[_Sides]:
+    return [
+        (one, answers[winner, case])
+        for (number, case), one in answers.items()
+        if number == 0 and (winner, case) in answers
+    ]
 
 
 def _scores(record: RolloutRecord) -> Mapping[str, float]:
@@ -146,12 +149,8 @@ def amounts(data: ReportData) -> Iterator[tuple[str, str, float, float]]:
         texts = data.prompts.values()
         after = sum(len(one["winner" if data.winner else "baseline"]) for one in texts)
         yield "characters", "{:,.0f}", sum(len(one["baseline"]) for one in texts), after
-    pairs = [
-        (_taken(one), _taken(answers[data.winner, case]))
-        for answers in (data.answers, data.unseen)
-        for (number, case), one in answers.items()
-        if number == 0 and (data.winner, case) in answers
-    ]
+    sides = [*_sides(data.answers, data.winner), *_sides(data.unseen, data.winner)]
+    pairs = [(_taken(one), _taken(other)) for one, other in sides]
     for place, name, shape in (
         (0, "tokens sent for an answer", "{:,.1f}"),
         (1, "tokens received for an answer", "{:,.1f}"),
