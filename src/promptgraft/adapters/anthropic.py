@@ -232,7 +232,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
 
 
 def _said(content: Sequence[JsonObject]) -> list[Json]:
-    """Return the blocks of an answer as a request may repeat them: not the empty texts."""
+    """Return the blocks of an answer as a request may repeat them: without empty texts."""
     return [block for block in content if block["type"] != "text" or str(block["text"]).strip()]
 
 
@@ -274,9 +274,7 @@ class AnthropicAdapter(ModelAdapter):
     api: ClassVar[Api] = _API
 
     profile: AnthropicProfile | None = attrs.field(
-        default=None,
-        kw_only=True,
-        validator=instance(AnthropicProfile).or_none,
+        default=None, kw_only=True, validator=instance(AnthropicProfile).or_none
     )
 
     @property

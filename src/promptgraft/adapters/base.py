@@ -1,4 +1,4 @@
-"""Who answers: the contract between promptgraft and a model."""
+"""The contract between promptgraft and a model, and how an adapter is called."""
 
 from __future__ import annotations
 
@@ -82,7 +82,6 @@ class ToolInvoked:
     """A tool was called during an evaluation.
 
     Attributes:
-        name: the tool.
         params: its parameters, as an instance of its type where they fitted it.
         result: what it returned; None when it failed.
         error: why it failed, in one line; empty when it did not.
@@ -100,8 +99,7 @@ class ModelCalled:
 
     Attributes:
         model: the model, in its provider's word.
-        requests: requests that were sent for it, retries included; 0 when it was given up
-            before the first.
+        requests: requests that were sent, retries included; 0 when it was given up before any.
         usage: tokens, as far as the provider counted them.
         cost: US dollars; None when the price of the model is not known.
         seconds: wall time, waits included.
@@ -117,19 +115,13 @@ class ModelCalled:
 
 
 def free_call(model: str) -> ModelCalled:
-    """Return the event of a call that costs neither money nor time worth telling."""
+    """Return the event of a call that costs neither money nor time."""
     return ModelCalled(model=model, requests=1, cost=Decimal(0), seconds=0.0)
 
 
 @attrs.frozen(kw_only=True)
 class CallWaiting:
-    """A notice: a call waits for long enough to look like a hang.
-
-    Attributes:
-        model: the model that is called.
-        seconds: how long, if that is known.
-        reason: why, in a few words.
-    """
+    """A notice: a call waits for long enough to look like a hang; ``seconds`` if they are known."""
 
     model: str
     seconds: float | None
@@ -137,21 +129,17 @@ class CallWaiting:
 
 
 class ProviderAdapter(Protocol):
-    """Evaluates prompts.
+    """Evaluates prompts; ``evaluate`` may be ``def`` or ``async def``.
 
-    ``evaluate`` may be ``def`` or ``async def``. A plain one may be called from several threads at
-    once; an ``async`` one runs in the event loop of the run, always the same one.
+    A plain one may be called from several threads at once; an ``async`` one always runs in the
+    event loop of the run.
 
     An attribute or property ``identity`` says what answers: a text with name and version, without
     secrets, that is part of a run's fingerprint. Without it the name of the class stands there.
     """
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT] | Awaitable[PromptResponse[OutputT]]:
         """Render ``prompt``, have it answered, and parse the answer.
 
@@ -171,26 +159,24 @@ class ProviderAdapter(Protocol):
 
 @runtime_checkable
 class MeteredAdapter(Protocol):
-    """An adapter that can say what calls will cost before they are made."""
+    """An adapter that can say what calls will cost before they are made.
+
+    ``longest_answer`` is in tokens, None when the model decides; ``price_of`` returns US dollars,
+    None when the price of the model is not known.
+    """
 
     @property
-    def longest_answer(self) -> int | None:
-        """Tokens of the longest answer; None when the model decides."""
-        ...
+    def longest_answer(self) -> int | None: ...
 
-    def price_of(self, usage: Usage) -> Decimal | None:
-        """Return US dollars for a call; None when the price of the model is not known."""
-        ...
+    def price_of(self, usage: Usage) -> Decimal | None: ...
 
 
 @runtime_checkable
 class ThinkingAdapter(Protocol):
-    """An adapter whose model thinks before it answers."""
+    """An adapter whose model thinks first: expected tokens, which count as received; 0 for none."""
 
     @property
-    def thinking(self) -> int:
-        """Expected tokens of what it thinks, which count as received; 0 for none."""
-        ...
+    def thinking(self) -> int: ...
 
 
 def adapter_identity(adapter: ProviderAdapter) -> str:
@@ -205,7 +191,6 @@ def is_nameless(adapter: ProviderAdapter) -> bool:
 
 
 EVALUATE = "method `evaluate(prompt, *, session, deadline=None)`"
-"""What every adapter has."""
 
 
 def has_evaluate(value: object) -> bool:
@@ -214,11 +199,7 @@ def has_evaluate(value: object) -> bool:
 
 
 def check_adapter(value: object, what: str) -> None:
-    """Do nothing when ``value`` is an adapter.
-
-    Raises:
-        ConfigError: it is something else, such as a class or a function that makes one.
-    """
+    """Raise a ``ConfigError`` for what is no adapter, such as a class or a function."""
     answers = has_evaluate(value)
     if answers and not isinstance(value, type):
         return
@@ -267,7 +248,7 @@ def evaluated(
 
 
 def _fault_of(response: object) -> str:
-    """Return why a value is no response of an adapter; empty when it is one."""
+    """Return why a value is no response of an adapter; empty for one."""
     if not isinstance(response, PromptResponse):
         return f"found {shown(response)}"
     for name, kind in (("text", str), ("usage", Usage), ("finish_reason", str)):
@@ -285,13 +266,10 @@ def answered(
     usage: Usage = NO_USAGE,
     finish_reason: str = "stop",
 ) -> PromptResponse[OutputT]:
-    """Build the response for an answer's text and dispatch ``PromptExecuted``.
+    """Build the response for an answer's text, for implementations of :class:`ProviderAdapter`.
 
-    For implementations of :class:`ProviderAdapter`. The event is dispatched before the text
-    is parsed, so that an answer which does not fit is seen in the session all the same.
-
-    Raises:
-        OutputError: the text does not fit the output type.
+    ``PromptExecuted`` is dispatched before the text is parsed, so that an answer which does not
+    fit, an ``OutputError``, is seen in the session all the same.
     """
     try:
         output = rendered.parse(text)

@@ -22,10 +22,10 @@ Reply = Callable[[RenderedPrompt[object]], str]
 
 
 class ScriptedAdapter:
-    """Answers by calling a function, or with the texts of a list in turn.
+    """Answers by calling a function, or with the texts of a list in turn; thread-safe.
 
     It renders, dispatches events and parses as any other adapter does, and remembers what it
-    was asked. Safe to call from several threads.
+    was asked.
 
     Args:
         reply: a function of the rendered prompt, or texts that are used once each.
@@ -67,15 +67,10 @@ class ScriptedAdapter:
     @property
     def calls(self) -> int:
         """How often it was asked."""
-        with self._lock:
-            return len(self._requests)
+        return len(self.requests)
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         if deadline is not None:
             deadline.check()

@@ -35,8 +35,8 @@ from promptgraft.serde import Json, shown, unstructure
 class AsideSession(Session):
     """A session beside another one (None for none), which pays for it and sees its model calls.
 
-    Calls and notices reach the other session, and its budget and deadline hold. Nothing else
-    does: the prompt of a judge is no prompt of what is judged.
+    Calls and notices reach the other session, and its budget and deadline hold. Prompts do not:
+    that of a judge is none of what is judged.
     """
 
     def __init__(
@@ -86,12 +86,10 @@ class Attempt:
 
 @attrs.frozen(kw_only=True)
 class Attempting:
-    """Answers and judges cases; called from several threads at once.
+    """Answers and judges cases, in several threads at once.
 
-    Attributes:
-        aggregation: makes one score of the metrics; None for their mean.
-        session: of the evaluation; pays for calls, and gets an event for each. None for none.
-        deadline: when the evaluation ends; None for never.
+    ``aggregation`` makes one score of the metrics, by default their mean. ``session`` is that of
+    the evaluation: it pays for calls and gets an event for each.
     """
 
     adapter: ProviderAdapter
@@ -101,11 +99,10 @@ class Attempting:
     deadline: Deadline | None = None
 
     def __call__(self, case: Case, prompt: Prompt[object], run: int) -> Attempt:
-        """Answer a case once, unless its answer is recorded, and judge.
+        """Answer a case once, unless its answer is recorded, and judge it.
 
-        Raises:
-            PermanentProviderError: a model or a judge refuses for good.
-            CallerError: a metric cannot judge the case.
+        Raises ``PermanentProviderError`` when a model refuses for good, and ``CallerError`` when a
+        metric cannot judge the case.
         """
         tags = {"scope": "case", "case": case.id}
         session = AsideSession(self.session, tags=tags, deadline=self.deadline)

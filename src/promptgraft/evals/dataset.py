@@ -81,7 +81,7 @@ class CaseReader:
         self.faults = CaseFaults(source)
 
     def read_all(self, rows: Iterable[Row]) -> tuple[Case, ...]:
-        """Return every case; all faults of the source are raised at once."""
+        """Return every case, or raise all faults of the source at once."""
         read = map(self._read, rows)
         cases = tuple(case for case in read if case is not None)
         self.faults.raise_all()
@@ -122,7 +122,7 @@ class CaseReader:
 
 @attrs.frozen
 class SourceFile:
-    """A file: its absolute path without links, and its device and number, whatever its name."""
+    """A file under any name: its absolute path without links, its device and number."""
 
     path: Path
     file: tuple[int, int]
@@ -243,7 +243,7 @@ class Dataset(Shown):
 
 
 def asked_by(case: Case) -> Json:
-    """Return what a case asks: its input, or what the user says turn by turn."""
+    """Return the input of a case, or what the user says turn by turn."""
     return [turn.user for turn in case.turns] if case.turns else case.input
 
 

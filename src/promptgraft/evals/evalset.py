@@ -37,7 +37,7 @@ class _Intermediate:
 
 @attrs.frozen(kw_only=True)
 class _Said:
-    """One invocation: the question, and what came of it or should."""
+    """One invocation: the question, and its answer, recorded or expected."""
 
     user_content: str | None = None
     final_response: str | None = None
@@ -56,7 +56,7 @@ class _Said:
 
 @attrs.frozen(kw_only=True)
 class _Found:
-    """What a case says."""
+    """The plain content of a case."""
 
     eval_mode: str = ""
     conversation: tuple[_Said, ...] = ()
@@ -133,19 +133,19 @@ _CASE = record_of(
 
 
 def is_eval_case(value: Json) -> bool:
-    """Whether plain data looks like a case of an EvalSet rather than of a plain file."""
+    """Tell whether plain data looks like a case of an EvalSet."""
     if not isinstance(value, dict):
         return False
     return "evalId" in value or "eval_id" in value or isinstance(value.get("conversation"), list)
 
 
 def eval_case_id(value: Mapping[str, Json]) -> Json:
-    """Return what the case calls itself; None when it does not say."""
+    """Return the id of a case; None without one."""
     return value.get("evalId", value.get("eval_id"))
 
 
 def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
-    """Return a case; what does not fit is noted, and None returned."""
+    """Return a case, or None with its faults noted."""
     found = _CASE.read(node)
     if found is None:
         return None
@@ -185,7 +185,7 @@ def read_eval_case(node: Node, *, case_id: str, origin: str) -> Case | None:
 def _traced(
     expected: tuple[_Said, ...], recorded: tuple[_Said, ...], node: Node
 ) -> tuple[tuple[_Said, ...], tuple[_Said, ...]]:
-    """Return what is expected and what was recorded of a case that was recorded."""
+    """Return what is expected and what was recorded of a recorded case."""
     if not recorded:  # the conversation itself is the recording; nothing is expected
         return tuple(_Said(user_content=one.user_content) for one in expected), expected
     if not expected:

@@ -54,7 +54,7 @@ Plan = Sequence[tuple[Case, Prompt[object], int]]
 
 
 class _CaseInput(FrozenMap[str, object]):
-    """A class of its own: of each class a prompt keeps only the last parameter."""
+    """A class of its own: a prompt keeps only the last parameter of each class."""
 
 
 def params_of_cases(
@@ -65,9 +65,8 @@ def params_of_cases(
     Without ``params`` a text goes to the one placeholder that is open, and an object to the
     placeholders of its names. To a recorded answer nothing is bound.
 
-    Raises:
-        ConfigError: cases do not fit the prompt: in one line, what several cases share once; and
-            how many more.
+    Cases that do not fit the prompt raise one ``ConfigError``, which says once what several of them
+    share.
     """
     faults = in_one_line()
     made = params_of_fitting(prompt, cases, params, faults)
@@ -78,7 +77,7 @@ def params_of_cases(
 def params_of_fitting(
     prompt: Prompt[object], cases: Iterable[Case], params: ParamsOf | None, faults: CaseFaults
 ) -> dict[str, tuple[object, ...]]:
-    """Return the same of the cases that fit the prompt, and note what is wrong with the others."""
+    """Return the same for the cases that fit the prompt, and note what is wrong with the others."""
     made: dict[str, tuple[object, ...]] = {}
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     for case in cases:
@@ -129,7 +128,7 @@ def _by_name(
 
 
 def _open_placeholders(prompt: Prompt[object]) -> tuple[str, ...]:
-    """Return the names that the prompt looks up and that are not bound yet."""
+    """Return the names that the prompt reads and that are not bound yet."""
     known = {name for param in prompt.params for name in values_of(param)}
     reads = dict.fromkeys(
         name for _, section in prompt.template.walked for name in section.source.reads
@@ -158,7 +157,7 @@ class Evaluation(Shown):
 
     @property
     def report(self) -> EvaluationReport:
-        """The figures of the first run; the whole evaluation when there is no other."""
+        """The figures of the first run."""
         return self.runs[0]
 
     def __repr__(self) -> str:
@@ -272,13 +271,13 @@ def _varies(case: Case, judged_anew: bool) -> Varies:
 
 
 def _isolated(case: Case, prompt: Prompt[object]) -> tuple[Case, Prompt[object]]:
-    """Return both with copies that no tool and no metric of another attempt changes."""
+    """Return copies that no tool and no metric of another attempt changes."""
     own_case, params = isolated((case, prompt.params), where=f"case `{case.id}`")
     return own_case, attrs.evolve(prompt, params=params)
 
 
 def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
-    """Return the attempts made until a limit was reached, by their place in the plan."""
+    """Return the attempts until a limit was reached, by their place in the plan."""
     found: dict[int, Attempt] = {}
     for place, (case, prompt, run) in enumerate(plan):
         found[place] = attempting(case, prompt, run)
@@ -288,7 +287,7 @@ def _in_turn(attempting: Attempting, plan: Plan) -> dict[int, Attempt]:
 
 
 def _at_once(attempting: Attempting, plan: Plan, executor: Executor) -> dict[int, Attempt]:
-    """Return the same of attempts side by side; the error of the first place is raised."""
+    """Return the same of attempts side by side, or raise the error of the first place."""
     futures = {executor.submit(attempting, *planned): at for at, planned in enumerate(plan)}
     found: dict[int, Attempt] = {}
     failures: dict[int, BaseException] = {}

@@ -15,7 +15,7 @@ _LONGEST_ID = 60
 
 @attrs.define
 class _Fault:
-    """What is wrong in the same words with several cases; where, for the first few of them."""
+    """One fault of several cases, and where the first few of them stand."""
 
     text: str
     count: int = 0
@@ -30,11 +30,10 @@ class _Fault:
 
 
 class CaseFaults:
-    """Collects what is wrong with cases. What more than three share is told once.
+    """Collects what is wrong with cases; what more than three share is said once.
 
-    Args:
-        source: how messages call what the cases are read from.
-        most: how many lines are told; what they do not tell is counted.
+    Messages call what the cases are read from ``source``. At most ``most`` lines are shown, the
+    other faults counted.
     """
 
     def __init__(self, source: str = "", most: int = MOST_SHOWN) -> None:
@@ -48,7 +47,7 @@ class CaseFaults:
         self._add(f"{self._source}:{line}" if line else self._source, text, case_id)
 
     def add_of(self, case: Case, text: str) -> None:
-        """Note a fault of a case, where the case stands; the text may name both already."""
+        """Note a fault of a case where it stands; the text may name both already."""
         text = text.removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
         self._add(case.origin, text, case.id)
 
@@ -70,12 +69,11 @@ class CaseFaults:
 
     @property
     def lines(self) -> list[str]:
-        """The lines, at most so many as are wanted."""
         return [line for fault in self._faults.values() for line in fault.lines()][: self._most]
 
     @property
     def more(self) -> int:
-        """How many faults the lines do not tell."""
+        """How many faults the lines leave out."""
         left, told = self._most, 0
         for fault in self._faults.values():
             lines = min(left, len(fault.lines()))
@@ -89,7 +87,7 @@ class CaseFaults:
             raise ConfigError(joined_faults(self.lines, self.more))
 
     def raise_all(self) -> None:
-        """Raise a ``DataFormatError`` with the first lines, if there are any faults."""
+        """Raise a ``DataFormatError`` with one line each, if there are any."""
         if self._faults:
             tail = (f"{self._source}: and {self.more:,} more",) if self.more else ()
             raise DataFormatError.of((*self.lines, *tail))

@@ -169,12 +169,12 @@ class PlainReader:
         self._takes_rest: bool | None = False if "input" in names else None
 
     def id_of(self, value: Mapping[str, Json]) -> Json:
-        """Return what the case calls itself; None when it does not say."""
+        """Return the id that the case has in the file, if any."""
         found = value.get(self._id)
         return None if self._cells and found == "" else found
 
     def read(self, node: Node, *, case_id: str, origin: str) -> Case | None:
-        """Return a case; what does not fit is noted, and None returned."""
+        """Return a case, or None with its faults noted."""
         value = node.value if isinstance(node.value, dict) else {}
         found, rest = self._named(node)
         turns = TURNS.read(found["turns"]) if "turns" in found else ()
@@ -198,7 +198,7 @@ class PlainReader:
         )
 
     def _named(self, node: Node) -> tuple[dict[str, Node], list[str]]:
-        """Return what is said of each field, and the keys that are none."""
+        """Return the nodes of fields, and the keys that are none."""
         found: dict[str, Node] = {}
         rest: list[str] = []
         for column, item in node.value.items() if isinstance(node.value, dict) else ():

@@ -55,7 +55,7 @@ def is_cases(key: str) -> bool:
 
 
 def unfit(value: Json) -> str:
-    """Return why a value cannot be kept or sent, or nothing."""
+    """Return why a value cannot be kept or sent; empty when it can."""
     todo: list[tuple[Json, int]] = [(value, 0)]
     while todo:
         item, depth = todo.pop()
@@ -122,7 +122,7 @@ def _unfit(value: Json, text: str) -> str:
 
 
 class _Scanner:
-    """Reads a JSON document element by element, and knows the line it is at."""
+    """Reads a JSON document element by element, and knows its line."""
 
     def __init__(self, text: str, faults: CaseFaults) -> None:
         self._text = text
@@ -132,7 +132,6 @@ class _Scanner:
         self._line = 1
 
     def document(self) -> Iterator[Row]:
-        """Yield the cases of the whole text."""
         if self._next() == "[":
             yield from self._items(in_eval_set=False)
         elif self._next() == "{":
@@ -144,7 +143,6 @@ class _Scanner:
             raise json.JSONDecodeError("Extra data", self._text, self._at)
 
     def line(self) -> int:
-        """Return the line of the present place, counted from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
@@ -245,8 +243,8 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
 def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; rows without any text are left out.
 
-    The delimiter is the one of ``, ; | tab`` that is most frequent in the header, unless it
-    is given or the first line says ``sep=;``.
+    The delimiter is the one of ``, ; | tab`` that is most frequent in the header, unless it is
+    given or the first line says ``sep=;``.
     """
     numbered = read_lines(path, faults)
     first = _next_filled(numbered)
@@ -276,7 +274,6 @@ def csv_rows(path: Path, faults: CaseFaults, *, delimiter: str | None = None) ->
 
 
 def _next_filled(numbered: Iterator[tuple[int, str]]) -> tuple[int, str]:
-    """Return the next line that is not blank, with its number; an empty text at the end."""
     return next(((number, text) for number, text in numbered if text.strip()), (0, ""))
 
 
@@ -304,7 +301,7 @@ def _detected(header: str) -> str:
 
 
 def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not blank, with the line that it begins in."""
+    """Yield each record that is not blank, with its first line."""
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         before = lines.last

@@ -250,7 +250,7 @@ def _parted(dataset: Dataset, chosen: Mapping[str, str], wanted: Collection[str]
 
 
 def _borders(train: float, validation: float, test: float) -> dict[str, float]:
-    """Return the shares by name, once they are known to be shares."""
+    """Return the shares by name, or refuse them."""
     shares = dict(zip(NAMES, (train, validation, test), strict=True))
     for name, share in shares.items():
         if not 0 <= share < 1 or (share == 0 and name != "test"):
@@ -284,6 +284,6 @@ def _strata(
 
 
 def _unit(seed: int, kind: str, text: str) -> float:
-    """Return a number from 0 up to 1 that only these decide."""
+    """Return a number from 0 up to 1 that only the arguments decide."""
     data = f"{seed}/{kind}/{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(data).digest()[:8]) / 2**64

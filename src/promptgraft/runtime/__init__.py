@@ -5,12 +5,4 @@ from promptgraft.runtime.cancellation import Cancellation
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import EventBus, Session, SessionProtocol
 
-__all__ = [
-    "Budget",
-    "Cancellation",
-    "Charge",
-    "Deadline",
-    "EventBus",
-    "Session",
-    "SessionProtocol",
-]
+__all__ = ["Budget", "Cancellation", "Charge", "Deadline", "EventBus", "Session", "SessionProtocol"]

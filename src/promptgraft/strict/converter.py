@@ -26,11 +26,7 @@ from cattrs.errors import (
     IterableValidationNote,
     StructureHandlerNotFoundError,
 )
-from cattrs.gen import (
-    make_dict_structure_fn,
-    make_mapping_structure_fn,
-    override,
-)
+from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn, override
 
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import MismatchError, did_you_mean, field_names, shown

@@ -1,4 +1,4 @@
-"""Addresses of providers, and the secrets that are kept out of messages."""
+"""Addresses of providers, and secrets kept out of messages."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Api:
 class Access:
     """How to reach a provider with one account.
 
-    A key or an address that is None is read from the environment, in each process again. An
-    address that is nowhere is the SDK's own.
+    A key or an address that is None is read from the environment, in each process again; without an
+    address the SDK's own counts.
     """
 
     api: Api
@@ -89,11 +89,7 @@ class Access:
         )
 
     def check(self) -> None:
-        """Refuse to begin without the SDK or without a key.
-
-        Raises:
-            ConfigError: one is missing, or the environment's key or address is none.
-        """
+        """Raise a ``ConfigError`` without the SDK or a key, or with one that cannot be sent."""
         missing = [name for name in self.api.packages if importlib.util.find_spec(name) is None]
         if missing:
             raise ConfigError(
@@ -123,7 +119,6 @@ class Access:
 
     @property
     def host(self) -> str | None:
-        """Host and port of an address that is not the SDK's own."""
         return None if self.address is None else urlsplit(self.address).netloc
 
     @property
@@ -143,7 +138,6 @@ class Access:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must appear nowhere."""
         said = [self.key, *self._user, *self.sent_headers.values()]
         parts = [part for text in said for part in (text, *text.split())]
         return tuple(dict.fromkeys(part for part in parts if len(part) >= _SHORTEST_SECRET))
@@ -177,8 +171,7 @@ _SHAPES = (
 def redact(text: str, secrets: Iterable[str]) -> str:
     """Return ``text`` with :data:`HIDDEN` in place of ``secrets`` and of what looks like a key.
 
-    Secrets are also found where they are percent-encoded, escaped as in JSON, or part of
-    something in base64.
+    Secrets are also found percent-encoded, escaped as in JSON, or inside base64.
     """
     for form in _all_forms(tuple(secrets)):
         text = text.replace(form, HIDDEN)
@@ -188,10 +181,10 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
-    """Return an answer's ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names.
+    """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names.
 
-    Texts that are as likely words as secrets, such as the key ``unused`` or the value of a header
-    ``Accept``, stay: they would change answers that have nothing to do with them.
+    Texts that are as likely words as secrets, such as the key ``unused``, stay: they would change
+    answers that have nothing to do with them.
     """
     forms = _all_forms(tuple(filter(_is_no_word, secrets)))
 
@@ -253,7 +246,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
-    """Yield what base64 makes of ``secret``, wherever in a longer text it stands."""
+    """Yield what base64 makes of ``secret`` at any place of a longer text."""
     if len(secret) < 6:
         return
     for before in range(3):

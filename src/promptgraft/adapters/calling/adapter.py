@@ -1,4 +1,4 @@
-"""What all adapters that call a model over HTTP share."""
+"""The options that all adapters for models have, and how they evaluate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from promptgraft.strict.checks import COUNT, SECONDS, TEXT, check, instance
 
 
 def _as_tuple(value: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """Return a list as a tuple, and anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -100,7 +99,7 @@ class _Line:
 
     @classmethod
     def forget(cls) -> None:
-        """Replace the lock, of which a forked process may get a copy that is taken."""
+        """Replace the lock, which may be a copy that is taken, in a forked process."""
         cls.opening = threading.Lock()
 
     def caller(self, new: Callable[[], Caller]) -> Caller:
@@ -116,10 +115,10 @@ if hasattr(os, "register_at_fork"):
 
 @attrs.frozen(eq=False)
 class ModelAdapter(ABC):
-    """The options that all adapters for models have, and how they evaluate.
+    """An adapter for a model over HTTP.
 
-    Safe to use from several threads. Pickles; its client is built once in each process, for
-    the first call.
+    Safe to use from several threads. Pickles; its client is built once in each process, for the
+    first call.
     """
 
     api: ClassVar[Api]
@@ -183,19 +182,13 @@ class ModelAdapter(ABC):
 
     @property
     @abstractmethod
-    def longest_answer(self) -> int | None:
-        """Tokens of the longest answer; None when the model decides."""
+    def longest_answer(self) -> int | None: ...
 
     def price_of(self, usage: Usage) -> Decimal | None:
-        """Return US dollars for tokens; None when the price of the model is not known."""
         return self.prices.of(usage, provider=self._seller, model=self.model)
 
     def evaluate(
-        self,
-        prompt: Prompt[OutputT],
-        *,
-        session: SessionProtocol,
-        deadline: Deadline | None = None,
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
         if deadline is not None:
             deadline.check()
@@ -225,21 +218,16 @@ class ModelAdapter(ABC):
 
     @property
     @abstractmethod
-    def _known(self) -> ModelProfile:
-        """What the model can do."""
+    def _known(self) -> ModelProfile: ...
 
     @property
     @abstractmethod
-    def wire(self) -> Wire:
-        """The provider's format, with the options of this adapter."""
+    def wire(self) -> Wire: ...
 
     @property
     def _access(self) -> Access:
         return Access(
-            api=self.api,
-            api_key=self.api_key,
-            base_url=self.base_url,
-            headers=self.headers,
+            api=self.api, api_key=self.api_key, base_url=self.base_url, headers=self.headers
         )
 
     @property
@@ -249,7 +237,7 @@ class ModelAdapter(ABC):
 
     @property
     def _seller(self) -> str | None:
-        """Whose prices the model has: a provider, or the address of one."""
+        """The provider, or an address, whose prices the model has."""
         return self._known.seller or self._access.address
 
     def _new_caller(self) -> Caller:

@@ -1,4 +1,4 @@
-"""One call of a model: its turn, its budget, the request, what it means, and once more."""
+"""One call of a model: its turn, its budget, the request, its answer, and retries."""
 
 from __future__ import annotations
 
@@ -50,9 +50,6 @@ class Caller:
 
     ``call_timeout`` is seconds of wall time for one request. ``max_concurrency`` limits its own
     requests in flight; with None, only the shared limiter of the account does.
-
-    Raises:
-        ConfigError: an option is out of range.
     """
 
     endpoint: Endpoint
@@ -91,15 +88,15 @@ class Caller:
             body: the request.
             read: makes a turn of the body of an answer; may raise ``UnreadableTurnError``.
             price: the US dollars that a turn has cost; None when they are not known.
-            model: what is called, for messages and events.
-            expected: what is set aside before each request.
+            model: for messages and events.
+            expected: reserved before each request.
             session: where the call is reported, and whose budget pays.
-            deadline: when what runs is broken off.
+            deadline: ends a request in flight.
 
         Raises:
-            ProviderError: there is no answer; its class says what a run makes of it.
-            PromptTooLongError: the request does not fit the model.
-            RefusedAnswerError: a filter of the provider refused the request.
+            ProviderError: there is no answer.
+            PromptTooLongError, RefusedAnswerError: the request does not fit the model, or one of
+                its filters.
             LimitReachedError: time or budget is up, or the run is cancelled.
         """
         time = CallTime(self.policy, self.clock, deadline)
@@ -139,7 +136,7 @@ class Caller:
 
 @attrs.frozen(kw_only=True)
 class _Call:
-    """What happens in the thread of the event loop."""
+    """The part of a call that runs in the event loop."""
 
     caller: Caller
     body: JsonObject
@@ -155,7 +152,6 @@ class _Call:
         return await retry(self._attempt, policy=policy, time=self.time, announce=self.announce)
 
     async def _attempt(self) -> Turn | Fault:
-        """Wait for a turn and take it."""
         gate, lane, clock = self.caller.gate, self.caller.lane, self.caller.clock
         queued = clock.monotonic()
         try:
@@ -177,7 +173,6 @@ class _Call:
         return outcome
 
     async def _request(self) -> Turn | Fault:
-        """Send once, read what comes back, and settle it."""
         if self.deadline is not None:
             self.deadline.check()
         self.bill.begin()
@@ -219,10 +214,10 @@ class _Call:
 
 
 class Bill:
-    """Reserves and settles the requests of one call, each exactly once.
+    """Reserves (``expected``) and settles the requests of one call, each exactly once.
 
     Written in the thread of the event loop, closed in the thread that called: a call may be
-    broken off while a request of it still runs. ``expected`` is set aside for each request.
+    broken off while a request of it still runs.
     """
 
     def __init__(self, budget: Budget | None, expected: Charge) -> None:
@@ -236,7 +231,7 @@ class Bill:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Set money aside for a request that is sent now.
+        """Reserve money for a request that is sent now.
 
         Raises:
             BudgetExhaustedError: there is none left.
@@ -251,16 +246,13 @@ class Bill:
             self._open = True
 
     def answered(self, usage: Usage, cost: Decimal | None) -> None:
-        """End the request with an answer; ``cost`` is in US dollars, None when unknown.
-
-        An answer without counts takes what was set aside for it from the budget.
-        """
+        """End the request with an answer; ``cost`` is in US dollars, None when unknown."""
         with self._lock:
             if self._open:
-                self._usage = usage
-                self._cost = cost
+                self._usage, self._cost = usage, cost
                 tokens = usage.input_tokens + usage.output_tokens
                 actual = Charge(cost=cost or ZERO, tokens=tokens)
+                # An answer without counts takes what was reserved for it.
                 self._settle(self._expected if usage == NO_USAGE else actual)
 
     def failed(self) -> None:
@@ -269,7 +261,7 @@ class Bill:
             self._settle(NOTHING)
 
     def close(self, *, model: str, seconds: float, fault: str) -> ModelCalled:
-        """Return the account of the call; whatever still runs is no longer part of it."""
+        """Return the account of the call; what still runs is no part of it."""
         with self._lock:
             self._closed = True
             self._settle(NOTHING)

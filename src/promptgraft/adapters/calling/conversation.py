@@ -1,4 +1,4 @@
-"""Asking a model until it has answered, with the tools that it wants to be called between."""
+"""Asking a model until it has answered, and calling the tools that it wants."""
 
 from __future__ import annotations
 
@@ -59,18 +59,14 @@ def converse(
     deadline: Deadline | None,
     max_tool_rounds: int,
 ) -> PromptResponse[OutputT]:
-    """Ask a model, answer the tools that it asks for, and ask again until it is done.
+    """Ask a model, call the tools that it asks for, and ask again until it is done.
 
-    Tools are called in this thread, in the order that the model asks for them. A turn that was
-    cut or refused ends the conversation, and none of its tools are called. ``PromptExecuted`` is
-    dispatched even when there is no whole answer. ``read`` takes an answer out of what the
-    provider has put around it.
+    Tools are called in this thread, in the order of the model. A turn that was cut or refused ends
+    the conversation, and none of its tools are called. ``PromptExecuted`` is dispatched even
+    without a whole answer. ``read`` takes an answer out of what the provider has put around it.
 
-    Raises:
-        TruncatedAnswerError, RefusedAnswerError, EmptyAnswerError, ToolRoundsError: there is no
-            whole answer.
-        OutputError: the answer does not fit the output type.
-        ProviderError, LimitReachedError: ``ask``, a handler or ``deadline`` ran into them.
+    Raises a subclass of ``OutputError`` when there is no whole answer or it does not fit, and what
+    ``ask``, a handler or ``deadline`` raise.
     """
     request = wire.open(rendered)
     usage, said = NO_USAGE, ""
@@ -96,7 +92,7 @@ def converse(
 
 
 def _fault(turn: Turn, text: str, rounds: int) -> OutputError | None:
-    """Return why a conversation has not ended with a whole answer; None when it has."""
+    """Return why there is no whole answer; None when there is."""
     who = f"`{turn.model}`"
     match turn.finish:
         case Finish.LENGTH:
@@ -135,11 +131,9 @@ class Called:
 def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Called:
     """Call a tool in this thread and dispatch ``ToolInvoked``.
 
-    Parameters are ``given`` by their names or aliases. Those that do not fit, a handler that
-    raises and a result that JSON cannot hold make a call that failed.
-
-    Raises:
-        ProviderError, LimitReachedError: the handler ran into them.
+    Parameters are ``given`` by their names or aliases. Those that do not fit, a handler that raises
+    and a result that JSON cannot hold are failures; only a ``ProviderError`` or a
+    ``LimitReachedError`` of the handler is raised.
     """
     where = f"{tool.name}: input"
     kind = tool.tool.params_type
@@ -159,11 +153,7 @@ def call_tool(tool: RenderedTool, given: Json, session: SessionProtocol) -> Call
 def answer_request(
     request: ToolRequest, tools: Sequence[RenderedTool], session: SessionProtocol
 ) -> ToolAnswer:
-    """Call the tool that a model asks for, and return what the model is told.
-
-    Raises:
-        ProviderError, LimitReachedError: the handler ran into them.
-    """
+    """Call the tool that a model asks for, as :func:`call_tool`, and return the reply to it."""
     by_name = {tool.name: tool for tool in tools}
     called = _called(request, by_name, session)
     if called.error:
@@ -194,7 +184,7 @@ def _called(
 
 
 def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tuple[object, str]:
-    """Return what the handler returned, or why it did not."""
+    """Return what the handler returned, or why it failed."""
     if tool.tool.handler is None:
         return None, "the tool has no handler"
     try:

@@ -1,7 +1,4 @@
-"""What an answer of a provider means, before anybody thinks of trying again.
-
-Pure. The table in ``specs/adapters.md`` is the same in words.
-"""
+"""What an answer of a provider means, in words the table in ``specs/adapters.md``; pure."""
 
 from __future__ import annotations
 
@@ -55,10 +52,7 @@ class Fault:
 
 
 def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObject | Fault:
-    """Return the body that is to be read, or what is wrong with ``outcome``.
-
-    Dates in headers are held against ``now``, in UTC.
-    """
+    """Return the body to be read, or what is wrong with ``outcome``; ``now`` is in UTC."""
     if isinstance(outcome, NothingReceivedError):
         what = "no answer in time" if outcome.timed_out else "no answer"
         return _transient(what, str(outcome))
@@ -77,7 +71,7 @@ def judge(outcome: Received | NothingReceivedError, *, now: datetime) -> JsonObj
 
 
 def _redirect(received: Received) -> Fault:
-    """Return the fault of an answer that sends elsewhere, where neither prompt nor key may go."""
+    """Return the fault of a redirect: neither prompt nor key may go elsewhere."""
     target = received.headers.get("location", "")
     return Fault(
         error=PermanentProviderError,
@@ -111,8 +105,6 @@ def _body(received: Received) -> JsonObject | Fault:
 
 @attrs.frozen(kw_only=True)
 class _Said:
-    """An error in the provider's words."""
-
     kind: str = ""
     code: str = ""
     message: str = ""
@@ -178,7 +170,7 @@ _MEND = {
 
 
 def _refusal(received: Received, said: _Said, status: int, now: datetime) -> Fault:
-    """Return the fault for an error of the provider that counts as ``status``."""
+    """Return the fault for an error that counts as ``status``."""
     error = _error_class(said, status)
     words = " ".join(dict.fromkeys(word for word in (said.kind, said.code) if word))
     inside = "" if received.status == status else " with an error inside"
@@ -257,7 +249,7 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def _excerpt(content: str) -> str:
-    """Return the words of a body that is not what was expected."""
+    """Return the words of an unexpected body."""
     # Each expression is searched for once: a page of nothing but titles is read in linear time.
     start = _TITLE.search(content)
     end = _TITLE_END.search(content, start.end()) if start else None
@@ -275,7 +267,7 @@ _ANTHROPIC = re.compile(r"anthropic-ratelimit-(.+)-reset")
 def retry_after(headers: Mapping[str, str], *, now: datetime) -> float | None:
     """Return the seconds that ``retry-after-ms`` or ``retry-after`` ask for, or None.
 
-    A date that has passed is 0. What is neither a number nor a date is ignored. ``headers`` have
+    A date that has passed is 0; what is neither a number nor a date is ignored. ``headers`` have
     names in lower case; ``now`` is in UTC.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
@@ -290,7 +282,7 @@ def rate_limit_reset(headers: Mapping[str, str], *, now: datetime) -> float | No
     """Return the seconds until every limit that is used up is reset, or None.
 
     Reads ``x-ratelimit-reset-*`` (durations such as ``6m0s``) and ``anthropic-ratelimit-*-reset``
-    (times of RFC 3339). A limit of which something remains is passed over.
+    (times of RFC 3339).
     """
     resets = []
     for name, value in headers.items():

@@ -56,9 +56,8 @@ class Verdict(StrEnum):
 class Ticket:
     """The permission to have one request in flight.
 
-    Attributes:
-        in_flight: requests in flight when it was given, itself included.
-        probe: whether it is one more than the limit, to see whether the limit still holds.
+    ``in_flight`` counts the requests at its beginning with itself. A ``probe`` is one more than the
+    limit, to see whether that still holds.
     """
 
     serial: int
@@ -103,7 +102,6 @@ class Limiter:
 
     @property
     def in_flight(self) -> int:
-        """Tickets that have not come back."""
         return self._in_flight
 
     def pause(self, now: float) -> float:
@@ -195,7 +193,7 @@ class Limiter:
 
 
 class PausedError(Exception):
-    """The gate stays closed for so many seconds; ``refusal`` says why that is too long."""
+    """The gate stays closed for ``seconds``; ``refusal`` says why that is too long."""
 
     def __init__(self, seconds: float, refusal: str) -> None:
         super().__init__(refusal)
@@ -242,11 +240,9 @@ class Gate:
     ) -> Ticket:
         """Wait for a ticket, which must be given back with :meth:`leave`.
 
-        ``refusal`` returns why a pause of so many seconds is too long, or an empty text.
-        ``announce`` is called for a long pause that no other request has announced.
-
-        Raises:
-            PausedError: a pause is too long.
+        ``refusal`` returns why a pause of so many seconds is too long, which raises
+        ``PausedError``, or an empty text. ``announce`` is called for a long pause that no other
+        request has announced.
         """
         turn: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(lane, refusal, announce, turn)
@@ -265,7 +261,6 @@ class Gate:
     def leave(
         self, ticket: Ticket, lane: Lane, verdict: Verdict, *, wait: float | None = None
     ) -> None:
-        """Give ``ticket`` back; ``wait`` is the seconds that a refusal asks for."""
         lane.in_flight -= 1
         self._limiter.finish(ticket, verdict, now=self._clock.monotonic(), wait=wait)
         if verdict is Verdict.LIMITED:
@@ -273,7 +268,7 @@ class Gate:
         self._admit()
 
     def _admit(self) -> None:
-        """Admit the waiters that may start, and schedule the next look at the others."""
+        """Admit the waiters that may start, and schedule the next look."""
         now = self._clock.monotonic()
         for waiter in tuple(self._waiters):
             if waiter.turn.done() or waiter.lane.is_full:
@@ -293,7 +288,7 @@ class Gate:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
 
     def _tell_of_pause(self, waiters: tuple[_Waiter, ...]) -> None:
-        """Refuse the waiters that may not wait that long, and announce the pause to one other."""
+        """Refuse the waiters that may not wait that long, and announce the pause to another."""
         now = self._clock.monotonic()
         pause = self._limiter.pause(now)
         if pause <= 0:
@@ -315,6 +310,6 @@ _gates: dict[tuple[int, str], Gate] = {}
 
 
 def gate_of(account: str, clock: Clock) -> Gate:
-    """Return the gate that everybody in this process shares for ``account``."""
+    """Return the gate that this process shares for ``account``."""
     # One step of a dictionary, so no lock, of which a forked process might get a taken copy.
     return _gates.setdefault((os.getpid(), account), Gate(clock))

@@ -70,9 +70,9 @@ def _as_table(table: Mapping[str, ModelPrice]) -> FrozenMap[str, ModelPrice]:
 
 @attrs.frozen
 class Prices:
-    """Prices by model: the user's first, then those that `genai-prices` ships with.
+    """Prices by model: the user's first, then those of `genai-prices`; nothing is fetched.
 
-    Nothing is ever fetched. A model that neither knows has no price, which is not a price of 0.
+    A model that neither knows has no price, which is not a price of 0.
 
     Attributes:
         table: prices by the name of a model, or by ``provider/model``, which goes before it.

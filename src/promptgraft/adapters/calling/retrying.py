@@ -75,7 +75,6 @@ class CallTime:
 
     @property
     def total(self) -> float:
-        """Seconds since the beginning."""
         return self._clock.monotonic() - self._started
 
     @property
@@ -104,7 +103,7 @@ class CallTime:
 
 
 class _RefusedError(Exception):
-    """Carries a fault through the loop; never leaves this module."""
+    """Carries a fault through stamina's loop."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.what)
@@ -124,9 +123,9 @@ async def retry(
     time: CallTime,
     announce: Announce,
 ) -> T | Fault:
-    """Call ``send`` until it returns something else than a fault that may pass.
+    """Call ``send`` until it returns anything but a fault that may pass, and return that.
 
-    Returns what it returned last; a fault that was retried says in ``what`` how it ended.
+    A fault that was retried says in ``what`` how it ended.
     """
     import stamina
 

@@ -60,7 +60,7 @@ class InexpressibleError(ValueError):
 
 
 def native_schema(rendered: RenderedPrompt[object], rules: SchemaRules | None) -> JsonObject | None:
-    """Return the schema that a model is held to; None where it has to be said in the text."""
+    """Return the schema that a model is held to; None where it stands in the text."""
     schema = rendered.output_schema
     return None if schema is None or rules is None else strict_schema(schema, rules)
 
@@ -97,7 +97,7 @@ def with_object_root(schema: JsonObject) -> JsonObject:
 
 
 def answer_in(rendered: RenderedPrompt[object], rules: SchemaRules | None, text: str) -> str:
-    """Return what a model has answered, out of the object that its schema has around it."""
+    """Return what a model has answered, without the object that its schema has around it."""
     schema = rendered.output_schema
     if schema is None or is_object(schema) or native_schema(rendered, rules) is None:
         return text
@@ -114,12 +114,7 @@ def answer_in(rendered: RenderedPrompt[object], rules: SchemaRules | None, text:
 def _wrapped(schema: JsonObject) -> JsonObject:
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    return {
-        "type": "object",
-        "properties": {_FIELD: inner},
-        "required": [_FIELD],
-        **definitions,
-    }
+    return {"type": "object", "properties": {_FIELD: inner}, "required": [_FIELD], **definitions}
 
 
 def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
@@ -188,7 +183,7 @@ def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonO
 
 
 def _bare_reference(schema: JsonObject) -> JsonObject:
-    """Return a reference of which nothing more is said without the list around it."""
+    """Return a reference without the list around it, if that says nothing more."""
     match schema:
         case {"anyOf": [{"$ref": reference, **inner}], **others} if not inner and not others:
             return {"$ref": reference}

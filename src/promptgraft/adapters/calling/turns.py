@@ -1,4 +1,4 @@
-"""What is said between a prompt and a model, and the two seams of an adapter.
+"""Turns of a conversation with a model, and the two seams of an adapter.
 
 A *wire* knows a provider's format and nothing of networks; an *endpoint* knows how to send
 and nothing of formats. What lies between them is shared.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Finish(StrEnum):
-    """Why a model stopped, in words that all providers share."""
+    """Why a model stopped, whoever its provider is."""
 
     DONE = "done"
     TOOLS = "tools"
@@ -36,11 +36,7 @@ class Finish(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ToolRequest:
-    """A model wants a tool to be called.
-
-    ``id`` is the provider's name of this request; ``arguments`` are JSON as the model wrote it,
-    which need not be valid.
-    """
+    """A model wants a tool to be called; ``arguments`` are its JSON, which need not be valid."""
 
     id: str
     name: str
@@ -49,7 +45,7 @@ class ToolRequest:
 
 @attrs.frozen(kw_only=True)
 class ToolAnswer:
-    """Reply to a model's tool request: the result, or what went wrong."""
+    """The result of a tool, or what went wrong."""
 
     request: ToolRequest
     content: str
@@ -89,8 +85,7 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 def usage_of(sent: int | None, received: int | None, cached: int, written: int) -> Usage:
     """Return the tokens of an answer; ``NO_USAGE`` when they are not counted or cannot be right.
 
-    ``sent`` holds ``cached`` and ``written``, the tokens that were read from and written to the
-    provider's cache.
+    ``sent`` includes ``cached`` and ``written``, which were read from and written to the cache.
     """
     if sent is None or received is None or cached + written > sent:
         return NO_USAGE
@@ -98,32 +93,28 @@ def usage_of(sent: int | None, received: int | None, cached: int, written: int) 
 
 
 class UnreadableTurnError(TransientProviderError):
-    """A body with a good status is no answer: it is an error, cut short, or something else."""
+    """A body with a good status that is no answer, or one cut short."""
 
 
 class Wire(Protocol):
-    """A provider's format. Pure: data in, data out."""
+    """A provider's format. Pure: data in, data out.
 
-    def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
-        """Return the body of the first request for ``rendered``."""
-        ...
+    ``open`` returns the body of the first request, ``extend`` that of the request that follows a
+    turn. ``read`` returns the answer in a body, or raises ``UnreadableTurnError``.
+    """
 
-    def read(self, body: JsonObject) -> Turn:
-        """Return the answer in ``body``.
+    def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
-        Raises:
-            UnreadableTurnError: ``body`` is not an answer.
-        """
-        ...
+    def read(self, body: JsonObject) -> Turn: ...
 
-    def extend(self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]) -> JsonObject:
-        """Return the body of the request that follows ``turn``; ``request`` stays as it is."""
-        ...
+    def extend(
+        self, request: JsonObject, turn: Turn, answers: Sequence[ToolAnswer]
+    ) -> JsonObject: ...
 
 
 @attrs.frozen(kw_only=True)
 class Received:
-    """What came back for a request, whatever its status; headers have names in lower case."""
+    """A response of any status; headers have names in lower case."""
 
     status: int
     headers: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
@@ -131,10 +122,10 @@ class Received:
 
 
 class NothingReceivedError(TransientProviderError):
-    """A request got no answer that can be used.
+    """A request got no usable answer.
 
-    It took too long (``timed_out``), its connection was never made (``unreachable``) or broke,
-    or what came back was too large.
+    It took too long (``timed_out``), its connection was never made (``unreachable``) or broke, or
+    what came back was too large.
     """
 
     def __init__(self, message: str, *, timed_out: bool = False, unreachable: bool = False) -> None:
@@ -146,8 +137,7 @@ class NothingReceivedError(TransientProviderError):
 class Endpoint(Protocol):
     """Sends bodies to one provider with one account.
 
-    ``send`` is only awaited in the thread of ``promptgraft.runtime.event_loop``; any thread may
-    read the attributes.
+    ``send`` is only awaited in the thread of ``promptgraft.runtime.event_loop``.
 
     Attributes:
         account: what a limit of the provider belongs to: provider, host, and a digest of the key.
@@ -158,29 +148,26 @@ class Endpoint(Protocol):
     secrets: tuple[str, ...]
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
-        """Send one request, without retries, and return what came back, whatever its status.
-
-        It is given up after ``seconds`` of wall time, whatever trickles in.
+        """Send one request and return what came back, whatever its status.
 
         Raises:
-            NothingReceivedError: nothing, or not all of it, came back.
+            NothingReceivedError: not all of it came back within ``seconds`` of wall time.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Content:
-    """The two texts that a model is sent; ``system`` is the same for all values that are bound."""
+    """The two texts that a model is sent; ``system`` is the same for all bound values."""
 
     system: str
     user: str
 
 
 def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Content:
-    """Split a prompt before the first section that shows a value.
+    """Split a prompt before the first section that shows a value; all is the user's without one.
 
-    A prompt whose first section shows one, or that shows none, is all the user's. With
-    ``say_format`` it says which answers are wanted, for models that cannot be told otherwise.
+    With ``say_format`` it says which answers are wanted, for models that take no schema.
     """
     first = next((n for n, section in enumerate(rendered.sections) if _is_bound(section)), 0)
     system = attrs.evolve(rendered, sections=rendered.sections[:first]).text
@@ -212,16 +199,12 @@ def _wanted(schema: JsonObject) -> str:
 
 
 def sendable(body: JsonObject) -> JsonObject:
-    """Return a body in which every text can be written as UTF-8.
-
-    Halves of a character that have lost their other half become U+FFFD; two halves in a row
-    become the character.
-    """
+    """Return a body in UTF-8: surrogate pairs become their character, lone ones U+FFFD."""
     return {_text(key): _sendable(value) for key, value in body.items()}
 
 
 def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
-    """Return a request with further messages: a turn, and what the model is told."""
+    """Return a request with further messages: a turn, and the answers to it."""
     messages = request["messages"]
     before = messages if isinstance(messages, list) else []
     return {**request, **sendable({"messages": [*before, turn.message, *told]})}
@@ -245,10 +228,9 @@ def _text(text: str) -> str:
 
 
 def read_as(kind: type[T], body: JsonObject) -> T:
-    """Return a body as an instance of ``kind``; fields that ``kind`` lacks are passed over.
+    """Return a body as an instance of ``kind``, or raise ``UnreadableTurnError``.
 
-    Raises:
-        UnreadableTurnError: it has another shape.
+    Fields that ``kind`` lacks are ignored.
     """
     try:
         return msgspec.convert(body, kind)

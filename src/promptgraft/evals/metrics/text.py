@@ -13,12 +13,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import BaseMetric, Path, difference, quoted
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
-from promptgraft.evals.metrics.reading import (
-    Folding,
-    ReferenceMetric,
-    parse_path,
-    wanted,
-)
+from promptgraft.evals.metrics.reading import Folding, ReferenceMetric, parse_path, wanted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.serde import shown
 from promptgraft.strict.checks import SHARE, integer, one_of
