@@ -162,12 +162,6 @@ def _each(schemas: Json, rules: SchemaRules) -> JsonObject:
     return {name: _strict(body, rules) for name, body in schemas.items()}
 
 
-def _all(schemas: Json, rules: SchemaRules) -> list[Json]:
-    if not isinstance(schemas, list):
-        raise InexpressibleError
-    return [_strict(body, rules) for body in schemas]
-
-
 def _kind_of(options: Json) -> Json:
     values = options if isinstance(options, list) else []
     kinds = sorted({_KINDS[type(value)] for value in values})

@@ -18,7 +18,6 @@ from promptgraft.evals.judges.panel import (
     LONGEST_JUDGE_REASON,
     Judgement,
     JudgeMetric,
-    Voting,
     ask,
     weighted_share,
 )
@@ -42,10 +41,8 @@ from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import (
-    COUNT,
     NUMBER,
     OBJECT,
-    SHARE,
     STRING,
     TEXT,
     Kind,
@@ -217,18 +214,6 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class _Panel:
-    """The options of a judge that are read as they stand."""
-
-    name: str
-    threshold: float = attrs.field(default=1.0, validator=SHARE)
-    required: bool = True
-    voting: Voting = Voting.MAJORITY
-    weights: tuple[float, ...] = ()
-    samples: int = attrs.field(default=1, validator=COUNT)
-
-
 def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
@@ -254,16 +239,12 @@ def _metric(kind: type[JudgeMetric], judge_of: JudgeOf, node: Node) -> Metric | 
     elif "rubrics" in given:
         node.member("rubrics").fault("this metric compares with `expected` and takes no rubrics")
         return None
-    judges = tuple(_judges(given.pop("judges", node.member("judges")), judge_of))
+    own["judges"] = tuple(_judges(given.pop("judges", node.member("judges")), judge_of))
+    rest = record_of(
+        kind, make=functools.partial(kind, **own), skip=(*own, "overrides_store", "overrides_tag")
+    )
     options = {name: one.value for name, one in given.items()}
-    panel = _PANEL.read(Node(options, node.path, node.source))
-    if panel is None or not node.is_right():
-        return None
-    try:
-        return kind(judges=judges, **own, **attrs.asdict(panel, recurse=False))
-    except ConfigError as error:
-        node.fault(str(error))
-        return None
+    return rest.read(Node(options, node.path, node.source))
 
 
 def _judges(models: Node, judge_of: JudgeOf) -> Iterator[ProviderAdapter]:
@@ -303,7 +284,6 @@ def _rubric(node: Node) -> Rubric | None:
 
 
 _RUBRICS = listed(Kind(_rubric), "a list of rubrics")
-_PANEL = record_of(_Panel)
 
 
 def _translated(node: Node) -> dict[str, Node]:

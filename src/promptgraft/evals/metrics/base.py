@@ -121,16 +121,35 @@ class UnusableAnswerError(ValueError):
     """An answer does not have the form that a metric judges; it scores 0, with this reason."""
 
 
-def hold_each(items: Iterable[str], hold: Callable[[str], object]) -> None:
-    """Hold every item, and raise one ``ConfigError`` with all faults."""
-    faults: list[str] = []
-    for item in items:
-        try:
-            hold(item)
-        except ConfigError as error:
-            faults.append(str(error))
-    if faults:
-        raise ConfigError(joined_faults(faults))
+def held(hold: Callable[[str], object]) -> Callable[[object, object, str], None]:
+    """Return a validator of texts that ``hold`` may refuse with a ``ConfigError``."""
+
+    def validate(_: object, __: object, value: str) -> None:
+        hold(value)
+
+    return validate
+
+
+def each_held(
+    what: str, hold: Callable[[str], object], *, least: int = 0
+) -> Callable[[object, attrs.Attribute[tuple[str, ...]], Sequence[str]], None]:
+    """Return a validator of lists of texts, which says all that ``hold`` refuses at once."""
+
+    def validate(
+        _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
+    ) -> None:
+        if isinstance(value, str) or len(value) < least:
+            raise ConfigError(f"{attribute.name}: expected a list of {what}, found {shown(value)}")
+        faults: list[str] = []
+        for item in value:
+            try:
+                hold(item)
+            except ConfigError as error:
+                faults.append(str(error))
+        if faults:
+            raise ConfigError(joined_faults(faults))
+
+    return validate
 
 
 def _kind_of(metric: BaseMetric) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections import UserDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeGuard
 
 import attrs
@@ -22,7 +22,8 @@ from promptgraft.evals.metrics.base import (
     UnusableAnswerError,
     brief,
     deadline_of,
-    hold_each,
+    each_held,
+    held,
 )
 from promptgraft.evals.metrics.reading import answer_data
 from promptgraft.evals.types import Answer, Case, Verdict
@@ -87,10 +88,6 @@ def _bare(expression: str) -> str:
     return text[2:-2].strip() if inside else text
 
 
-def _expression(_: object, __: attrs.Attribute[str], value: str) -> None:
-    _hold(value)
-
-
 def _hold(value: str) -> None:
     """Hold an expression that compiles and uses known names only."""
     from jinja2 import TemplateSyntaxError, meta
@@ -120,14 +117,6 @@ def _hold(value: str) -> None:
             f"{where} uses `{name}`, which does not exist{did_you_mean(name, list(NAMES))}; "
             f"there are {', '.join(f'`{known}`' for known in NAMES)}"
         )
-
-
-def _expressions(
-    _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
-) -> None:
-    if not value or isinstance(value, str):
-        raise ConfigError(f"{attribute.name}: expected a list of expressions, found {shown(value)}")
-    hold_each(value, _hold)
 
 
 def this_of(answer: Answer) -> Json:
@@ -179,7 +168,7 @@ class Assertion(_ExpressionMetric):
     kind: ClassVar[str] = "assert"
     ends_case: ClassVar[bool] = True
 
-    expressions: tuple[str, ...] = attrs.field(validator=_expressions)
+    expressions: tuple[str, ...] = attrs.field(validator=each_held("expressions", _hold, least=1))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         for expression in self.expressions:
@@ -202,7 +191,7 @@ class Check(_ExpressionMetric):
 
     kind: ClassVar[str] = "check"
 
-    expression: str = attrs.field(validator=_expression)
+    expression: str = attrs.field(validator=held(_hold))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         source = _bare(self.expression)
@@ -225,23 +214,18 @@ Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
 def _function(value: Judge | str) -> Judge:
-    if not isinstance(value, str):
-        if not callable(value):
-            raise ConfigError(f"function: expected a function, found {shown(value)}")
-        return value
-    module, _, name = value.partition(":")
-    if not module or not name:
-        raise ConfigError(f"function: expected `package.module:function`, found {shown(value)}")
-    try:
-        found: object = pkgutil.resolve_name(value)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
+    found: object = value
+    place = ""
+    if isinstance(value, str):
+        module, _, name = value.partition(":")
+        if not module or not name:
+            raise ConfigError(f"function: expected `package.module:function`, found {shown(value)}")
+        try:
+            found, place = pkgutil.resolve_name(value), f" at {shown(value)}"
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(f"function: cannot import {shown(value)}: {error}") from None
     if not callable(found):
-        raise ConfigError(f"function: expected a function, found {shown(found)} at {shown(value)}")
-    return _named(found)
-
-
-def _named(found: Callable[..., Outcome]) -> Judge:
+        raise ConfigError(f"function: expected a function, found {shown(found)}{place}")
     return found
 
 

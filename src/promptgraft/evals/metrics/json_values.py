@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import Path, brief, difference, hold_each
+from promptgraft.errors import DataFormatError
+from promptgraft.evals.metrics.base import Path, brief, difference, each_held
 from promptgraft.evals.metrics.reading import (
     Folding,
     ReferenceMetric,
@@ -213,13 +213,7 @@ def _size(value: Json) -> int:
     return sum(_size(item) for item in value) or 1 if isinstance(value, list) else 1
 
 
-def paths_only(
-    _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
-) -> None:
-    """Hold a list of paths."""
-    if isinstance(value, str):
-        raise ConfigError(f"{attribute.name}: expected a list of paths, found {shown(value)}")
-    hold_each(value, parse_path)
+paths_only = each_held("paths", parse_path)
 
 
 @attrs.frozen(kw_only=True)

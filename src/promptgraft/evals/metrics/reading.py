@@ -16,6 +16,7 @@ from promptgraft.evals.metrics.base import (
     Step,
     UnusableAnswerError,
     brief,
+    held,
     quoted,
 )
 from promptgraft.evals.rows import DEEPEST
@@ -115,11 +116,6 @@ def without(value: Json, path: Path) -> Json:
     return value
 
 
-def one_path(_: object, __: attrs.Attribute[str], value: str) -> None:
-    """Hold the text of a path."""
-    parse_path(value)
-
-
 @attrs.frozen(kw_only=True)
 class ReferenceMetric(BaseMetric):
     """A metric that compares the answer with the ``expected`` of its case.
@@ -129,8 +125,8 @@ class ReferenceMetric(BaseMetric):
         answer_path: where in the data of the answer to look; empty for all of it.
     """
 
-    expected_path: str = attrs.field(default="", validator=one_path)
-    answer_path: str = attrs.field(default="", validator=one_path)
+    expected_path: str = attrs.field(default="", validator=held(parse_path))
+    answer_path: str = attrs.field(default="", validator=held(parse_path))
 
     def check(self, case: Case) -> None:
         self.reference(case)
