@@ -24,7 +24,7 @@ def is_file(path: Path) -> bool:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte of ``data``, however many calls the system takes for it."""
+    """Write every byte of ``data``, in as many calls as it takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -42,8 +42,7 @@ def sync_folder(folder: Path) -> None:
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace ``path`` by ``data``: readers and crashes see the old bytes or the new ones.
 
-    The parent folder must exist. The file gets the permissions ``mode``. Raises ``OSError``
-    that names ``path``, and leaves the old file, when the system refuses.
+    The parent folder must exist. The ``OSError`` of a refusal names ``path``.
     """
     with named_in_errors(path):
         _replace(path, data, mode)
@@ -51,7 +50,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """Let an ``OSError`` name the file that is meant, not a temporary one or none."""
+    """Let an ``OSError`` name the file that is meant, not a temporary one."""
     try:
         yield
     except OSError as error:
@@ -81,8 +80,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 def make_folder(folder: Path, *, under: Path) -> None:
     """Make ``folder`` with its parents, and make every name on the way from ``under`` durable.
 
-    Folders that exist already are synced too: who made them may have died before that.
-    Raises ``OSError`` when the system refuses.
+    Folders that exist are synced too: their maker may have died before that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for parent in folder.parents:

@@ -30,12 +30,9 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 def unstructure(value: object) -> Json:
-    """Return ``value`` as plain data that JSON can hold.
+    """Return attrs classes, dataclasses, enums, mappings, sequences, sets and dates as JSON data.
 
-    attrs classes, dataclasses, enums, mappings, sequences, sets and dates are taken.
-
-    Raises:
-        DataFormatError: when some part of ``value`` has no plain form.
+    Raises ``DataFormatError`` when some part of ``value`` has no plain form.
     """
     try:
         return _plain(value, "$")
@@ -46,8 +43,7 @@ def unstructure(value: object) -> Json:
 def canonical_json(value: object) -> str:
     """Return the one JSON text of ``value``: sorted keys, no spaces, no NaN.
 
-    Raises:
-        DataFormatError: when ``value`` has no plain form.
+    Raises as :func:`unstructure` does.
     """
     return _canonical(unstructure(value))
 
@@ -88,8 +84,7 @@ def digest_all(beginning: str, ends: Iterable[str]) -> list[HexDigest]:
 def parse_json(text: str | bytes, *, where: str) -> Json:
     """Parse JSON strictly: UTF-8, finite numbers, no duplicate keys.
 
-    Raises:
-        DataFormatError: naming line and column.
+    Raises ``DataFormatError`` with line and column.
     """
     try:
         return _loads(text)

@@ -35,8 +35,8 @@ _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 def visible(text: str) -> str:
     """Return ``text`` with everything that a terminal would obey spelled out.
 
-    Line breaks and tabs stay. What is spelled out cannot move the cursor, change colours or
-    titles, overwrite a line, or turn the direction of writing.
+    Line breaks and tabs stay. What is spelled out cannot move the cursor, change colours or titles,
+    overwrite a line, or turn the direction of writing.
     """
     return _UNSAFE.sub(lambda match: spelled(match[0]), text)
 
@@ -76,7 +76,7 @@ def difference(
 ) -> str:
     """Return how much a score rose or fell, with ``~`` when that is estimated.
 
-    Nothing where only the first score is: that is from a few examples, the other one from all.
+    Empty where only the first score is: that is from a few examples, the other one from all.
     """
     if before is None or after is None or estimated == (True, False):
         return ""
@@ -100,9 +100,9 @@ def dollars(amount: Decimal | None) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return values as a row of bars; at most ``width`` of them, the first and the last included.
+    """Return at most ``width`` values, with the first and the last, as a row of bars.
 
-    Nothing where there are fewer than two different ones.
+    Empty for fewer than two different ones.
     """
     low, high = min(values, default=0.0), max(values, default=0.0)
     if low == high or width < 2:
@@ -137,10 +137,7 @@ def figure_columns(rows: Sequence[Sequence[str]]) -> list[bool]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows, the first of them the head, as lines in which columns stand below each other.
-
-    Figures stand to the right. The last column takes no padding.
-    """
+    """Return rows, the first of them the head, as lines in columns; figures stand to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = figure_columns(rows[1:]) or [False] * len(widths)
     return [
@@ -165,10 +162,9 @@ def fenced(text: str) -> str:
 
 
 def clip(text: str, limit: int, *, around: str = "\n") -> str:
-    """Return ``text``, or its head and tail with a note on what is left out.
+    """Return ``text`` in ``limit`` characters: its head and tail, and a note on what is left out.
 
-    The result is never longer than ``limit`` characters; the note is dropped where the limit
-    has no room for it. The note stands between ``around``, on a line of its own by default.
+    The note stands between ``around``, and is dropped where there is no room for it.
     """
     if len(text) <= limit:
         return text
@@ -201,10 +197,7 @@ def folded_spans(text: str) -> list[tuple[int, int]]:
 
 
 def pieces_in(text: str) -> list[str]:
-    """Return the words and what is between them: line ends, other space, single characters.
-
-    Joined, they are the text.
-    """
+    """Return the words, line ends, other space and single characters that make up a text."""
     return _piece_pattern().findall(text)
 
 

@@ -40,7 +40,7 @@ _WRITER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", 
 
 @attrs.frozen
 class Record:
-    """An answer with the key and the digest of its question, and what kind of answer it is."""
+    """An answer with its kind, and the key and the digest of its question."""
 
     key: str
     digest: HexDigest
@@ -101,9 +101,7 @@ def _plain_answer(answer: Json) -> bytes:
 def decode_record(line: bytes) -> Record:
     """Return the record in ``line``.
 
-    Raises:
-        JournalCorruptError: the line is not what ``encode_record`` wrote. The message is
-            the reason alone; callers know the place.
+    A ``JournalCorruptError`` has the reason alone; callers know the place.
     """
     key, digest, kind, start = _split(line)
     answer = _loads_answer(line[start:-_SEAL_LENGTH])
@@ -111,10 +109,7 @@ def decode_record(line: bytes) -> Record:
 
 
 def record_key(line: bytes) -> str:
-    """Return the key of the record in ``line``: all is checked but the inside of its answer.
-
-    Raises as :func:`decode_record` does.
-    """
+    """Return the key of the record in ``line``: all is checked but the inside of its answer."""
     return _loads_string(_split(line)[0])
 
 
@@ -128,15 +123,14 @@ def answer_text(line: bytes, key: str, digest: HexDigest) -> bytes | None:
 
 
 def record_text(line: bytes) -> bytes:
-    """Return the answer in ``line`` as JSON; raises as :func:`record_key` does."""
+    """Return the answer in ``line`` as JSON."""
     return line[_split(line)[3] : -_SEAL_LENGTH]
 
 
 def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
     """Return the first line of the journal of the run that ``fingerprint`` identifies.
 
-    Raises:
-        DataFormatError: the fingerprint would not read back as it is.
+    Raises ``DataFormatError`` when it would not read back as it is.
     """
     plain = _plain(fingerprint, "fingerprint")
     if not isinstance(plain, dict):

@@ -15,12 +15,7 @@ ZERO = Decimal(0)
 
 @attrs.frozen(kw_only=True)
 class Charge:
-    """What calls cost.
-
-    Attributes:
-        cost: US dollars.
-        tokens: tokens sent and received.
-    """
+    """What calls cost: US dollars, and tokens sent and received."""
 
     cost: Decimal = ZERO
     tokens: int = 0
@@ -60,7 +55,6 @@ class Budget:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a limit at all."""
         return self._max_cost is not None or self._max_tokens is not None
 
     @property
@@ -69,11 +63,7 @@ class Budget:
         return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
-        """Raise if ``used`` has reached a limit, no matter which session paid for it.
-
-        Raises:
-            BudgetExhaustedError: a limit is reached.
-        """
+        """Raise ``BudgetExhaustedError`` if ``used`` has reached a limit, whoever paid for it."""
         if self._max_cost is not None and used.cost >= self._max_cost:
             raise BudgetExhaustedError(
                 f"max_cost: {used.cost:.4f} of {self._max_cost} US dollars are used or reserved",
@@ -88,8 +78,7 @@ class Budget:
     def reserve(self, expected: Charge) -> None:
         """Set aside the least that a call will cost.
 
-        Raises:
-            BudgetExhaustedError: what is paid and reserved has reached a limit.
+        Raises ``BudgetExhaustedError`` when what is paid and reserved has reached a limit.
         """
         with self._lock:
             self.check(self.paid + self._reserved)

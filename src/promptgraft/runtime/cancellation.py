@@ -58,11 +58,7 @@ class Cancellation:
             listener()
 
     def check(self) -> None:
-        """Raise if this is set.
-
-        Raises:
-            RunCancelledError: it is set; StopFileFoundError if by a stop file.
-        """
+        """Raise ``RunCancelledError`` if this is set, ``StopFileFoundError`` if by a stop file."""
         if self._parent is not None:
             self._parent.check()
         if self.is_set:
@@ -111,9 +107,7 @@ def found_at(path: Path) -> str | None:
 def remove_left_over(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Remove the stop files that an earlier run has left behind, and return them.
 
-    Raises:
-        ConfigError: what stands there is a folder, too large to be a stop file, or cannot be
-            removed.
+    A folder, or a file that is too large to be a stop file, raises a ``ConfigError``.
     """
     return tuple(path for path in dict.fromkeys(paths) if _remove(path))
 
@@ -141,12 +135,8 @@ def _remove(path: Path) -> bool:
 class StopFileCancellation(Cancellation):
     """Set when one of some files is there, or another cancellation is set.
 
-    No thread watches the files. They are looked for each time the flag is read; waiting
-    callers read it every ``look_every`` seconds.
-
-    Args:
-        paths: the files.
-        parent: the other cancellation.
+    No thread watches the files. They are looked for each time the flag is read; waiting callers
+    read it every ``look_every`` seconds.
     """
 
     def __init__(self, paths: Sequence[Path], parent: Cancellation | None = None) -> None:

@@ -32,11 +32,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, *, clock: Clock | None = None) -> Deadline:
-        """Return the deadline ``seconds`` from now.
-
-        Raises:
-            ConfigError: ``seconds`` is not a positive number.
-        """
+        """Return the deadline ``seconds`` from now, which must be above 0."""
         if not seconds > 0:
             raise ConfigError(f"deadline: expected seconds > 0, found {seconds!r}")
         chosen = clock or SystemClock()
@@ -60,12 +56,7 @@ class Deadline:
         return self.remaining <= 0
 
     def check(self) -> None:
-        """Do nothing while there is time.
-
-        Raises:
-            RunCancelledError: the run was asked to stop.
-            DeadlineExceededError: no time is left.
-        """
+        """Raise ``RunCancelledError`` or ``DeadlineExceededError`` when there is no time left."""
         if self.cancellation is not None:
             self.cancellation.check()
         if self.expired:
@@ -84,8 +75,8 @@ LONGEST_WAIT = 3600.0
 def as_ended(futures: Iterable[Future[T]], deadline: Deadline | None) -> Iterator[Future[T]]:
     """Yield futures as they end.
 
-    Once the deadline has passed or its run is cancelled, what has not begun is cancelled, and
-    what does not end within ``GRACE`` seconds is left behind.
+    Once the deadline has passed or its run is cancelled, what has not begun is cancelled, and what
+    does not end within ``GRACE`` seconds is left behind.
     """
     waiting = set(futures)
     ended: SimpleQueue[Future[T] | None] = SimpleQueue()

@@ -40,22 +40,13 @@ _LOOK_EVERY = 1.0  # seconds; a loop that its owner closes wakes no waiter
 
 @attrs.frozen(eq=False)
 class RunLoop:
-    """An event loop that runs.
-
-    Attributes:
-        loop: the loop.
-        thread: identifier of the thread that it runs in.
-    """
+    """An event loop that runs in the thread with this identifier."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
 
     def check_thread(self) -> None:
-        """Refuse to wait in the thread of the loop for what the loop does: it would never end.
-
-        Raises:
-            CallerError: this is that thread.
-        """
+        """Raise a ``CallerError`` in the thread of the loop, which would wait for itself."""
         if threading.get_ident() == self.thread:
             raise CallerError(
                 "a plain function that waits for the event loop of the run was called by a "
@@ -107,8 +98,7 @@ if hasattr(os, "register_at_fork"):
 def of_new_run() -> RunLoop | None:
     """Return the loop of a run that begins here; None for the loop of the process.
 
-    Raises:
-        CallerError: this is the thread of the loop of the process, which the run would need.
+    Raises ``CallerError`` in the thread of the loop of the process, which the run would need.
     """
     check_may_wait()
     found = _chosen.get()
@@ -116,11 +106,7 @@ def of_new_run() -> RunLoop | None:
 
 
 def check_may_wait() -> None:
-    """Do nothing where workers may be waited for.
-
-    Raises:
-        CallerError: this is the thread of the loop of the process, which workers may need.
-    """
+    """Raise a ``CallerError`` in the thread of the loop of the process, which workers may need."""
     if _process.started is not None:
         _process.started.check_thread()
 
@@ -151,10 +137,7 @@ def call_in(loop: RunLoop | None, call: Callable[[], T]) -> T:
 def awaited(value: T | Awaitable[T], *, deadline: Deadline | None = None) -> T:
     """Return the result of an awaitable, run in the loop of the run; any other value as it is.
 
-    Raises:
-        CallerError: this is the thread of that loop, or the loop was closed.
-        RunCancelledError, DeadlineExceededError: as :func:`run`.
-        BaseException: whatever the awaitable raised.
+    Raises what the awaitable and :func:`run` raise, and ``CallerError`` when the loop was closed.
     """
     if not isinstance(value, Awaitable):
         return value
@@ -171,13 +154,10 @@ def run(coroutine: Coroutine[object, object, T], *, deadline: Deadline | None = 
     """Run ``coroutine`` in the loop of this process while the calling thread waits.
 
     When ``deadline`` passes or is cancelled, the coroutine is cancelled, and the calling thread
-    continues once it has ended, after ``GRACE`` seconds at the latest.
+    continues with the error of ``deadline`` once it has ended, after ``GRACE`` seconds at the
+    latest.
 
-    Raises:
-        CallerError: this is the thread of the loop.
-        RunCancelledError: the run was asked to stop.
-        DeadlineExceededError: time is up.
-        BaseException: whatever ``coroutine`` raised.
+    Raises whatever ``coroutine`` raises, and ``CallerError`` in the thread of the loop.
     """
     return _run(coroutine, None, deadline)
 
@@ -218,7 +198,7 @@ _CLOSED = "the event loop of the run was closed before the run had ended; await 
 
 
 class _Call(Generic[T]):
-    """A coroutine in a loop, as the thread sees it that waits for it."""
+    """A coroutine in a loop, as seen by the thread that waits for it."""
 
     def __init__(
         self, coroutine: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop
@@ -232,7 +212,6 @@ class _Call(Generic[T]):
         self.wake: Callable[[], None] = partial(self._woken.put, None)
 
     def begin(self) -> None:
-        """Start it; called in the loop."""
         self._task = self._loop.create_task(self._coroutine)
         self._task.add_done_callback(self._note)
 
@@ -245,7 +224,7 @@ class _Call(Generic[T]):
         return self._task is not None and self._task.done()
 
     def wait(self, seconds: float) -> None:
-        """Wait for news; raises CallerError when there will be none, as the loop is closed."""
+        """Wait for news, of which there are none once the loop is closed."""
         with contextlib.suppress(Empty):
             self._woken.get(timeout=seconds)
         if self._loop.is_closed() and not self.has_ended():

@@ -173,11 +173,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class CallsInFlight:
-    """A notice: calls have begun, or ended.
-
-    Attributes:
-        change: how many more are in flight now, or with a minus how many fewer.
-    """
+    """A notice: ``change`` more calls are in flight, or with a minus fewer."""
 
     change: int
 
@@ -203,7 +199,6 @@ class Watch:
         return type(self), ()
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
-        """Return the session of one evaluation, which ends at ``deadline``."""
         return Session(tags=tags, budget=self.budget, notices=self.notices, deadline=deadline)
 
     def call(self, function: Callable[P, T], *args: P.args, **given: P.kwargs) -> T:

@@ -30,12 +30,7 @@ _HIDDEN = "something else (not shown)"
 
 @attrs.frozen
 class Kind(Generic[T_co]):
-    """A kind of value.
-
-    Attributes:
-        read: returns the value of a node, or notes its faults and returns None.
-        schema: the JSON Schema of such values.
-    """
+    """A kind of value: ``read`` returns that of a node, or None with its faults noted."""
 
     read: Callable[[Node], T_co | None]
     schema: Schema = attrs.field(factory=dict, repr=False)
@@ -72,19 +67,11 @@ class Check(Kind[T_co]):
         return value
 
     def __call__(self, owner: object, field: attrs.Attribute[Any], value: object) -> None:
-        """Hold the value of a field, as validators do.
-
-        Raises:
-            ConfigError: naming the field as :func:`path_of`.
-        """
+        """Hold the value of a field, as validators do; the error names it as :func:`path_of`."""
         self.hold(path_of(owner, field), value)
 
     def hold(self, name: str, value: object) -> None:
-        """Hold a value of this name.
-
-        Raises:
-            ConfigError: naming it, what was expected and what was found.
-        """
+        """Raise a ``ConfigError`` for a value of this name that does not fit."""
         if value is None and self.nullable:
             return
         if self.fits(value) is None:
@@ -276,10 +263,7 @@ ANYTHING: Kind[Json] = Kind(lambda node: node.value)
 
 
 def plain_number(value: object) -> Any:
-    """Return a number of another library, a ``bool`` or a ``Decimal`` as a float.
-
-    What is no number is returned as it is.
-    """
+    """Return a ``bool``, a ``Decimal`` or a number of numpy as a float, anything else as it is."""
     item = getattr(value, "item", None)  # of numpy's numbers, which are no numbers of Python
     if callable(item) and not isinstance(value, numbers.Real):
         with contextlib.suppress(ValueError):  # an array

@@ -105,7 +105,7 @@ def named(
 
 
 def refusing(check: Callable[[T], object], value: T, node: Node) -> None:
-    """Note what ``check`` says of a value that it refuses with an error."""
+    """Note the error with which ``check`` refuses a value."""
     try:
         check(value)
     except (ConfigError, InvalidIdentifierError) as error:
@@ -125,20 +125,14 @@ def checked(kind: Kind[T], check: Callable[[T], object], schema: Schema | None =
 
 
 def without_name(message: str, name: str) -> str:
-    """Return a message of a class without the names in front, which the place tells already."""
+    """Return a message without the names in front, which the place tells already."""
     before, sign, rest = message.partition(f"{name}: ")
     return rest if sign and (not before or before.endswith((": ", "."))) else message
 
 
 @attrs.frozen
 class Key(Generic[T_co]):
-    """A key of an object.
-
-    Attributes:
-        kind: its value.
-        about: what it is for, in one line; empty where its name says it.
-        required: whether it must be there.
-    """
+    """A key of an object: the kind of its value, and ``about`` in one line what it is for."""
 
     kind: Kind[T_co]
     about: str = ""
@@ -221,8 +215,8 @@ def known_members(
 ) -> dict[str, Node]:
     """Return the members of an object that have a value, by the names of their keys.
 
-    Unknown keys, and those that say again what another one says, are noted. The arguments are
-    those of :func:`record`.
+    Unknown keys, and those that repeat another one, are noted. The arguments are those of
+    :func:`record`.
     """
     members: dict[str, Node] = {}
     if not isinstance(node.value, dict):
@@ -331,7 +325,7 @@ def abouts_of(kind: type) -> dict[str, str]:
 
 
 def kind_for(hint: object) -> Kind[object]:
-    """Return the kind of values that a type annotation stands for; one of none refuses them all."""
+    """Return the kind of values that a type annotation stands for; without one it refuses all."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
         return _SCALARS[hint]

@@ -66,7 +66,7 @@ class Source:
         return cls(name, YamlDocument(value, {}, {}))
 
     def take_yaml(self, text: str, mend: Callable[[str, str], str] | None = None) -> None:
-        """Take what a YAML text says as the document; its faults are noted."""
+        """Take a YAML text as the document; its faults are noted."""
         lines = ["", *text.splitlines(), ""]
 
         def note(number: int, fault: str) -> None:
@@ -76,7 +76,6 @@ class Source:
 
     @property
     def root(self) -> Node:
-        """The whole of it."""
         return Node(self.document.value, (), self)
 
     @property
@@ -107,21 +106,15 @@ class Source:
             self._wrong.update(path[:end] for end in range(len(path) + 1))
 
     def settle(self, path: YamlPath, text: str) -> None:
-        """Note what is wrong at ``path``; whatever else is noted there is left out."""
+        """Note a fault at ``path``, the only one there."""
         self.fault(path, text)
         self._settled.add(path)
 
     def is_right(self, path: YamlPath) -> bool:
-        """Tell whether nothing was noted at ``path`` or below it."""
         return path not in self._wrong
 
     def raise_all(self) -> None:
-        """Refuse the source if there is a fault.
-
-        Raises:
-            DataFormatError: with the first 20 faults in the order of their lines, and how many
-                more there are.
-        """
+        """Raise a ``DataFormatError`` with the first faults, if there are any."""
         raise_lines(self.name, self.faults)
 
 
@@ -132,11 +125,7 @@ def count_faults(lines: Iterable[str]) -> int:
 
 
 def raise_lines(name: str, lines: Iterable[str]) -> None:
-    """Refuse a source for these faults, if there are any.
-
-    Raises:
-        DataFormatError: with the first 20, and how many more there are.
-    """
+    """Raise a ``DataFormatError`` with the first 20 of these faults, if there are any."""
     distinct = tuple(dict.fromkeys(lines))
     shown_lines = [line for line in distinct if _MORE.search(line) is None][:MOST_SHOWN]
     more = count_faults(distinct) - len(shown_lines)
@@ -146,23 +135,14 @@ def raise_lines(name: str, lines: Iterable[str]) -> None:
 
 @attrs.frozen
 class Node:
-    """A value with its place.
-
-    Attributes:
-        value: the plain data; None for nothing.
-        path: what leads to it.
-        source: where it stands.
-    """
+    """A value with its place: ``path`` leads to it from the root of ``source``."""
 
     value: Json
     path: YamlPath
     source: Source = attrs.field(repr=False)
 
     def file(self) -> Path | None:
-        """Return the file that a text here names, from the folder of the source.
-
-        That there is none is noted, and None returned.
-        """
+        """Return the file that a text here names, seen from the source, or note that there is none."""
         path = Path(self.source.name).parent / str(self.value)
         if is_file(path):
             return path
@@ -180,7 +160,7 @@ class Node:
         return Node(value, (*self.path, key), self.source)
 
     def members(self) -> dict[str, Node]:
-        """Return the members of an object that are there; those without a value are not."""
+        """Return the members of an object that have a value."""
         value = self.value if isinstance(self.value, dict) else {}
         return {key: self.member(key) for key, member in value.items() if member is not None}
 
@@ -201,12 +181,8 @@ class Node:
 def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) -> Source:
     """Return what a file says: JSON where its name ends so, else YAML.
 
-    Args:
-        path: the file.
-        mend: returns what is said of a line of YAML and its fault; None to say the fault.
-
-    Raises:
-        DataFormatError: it cannot be read, or is not what its name says.
+    ``mend`` returns what is said of a line of YAML and its fault. A file that cannot be read, or is
+    not what its name says, raises a ``DataFormatError``.
     """
     source = Source(str(path))
     try:
@@ -222,11 +198,7 @@ def read_source(path: Path, *, mend: Callable[[str, str], str] | None = None) ->
 
 
 def read_text(path: Path, note: Note) -> str | None:
-    """Return the text of a file; None when it is not UTF-8, which is noted.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Return the text of a file; None when it is not UTF-8, which is noted."""
     return decoded(path.read_bytes(), 1, note)
 
 
