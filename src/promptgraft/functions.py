@@ -1,8 +1,8 @@
 """Identities of functions: a name, and a digest of the source that decides what they return.
 
-The digest covers a function and everything that it uses of the user's own modules: functions,
-classes and constants, through imports, closures, partials and decorators. Comments and layout have
-no part in it, nor has the name under which a module was imported. Of libraries only names count.
+The digest covers a function and what it uses of the user's own modules: functions, classes and
+constants, through imports, closures, partials and decorators. Comments, layout and the names of
+modules have no part in it. Of libraries only names count.
 """
 
 from __future__ import annotations
@@ -51,10 +51,9 @@ def function_name(function: object) -> str:
 
 
 def function_identity(function: object) -> str:
-    """Return the name of a function, and 12 digits that tell its source apart.
+    """Return the ``identity`` of a callable, or its name and 12 digits that tell its source apart.
 
-    A callable says with an attribute ``identity`` what it is instead. A function of a library has
-    only a name.
+    A function of a library has only a name.
     """
     own: object = getattr(function, "identity", None)
     if isinstance(own, str):
@@ -101,11 +100,9 @@ def _is_own(file: str) -> bool:
 
 @attrs.frozen(eq=False)
 class _Use:
-    """A name of a file that is used, perhaps with attributes of it.
+    """A use of a name that the file binds, or the function that uses it imports; with attributes.
 
-    Attributes:
-        holds: what the module of the file holds now.
-        imports: what the function that uses the name imports itself.
+    ``holds`` is what the module of the file holds now.
     """
 
     file: str
@@ -125,7 +122,6 @@ class _Walk:
         self._waiting: list[tuple[str, object]] = []
 
     def follow(self, value: object) -> set[str]:
-        """Return the texts of a value and of everything that it uses."""
         self._later("", value)
         while self._waiting:
             label, one = self._waiting.pop()

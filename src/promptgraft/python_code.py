@@ -65,7 +65,7 @@ def place_of(code: CodeType) -> Place:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Return compiled code and all that is inside it."""
+    """Yield compiled code and all that is inside it."""
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):

@@ -77,7 +77,7 @@ def _short(leaf: tuple[Json] | None) -> str:
 
 @attrs.frozen
 class Answer:
-    """A recorded answer; wrapped, because an answer may itself be null."""
+    """A recorded answer, which may itself be null."""
 
     value: Json
     kind: str
@@ -88,11 +88,8 @@ class Journal(ABC):
 
     Safe to share between threads; a context manager. Every method but ``close``, ``holds_any``,
     ``len()`` and ``in`` raises ``JournalError`` once the journal is closed. Subclasses keep the
-    lines, wherever that is, and are called under the lock.
-
-    Args:
-        name: how messages call the journal.
-        header: its first line, if it has one.
+    lines, of which ``header`` is the first, and are called under the lock. Messages call the
+    journal ``name``.
     """
 
     def __init__(self, name: str, header: bytes | None = None) -> None:
@@ -215,21 +212,16 @@ class Journal(ABC):
         self.append_all([Record(key, digest, kind, answer)])
 
     def sync(self) -> None:
-        """Make what was appended survive a power loss; nothing new, nothing done.
+        """Make what was appended survive a power loss.
 
-        Raises:
-            JournalWriteError: the system refuses. No append is taken from then on.
+        Raises ``JournalWriteError`` when the system refuses; no append is taken from then on.
         """
         with self._lock:
             self._check_open()
             self._sync()
 
     def close(self) -> None:
-        """Sync and let go of the journal; a second call does nothing.
-
-        Raises:
-            JournalWriteError: the last sync failed; the journal is closed all the same.
-        """
+        """Sync and let go of the journal, even if the sync fails; a second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -242,8 +234,7 @@ class Journal(ABC):
     def records(self) -> Iterator[Record]:
         """Return the answers recorded so far, in the order of their recording.
 
-        Raises:
-            JournalCorruptError: a record has changed since the journal was opened.
+        Raises ``JournalCorruptError`` when one has changed since the journal was opened.
         """
         with self._lock:
             self._check_open()
@@ -285,7 +276,7 @@ class Journal(ABC):
         """Keep the first line."""
 
     def _settle(self) -> None:  # noqa: B027
-        """Make durable what was there before this process, and the name of the journal."""
+        """Make durable what an earlier process has left, and the name of the journal."""
 
     def _sync(self) -> None:  # noqa: B027
         """Make durable what was stored since the last time."""

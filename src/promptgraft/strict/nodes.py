@@ -142,7 +142,7 @@ class Node:
     source: Source = attrs.field(repr=False)
 
     def file(self) -> Path | None:
-        """Return the file that a text here names, seen from the source, or note that there is none."""
+        """Return the file that a text here names, seen from the source; or note a fault."""
         path = Path(self.source.name).parent / str(self.value)
         if is_file(path):
             return path

@@ -217,10 +217,8 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
-    A critic is asked as any other judge of rubrics.
-
-    Args:
-        judge_of: makes the adapter of a judge of what a file says of its model.
+    ``judge_of`` makes the adapter of a judge of what a file says of its model. A critic is asked as
+    any other judge of rubrics.
     """
     return tuple(
         MetricKind(
@@ -323,7 +321,7 @@ def _panel(judge: Criterion) -> Options:
 
 
 def _split(model: Json) -> tuple[Json, Options]:
-    """Return what is said of a model, and what is said of its part in the panel."""
+    """Return what a file says of a model, and of its part in the panel."""
     if not isinstance(model, dict):
         return model, {}
     own = {

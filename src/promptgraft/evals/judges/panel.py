@@ -78,9 +78,9 @@ def score_of_votes(
 ) -> float | None:
     """Return the score that judges give together; None when they give none.
 
-    A judge without a judgement (None) casts no vote. Means need every judge. The other schemes
-    need at least one, and stand when no vote that is missing could change whether the answer
-    passes; then the score is that of the votes that were cast.
+    A judge without a judgement (None) casts no vote. Means need every judge. The other schemes need
+    at least one, and stand when no missing vote could change whether the answer passes; then the
+    score is that of the votes that were cast.
     """
     cast = [score for score in scores if score is not None]
     if len(cast) == len(scores):
@@ -129,13 +129,9 @@ def ask(
     *,
     session: SessionProtocol | None,
 ) -> Judgement:
-    """Return what a judge says; a reply that is no judgement is asked for once more.
+    """Return what a judge says; ``read`` makes a judgement of a reply, or ``VoidReplyError``.
 
-    Args:
-        judge: answers.
-        prompt: the question.
-        read: makes a judgement of a reply, or raises ``VoidReplyError``.
-        session: of the evaluation that is judged.
+    A void reply is asked for once more. ``session`` is of the evaluation that is judged.
     """
     refused = Refused()
     for _ in range(ATTEMPTS):
@@ -165,7 +161,7 @@ def _reply(judge: ProviderAdapter, prompt: Prompt[ReplyT], session: Session) -> 
 
 
 def _settle(judge: ProviderAdapter, session: Session) -> None:
-    """Tell of a call that the adapter itself told nothing of: it was made all the same."""
+    """Report a call that the adapter itself has not reported."""
     executed = session.latest(PromptExecuted)
     if executed is not None and session.latest(ModelCalled) is None:
         usage = executed.response.usage
@@ -250,7 +246,7 @@ class JudgeMetric(BaseMetric):
         )
 
     def question(self, case: Case, answer: Answer) -> Prompt[Any] | None:
-        """Return what each judge is asked of an answer; None where that is not known before."""
+        """Return the question to each judge; None where it is not known before."""
         del case, answer
         return None
 
@@ -267,7 +263,7 @@ class JudgeMetric(BaseMetric):
         )
 
     def _reason(self, judgements: Sequence[Judgement]) -> str:
-        """Return what every judge said, those that speak against the answer first."""
+        """Return what every judge said, those against the answer first."""
         if len(judgements) == 1:
             return judgements[0].reason
         against: list[str] = []

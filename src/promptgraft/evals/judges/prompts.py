@@ -28,7 +28,7 @@ LONGEST_SHOWN = 50_000
 
 
 class VoidReplyError(ValueError):
-    """A reply that is no judgement; the judge is told why, and asked once more."""
+    """A reply that is no judgement."""
 
 
 class Category(StrEnum):
@@ -95,9 +95,7 @@ def checked_reason(reason: str, what: str) -> str:
 class Material:
     """What a judge is shown, every text fenced; a text that is not shown is empty.
 
-    Attributes:
-        earlier: what was said before the question.
-        tools: the tools that were called, with what they returned.
+    ``earlier`` was said before the question. ``tools`` are calls with what they returned.
     """
 
     question: str

@@ -55,7 +55,6 @@ class Criterion:
 
     @classmethod
     def of(cls, node: Node, known: Collection[str]) -> Criterion:
-        """Return an object of a criterion; what does not belong in it is noted."""
         return cls(node, known_members(node, known, aliases=_ALIASES))
 
     def read(self, key: str, kind: Kind[T]) -> T | None:
@@ -63,11 +62,9 @@ class Criterion:
         return kind.read(self.members[key]) if key in self.members else None
 
     def flag(self, key: str) -> bool:
-        """Return a truth value; false when it is absent."""
         return self.read(key, FLAG) is True
 
     def part(self, key: str, known: Collection[str]) -> Criterion | None:
-        """Return an object below this one; None when it is absent."""
         return Criterion.of(self.members[key], known) if key in self.members else None
 
 

@@ -53,7 +53,7 @@ class _UnknownAmountError(Exception):
 
 
 class _Amounts(UserDict[str, float | int | None]):
-    """Tokens, cost and seconds by name; asking for one that is not known is said."""
+    """Tokens, cost and seconds by name; an unknown one is refused."""
 
     def __getitem__(self, key: str) -> float | int | None:
         if (known := self.data[key]) is None:
@@ -62,7 +62,7 @@ class _Amounts(UserDict[str, float | int | None]):
 
 
 def usage_of(answer: Answer) -> dict[str, float | int | None]:
-    """Return the amounts of an answer by name; None for what is not known."""
+    """Return the amounts of an answer by name; None for those that are not known."""
     usage = answer.usage
     known = usage.input_tokens + usage.output_tokens > 0
     return {

@@ -112,7 +112,7 @@ class JsonSchema(BaseMetric):
 
 
 def _read_schema(node: Node) -> dict[str, Json] | None:
-    """Return the schema that an object is, or that the file has that a text names."""
+    """Return the schema that an object is, or that the named file holds."""
     if not isinstance(node.value, str):
         return OBJECT.read(node)
     if (path := node.file()) is None:

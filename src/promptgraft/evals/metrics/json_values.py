@@ -105,7 +105,7 @@ class JsonRules(Tolerance, Folding):
 
 @attrs.frozen
 class Found:
-    """How many values stand at one place, and how they differ; empty when they are the same."""
+    """The number of values at one place, and how they differ; empty when they are the same."""
 
     weight: int
     fault: str = ""
@@ -126,7 +126,7 @@ def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> I
 
 
 def compare_at(expected: Json, found: Json, rules: JsonRules, path: Path) -> Iterator[Found]:
-    """Yield what the places come to that a path leads to in either value."""
+    """Yield the same for the places that a path leads to in either value."""
     yield from _at_each(dict(places(expected, path)), dict(places(found, path)), rules)
 
 
@@ -249,7 +249,6 @@ class JsonMatch(ReferenceMetric, JsonRules):
         return value
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        """Yield each text that is compared, with its place in the answer."""
         wanted, begin = pruned(self.reference(case), self.ignore), parse_path(self.answer_path)
         for path in map(parse_path, self.paths or ("",)):
             for place, value in places(wanted, path):

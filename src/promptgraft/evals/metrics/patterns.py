@@ -1,7 +1,4 @@
-"""Regular expressions of users: those of Python's ``re``, matched within a time limit.
-
-``re`` decides what is a pattern; the library regex, which can give up, matches it.
-"""
+"""Regular expressions of users: Python's ``re`` says what a pattern is, regex matches in time."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ class StuckPatternError(Exception):
 
 
 def hold_pattern(source: object) -> None:
-    """Hold a pattern.
-
-    Raises:
-        ConfigError: it is not a regular expression, or repeats too much.
-    """
+    """Raise a ``ConfigError`` for what is no regular expression, or repeats too much."""
     said = f"expected a regular expression, found {shown(source)}"
     if not isinstance(source, str):
         raise ConfigError(said)
@@ -53,16 +46,9 @@ def hold_pattern(source: object) -> None:
 def search(
     source: str, text: str, *, flags: int = 0, whole: bool = False
 ) -> tuple[int, str] | None:
-    """Return the position and the text of the first match; None without one.
+    """Return the position and the text of the first match, or of a ``whole`` text; None without.
 
-    Args:
-        source: a pattern that :func:`hold_pattern` holds.
-        text: where to look.
-        flags: those of ``re``.
-        whole: the whole text has to match.
-
-    Raises:
-        StuckPatternError: the match was given up.
+    Raises ``StuckPatternError`` when the match was given up.
     """
     pattern = _compiled(source, flags)
     try:
@@ -90,10 +76,8 @@ def _compiled(source: str, flags: int) -> regex.Pattern[str]:
 def _spelled(source: str, *, is_verbose: bool) -> str:
     """Return a pattern so that regex reads what ``re`` reads.
 
-    To regex, ``{e}`` allows for an error, and ``[[:alpha:]]`` is a class of its own.
-
-    Raises:
-        OverflowError: regex, which writes repetitions out, would need too much memory.
+    To regex, ``{e}`` allows for an error, and ``[[:alpha:]]`` is a class of its own; it writes
+    repetitions out, and would need too much memory for many (``OverflowError``).
     """
     spelled: list[str] = []
     sizes, last = [0], 0  # of each open group, and of the item that a repetition would repeat
@@ -118,7 +102,6 @@ def _spelled(source: str, *, is_verbose: bool) -> str:
 
 
 def _copies(times: re.Match[str]) -> int:
-    """Return how often regex writes an item out."""
     if times[0] == "+":
         return 2
     least = int(times["least"] or 0)

@@ -41,7 +41,6 @@ class Folding:
     ignore_space: bool = False
 
     def fold(self, text: str) -> str:
-        """Return ``text`` in the form in which it is compared."""
         spaced = " ".join(text.split()) if self.ignore_space else text
         return spaced.casefold() if self.ignore_case else spaced
 
@@ -161,11 +160,9 @@ class ReferenceMetric(BaseMetric):
         return tuple(as_text(item) for item in items)
 
     def found_text(self, answer: Answer) -> str:
-        """Return the chosen part of the answer as a text."""
         return as_text(self.found(answer)) if self.answer_path else answer.text
 
     def found(self, answer: Answer) -> Json:
-        """Return the chosen part of the answer as data."""
         return only(answer_data(answer), parse_path(self.answer_path))
 
 

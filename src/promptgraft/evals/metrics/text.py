@@ -30,7 +30,6 @@ class Exact(ReferenceMetric, Folding):
         return self.expected_texts(case)
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        """Yield what the answer has to be, and where."""
         yield parse_path(self.answer_path), self.reference(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:

@@ -41,7 +41,6 @@ class ToolRule(JsonRules):
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
 
     def fits(self, expected: ToolUse, found: ToolUse) -> bool:
-        """Return whether a call with the right name is the expected one."""
         return not self.faults(expected, found)
 
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:

@@ -46,7 +46,7 @@ class Tolerance:
     relative_tolerance: float = attrs.field(default=0.0, validator=number(0))
 
     def close(self, one: Decimal, other: Decimal) -> bool:
-        """Return whether two finite numbers are the same; it does not matter which is which."""
+        """Tell whether two finite numbers are the same, whichever comes first."""
         if not (one.is_finite() and other.is_finite()):
             return False
         relative = Decimal(repr(self.relative_tolerance)) * max(abs(one), abs(other))
@@ -130,7 +130,6 @@ class _AmountMetric(BaseMetric):
 
     @property
     def measure(self) -> str:
-        """Which amount, as :func:`usage_of` calls it; that of the metric's kind."""
         return self.kind
 
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
@@ -226,7 +225,6 @@ class Classification(ReferenceMetric):
             raise self.lacking(case, f"has an unknown label as `expected`: {error}") from None
 
     def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        """Yield the label that the answer has to be, and where."""
         if not self.several and not self.within_text:
             yield parse_path(self.answer_path), tuple(self.reference(case))
 
@@ -285,15 +283,10 @@ class Classification(ReferenceMetric):
 
 
 def labels_in(feedback: str, metric: str) -> tuple[str, str] | None:
-    """Return which labels were expected and found, as a text of :class:`Classification` says it.
+    """Return the labels that ``metric``, a :class:`Classification`, expected and found.
 
-    Args:
-        feedback: what all metrics said of an answer.
-        metric: the name of the one that is meant.
-
-    Returns:
-        None when that metric says nothing of the kind: it does not compare labels, or there was
-        no label that it knows.
+    ``feedback`` is the text of all metrics on an answer. None when that metric compares no labels
+    there, or found none that it knows.
     """
     for name, expected, found in _COMPARED.findall(feedback):
         if name == metric:
