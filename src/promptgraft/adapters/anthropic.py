@@ -74,14 +74,11 @@ _SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-s
 
 @attrs.frozen(kw_only=True)
 class AnthropicProfile(ModelProfile):
-    """What a model can do.
+    """What a model can do, beside what all profiles say.
 
     Attributes:
-        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
-            has to be said in the prompt.
         prompt_caching: whether the system text is marked to be cached.
         max_output_tokens: the longest answer when the user sets none; the format needs one.
-        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES

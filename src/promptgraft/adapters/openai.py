@@ -92,16 +92,13 @@ _THOUGHTS = 500
 
 @attrs.frozen(kw_only=True)
 class OpenAIProfile(ModelProfile):
-    """What a model can do.
+    """What a model can do, beside what all profiles say.
 
     Attributes:
-        structured_output: `native` when it can be held to a JSON Schema; `text` when the schema
-            has to be said in the prompt.
         output_limit: the field that limits the length of an answer.
         sampling: whether it takes `temperature` and `top_p`.
         max_output_tokens: the longest answer when the user sets none; None for the provider's own
             limit.
-        seller: the provider whose prices it has, as `genai-prices` calls it; None when unknown.
     """
 
     schema_rules: ClassVar[SchemaRules] = RULES

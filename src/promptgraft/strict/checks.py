@@ -127,14 +127,6 @@ def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _said(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() and "\0" not in value else None
 
@@ -229,10 +221,10 @@ def one_of(*names: str) -> Check[str]:
     )
 
 
-def instance(kind: type[T], what: str = "") -> Check[T]:
+def instance(kind: type[T], what: str = "", schema: Schema | None = None) -> Check[T]:
     """Return a check of objects of a class."""
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    return check(what or f"{article} {kind.__name__}", lambda v: v if isinstance(v, kind) else None)
+    what = what or f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    return check(what, lambda value: value if isinstance(value, kind) else None, schema)
 
 
 def _moment(value: object) -> datetime | None:
@@ -244,9 +236,9 @@ def _moment(value: object) -> datetime | None:
     return time if time is not None and time.tzinfo else None
 
 
-STRING: Check[str] = check("a text", _said, {"type": "string"})
+STRING: Check[str] = instance(str, "a text", {"type": "string"})
 TEXT: Check[str] = check("a text", _text, {"type": "string", "minLength": 1})
-FLAG: Check[bool] = check("true or false", _flag, {"type": "boolean"})
+FLAG: Check[bool] = instance(bool, "true or false", {"type": "boolean"})
 INTEGER: Check[int] = integer()
 ANY_INTEGER: Check[int] = check("an integer", _integer, {"type": "integer"})
 COUNT: Check[int] = integer(1)
@@ -256,9 +248,7 @@ SHARE: Check[float] = number(0, 1)
 SECONDS: Check[float] = number(above=0, what="seconds")
 DOLLARS: Check[Decimal] = money()
 MOMENT: Check[datetime] = check("an ISO 8601 time with its offset", _moment, {"type": "string"})
-OBJECT: Check[dict[str, Json]] = check(
-    "an object", lambda value: value if isinstance(value, dict) else None, {"type": "object"}
-)
+OBJECT: Check[dict[str, Json]] = instance(dict, "an object", {"type": "object"})
 ANYTHING: Kind[Json] = Kind(lambda node: node.value)
 
 

@@ -65,14 +65,15 @@ def get() -> Converter:
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, read in _SCALARS.items():
         converter.register_structure_hook(kind, _scalar_hook(kind, read))
-    converter.register_structure_hook_func(_is_none, _none_hook)
+    converter.register_structure_hook_func(lambda kind: kind in (None, type(None)), _none_hook)
     converter.register_structure_hook_func(_is_enum, _enum_hook)
     converter.register_structure_hook_func(_is_literal, _literal_hook)
-    converter.register_structure_hook_factory(_is_class, _class_factory)
-    converter.register_structure_hook_factory(_is_collection, _collection_factory)
-    converter.register_structure_hook_factory(_is_fixed_tuple, _fixed_tuple_factory)
-    converter.register_structure_hook_factory(_is_mapping, _mapping_factory)
-    converter.register_structure_hook_factory(_is_union, _union_factory)
+    add = converter.register_structure_hook_factory
+    add(_is_class, _class_factory)
+    add(lambda kind: _bare(kind) in _COLLECTIONS, _collection_factory)
+    add(_is_fixed_tuple, _fixed_tuple_factory)  # asked before: it is a collection too
+    add(lambda kind: _bare(kind) in _MAPPINGS, _mapping_factory)
+    add(_is_union, _union_factory)
     return converter
 
 
@@ -292,25 +293,13 @@ def _bare(kind: Any) -> Any:
     return get_origin(kind) or kind
 
 
-def _is_collection(kind: Any) -> bool:
-    return _bare(kind) in _COLLECTIONS
-
-
 def _is_fixed_tuple(kind: Any) -> bool:
     return _bare(kind) is tuple and bool(get_args(kind)) and get_args(kind)[1:] != (...,)
-
-
-def _is_mapping(kind: Any) -> bool:
-    return _bare(kind) in _MAPPINGS
 
 
 def _is_union(kind: Any) -> bool:
     several = [one for one in get_args(kind) if one is not type(None)]
     return get_origin(kind) in (Union, types.UnionType) and len(several) > 1
-
-
-def _is_none(kind: Any) -> bool:
-    return kind is None or kind is type(None)
 
 
 def _is_literal(kind: Any) -> bool:
