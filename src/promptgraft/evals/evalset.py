@@ -71,12 +71,8 @@ def _use(*, id: Json = None, **said: Any) -> tuple[Json, ToolUse]:  # noqa: A002
     return id, ToolUse(**said)
 
 
-def _response(*, id: str, response: Json = None) -> tuple[str, Json]:  # noqa: A002
-    return id, response
-
-
-_RESPONSE = record(
-    _response,
+_RESPONSE: Kind[tuple[str, Json]] = record(
+    lambda id, response=None: (id, response),  # noqa: A006
     {"id": Key(STRING, required=True), "response": Key(ANYTHING)},
     aliases={},
     left_out=("name", "will_continue", "scheduling"),

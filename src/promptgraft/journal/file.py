@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,7 +49,7 @@ class FileJournal(Journal):
         self._unsynced = False
         self._ahead_at, self._ahead = 0, b""
         with contextlib.ExitStack() as held:
-            held.enter_context(locked(self._path))
+            self._lock_in(held)
             self._descriptor = self._open()
             held.callback(os.close, self._descriptor)
             try:
@@ -139,6 +139,21 @@ class FileJournal(Journal):
         if os.getpid() == self._process:
             self._held.close()
 
+    def _lock_in(self, held: contextlib.ExitStack) -> None:
+        path = self._path
+        beside = path.with_name(f"{path.name}.lock")
+        if not path.parent.is_dir():  # filelock would create it
+            raise JournalWriteError(
+                f"journal {path} cannot be opened: there is no folder {path.parent}; "
+                "create it first"
+            )
+        try:
+            held.enter_context(held_lock(beside, what=f"journal {path}", mend="end it"))
+        except OSError as error:
+            raise JournalWriteError(
+                f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"
+            ) from error
+
     def _open(self) -> int:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -203,29 +218,6 @@ class FileJournal(Journal):
         # After a failed fsync the next one may report success for bytes that were dropped.
         self._failure = f"journal {self._path} could {what}: {error.strerror}"
         return JournalWriteError(f"{self._failure}; mend the cause and open it again")
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the journal at ``path``; the system releases it when the process dies.
-
-    Raises:
-        JournalLockedError: another process or thread holds it.
-        JournalWriteError: the lock file cannot be made.
-    """
-    beside = path.with_name(f"{path.name}.lock")
-    if not path.parent.is_dir():  # filelock would create it
-        raise JournalWriteError(
-            f"journal {path} cannot be opened: there is no folder {path.parent}; create it first"
-        )
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(held_lock(beside, what=f"journal {path}", mend="end it"))
-        except OSError as error:
-            raise JournalWriteError(
-                f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"
-            ) from error
-        yield
 
 
 _Spans = dict[str, tuple[int, int]]

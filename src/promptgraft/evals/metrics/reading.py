@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import attrs
@@ -186,20 +186,18 @@ def answer_data(answer: Answer, *, fenced: bool = False) -> Json:
 
 
 def _shallow(value: Json) -> Json:
+    """Return a value as it is, unless it is nested too deeply."""
     level: list[Json] = [value]
-    for _ in range(DEEPEST):
-        level = [item for one in level for item in _items(one) if isinstance(item, (list, dict))]
-        if not level:
+    for _ in range(DEEPEST + 1):
+        nested = [one for one in level if isinstance(one, (list, dict))]
+        if not nested:
             return value
+        level = [
+            item for one in nested for item in (one.values() if isinstance(one, dict) else one)
+        ]
     raise UnusableAnswerError(
         f"expected JSON with at most {DEEPEST} lists and objects inside each other, found more"
     )
-
-
-def _items(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def only(value: Json, path: Path) -> Json:

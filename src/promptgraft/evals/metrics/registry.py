@@ -95,7 +95,7 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that is known, in order."""
-        return tuple(sorted({*self.added, *_BUILT_IN, *(point.name for point in _others())}))
+        return tuple(sorted({*self.added, *_BUILT_IN, *entry_points(group=ENTRY_POINTS).names}))
 
     def find(self, name: str) -> MetricKind:
         """Return the kind of this name, imported only now.
@@ -107,9 +107,8 @@ class Registry:
             return self.added[name]
         if name in _BUILT_IN:
             return _imported(name, _BUILT_IN[name])
-        for point in _others():
-            if point.name == name:
-                return _loaded(point)
+        for point in entry_points(group=ENTRY_POINTS, name=name):
+            return _loaded(point)
         if name in _OF_JUDGES:
             raise ConfigError(
                 f"metric `{name}` asks a judge; load it with "
@@ -121,10 +120,6 @@ class Registry:
 
 METRICS = Registry()
 """Our metrics and those of other packages."""
-
-
-def _others() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=ENTRY_POINTS))
 
 
 @functools.lru_cache(maxsize=64)

@@ -168,7 +168,9 @@ class Length(BaseMetric):
             raise ConfigError(f"max: expected at least min={self.min}, found {self.max}")
 
     def assess(self, case: Case, answer: Answer) -> Verdict:  # noqa: ARG002
-        count = self._count(answer.text)
+        text = answer.text
+        counted = {"characters": text, "words": text.split(), "lines": text.splitlines()}
+        count = len(counted[self.unit])
         said = f"expected {self._limits()} {self.unit}, found {count}"
         if count < self.min:
             return self.verdict(count / self.min, f"{said}: {self.min - count} too few")
@@ -180,11 +182,6 @@ class Length(BaseMetric):
         if self.max is None:
             return f"at least {self.min}"
         return f"{self.min} to {self.max}" if self.min else f"at most {self.max}"
-
-    def _count(self, text: str) -> int:
-        if self.unit == "words":
-            return len(text.split())
-        return len(text.splitlines()) if self.unit == "lines" else len(text)
 
 
 def words(text: str) -> list[str]:
@@ -240,17 +237,15 @@ class Rouge(ReferenceMetric):
         wanted_units, found_units = self._units(expected), self._units(found)
         if not wanted_units or not found_units:
             return 0.0
-        shared = self._shared(expected, found)
-        recall, precision = shared / len(wanted_units), shared / len(found_units)
-        f1 = 2 * shared / (len(wanted_units) + len(found_units))
-        return {"f1": f1, "precision": precision, "recall": recall}[self.measure]
-
-    def _shared(self, expected: list[str], found: list[str]) -> int:
         if self.variant == "rougeL":
             with wanted("rapidfuzz", self.kind):
                 from rapidfuzz.distance import LCSseq
-            return LCSseq.similarity(expected, found)
-        return (Counter(self._units(expected)) & Counter(self._units(found))).total()
+            shared = LCSseq.similarity(expected, found)
+        else:
+            shared = (Counter(wanted_units) & Counter(found_units)).total()
+        recall, precision = shared / len(wanted_units), shared / len(found_units)
+        f1 = 2 * shared / (len(wanted_units) + len(found_units))
+        return {"f1": f1, "precision": precision, "recall": recall}[self.measure]
 
 
 @attrs.frozen(kw_only=True)
@@ -268,15 +263,13 @@ class EditSimilarity(ReferenceMetric, Folding):
         return self.expected_texts(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
+        with wanted("rapidfuzz", self.kind):
+            from rapidfuzz.distance import Levenshtein
         found = self.fold(self.found_text(answer))
         texts = [self.fold(text) for text in self.reference(case)]
-        score, text = max(((_similarity(text, found), text) for text in texts), key=lambda p: p[0])
+        scores = [Levenshtein.normalized_similarity(text, found) for text in texts]
+        score = max(scores)
         if score == 1:
             return self.verdict(score, f"found the expected {quoted(found)}")
-        return self.verdict(score, f"the similarity is {score:.4f}; {difference(text, found)}")
-
-
-def _similarity(one: str, other: str) -> float:
-    with wanted("rapidfuzz", EditSimilarity.kind):
-        from rapidfuzz.distance import Levenshtein
-    return Levenshtein.normalized_similarity(one, other)
+        nearest = texts[scores.index(score)]
+        return self.verdict(score, f"the similarity is {score:.4f}; {difference(nearest, found)}")

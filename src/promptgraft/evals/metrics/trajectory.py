@@ -40,9 +40,6 @@ class ToolRule(JsonRules):
     results: bool = False
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
 
-    def fits(self, expected: ToolUse, found: ToolUse) -> bool:
-        return not self.faults(expected, found)
-
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:
         """Return how a call with the right name differs from the expected one."""
         faults: list[str] = []
@@ -104,7 +101,7 @@ class ToolTrajectory(BaseMetric):
         )
 
     def _fits(self, expected: ToolUse, found: ToolUse) -> bool:
-        return expected.name == found.name and self._rule(expected).fits(expected, found)
+        return expected.name == found.name and not self._rule(expected).faults(expected, found)
 
     def _rule(self, tool: ToolUse) -> ToolRule:
         return self.tools.get(tool.name, self.rule)
