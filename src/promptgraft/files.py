@@ -91,17 +91,12 @@ def make_folder(folder: Path, *, under: Path) -> None:
 
 @contextlib.contextmanager
 def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at ``path``; the system releases it when the process dies.
+    """Hold the lock file at ``path``, which the system releases when the process dies.
 
-    Args:
-        path: the lock file; the number of the process that holds it is kept in it.
-        what: what the message says is in use.
-        mend: what the message suggests besides waiting.
-        seconds: how long to wait for the lock.
+    It holds the number of the process. After ``seconds`` of waiting, a ``JournalLockedError`` says
+    that ``what`` is in use, and suggests ``mend`` besides waiting.
 
-    Raises:
-        JournalLockedError: another holder has it.
-        OSError: the lock file cannot be made.
+    Raises ``OSError`` when the lock file cannot be made.
     """
     from filelock import FileLock, Timeout
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
 from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
@@ -99,6 +99,18 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
         raise DataFormatError(f"{where}: {error}") from None
     except RecursionError:
         raise DataFormatError(f"{where}: the JSON is nested too deeply") from None
+
+
+def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = False) -> Json:
+    """Return plain data with every text changed, and those of ``keys`` too if wanted."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(item, change, keys=keys) for item in value]
+    if isinstance(value, dict):
+        named = ((change(key) if keys else key, item) for key, item in value.items())
+        return {key: map_texts(item, change, keys=keys) for key, item in named}
+    return value
 
 
 def is_unicode(value: Json) -> bool:
@@ -222,10 +234,9 @@ def _plain_object(value: object, path: str) -> Json:
 
 def field_names(kind: type[Any]) -> tuple[str, ...] | None:
     """Return the field names of an attrs class or dataclass; None for other types."""
-    names = _FIELD_NAMES.get(kind, ())
-    if names == ():
-        names = _FIELD_NAMES.setdefault(kind, _find_field_names(kind))
-    return names
+    if kind not in _FIELD_NAMES:
+        _FIELD_NAMES[kind] = _find_field_names(kind)
+    return _FIELD_NAMES[kind]
 
 
 # Classes live as long as the process does; so may their field names.

@@ -65,14 +65,10 @@ class AsideSession(Session):
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One answer to a case, and what was said of it.
+    """One answer to a case in one ``run`` (from 0), with its outcome.
 
-    Attributes:
-        run: which of the runs, from 0.
-        answer: None when there is none.
-        task_calls: what was called for the answer.
-        judge_calls: what was called to judge it.
-        stopped: which limit ended it; empty when none did.
+    ``task_calls`` were made for the answer, ``judge_calls`` to judge it. ``stopped`` names the
+    limit that ended it, if one did.
     """
 
     case_id: str

@@ -153,11 +153,9 @@ Names = Mapping[str, str | Sequence[str]]
 class PlainReader:
     """Reads the cases of one plain file.
 
-    Args:
-        names: the column or key of each field, where it is not that of the field itself; for
-            ``input`` also a list of columns, which become an object of parameters.
-        keep: columns that are not shown to the agent but stay in ``Case.fields``.
-        cells: whether every value is the text of a cell.
+    ``names`` are the columns or keys of fields that have other names there; for ``input`` also a
+    list of columns, which become an object of parameters. Columns to ``keep`` are not shown to the
+    agent but stay in ``Case.fields``. With ``cells`` every value is the text of a cell.
     """
 
     def __init__(self, names: Names, keep: Collection[str], *, cells: bool) -> None:

@@ -16,7 +16,7 @@ from promptgraft.evals.faults import CaseFaults
 from promptgraft.evals.plain import Names
 from promptgraft.evals.types import Case
 from promptgraft.notebook import Card, Shown, Table
-from promptgraft.serde import HexDigest, Json, canonical_json, digest, shown, unstructure
+from promptgraft.serde import HexDigest, Json, canonical_json, digest, map_texts, shown, unstructure
 from promptgraft.text import counted, listed
 
 NAMES = ("train", "validation", "test")
@@ -175,17 +175,7 @@ def question_digest(case: Case) -> HexDigest:
         [[message.speaker.value, message.text] for message in case.context],
         unstructure(case.state),
     ]
-    return digest(_folded(asked))
-
-
-def _folded(value: Json) -> Json:
-    if isinstance(value, str):
-        return " ".join(value.split()).casefold()
-    if isinstance(value, list):
-        return [_folded(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _folded(item) for key, item in value.items()}
-    return value
+    return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
 
 
 def _source(path: Path) -> SourceFile | None:

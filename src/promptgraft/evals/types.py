@@ -52,7 +52,7 @@ class Speaker(StrEnum):
 
 @attrs.frozen
 class Message:
-    """Something that is said before the question."""
+    """A message before the question."""
 
     speaker: Speaker
     text: str

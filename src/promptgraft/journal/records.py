@@ -51,9 +51,8 @@ class Record:
 def encode_record(record: Record) -> bytes:
     """Return the line of ``record``, with its newline.
 
-    Raises:
-        DataFormatError: the record would not read back as it is: NaN, lone surrogates that
-            JSON joins into one character, a digest that is none, nesting beyond ``MAX_DEPTH``.
+    Raises ``DataFormatError`` when it would not read back as it is: NaN, lone surrogates that JSON
+    joins into one character, a digest that is none, nesting beyond ``MAX_DEPTH``.
     """
     # Nearly all answers are plain and shallow: those need no walk through them.
     line = _plain_line(record)
@@ -146,9 +145,8 @@ def encode_header(fingerprint: Mapping[str, Json]) -> bytes:
 def decode_header(line: bytes) -> dict[str, Json]:
     """Return the fingerprint in the first line of a journal.
 
-    Raises:
-        JournalCorruptError: the line is not a header; the message is the reason alone.
-        JournalError: another version of promptgraft has written it.
+    Raises ``JournalCorruptError`` (the reason alone) for another line, ``JournalError`` for one of
+    another version of promptgraft.
     """
     _check_seal(line)
     try:

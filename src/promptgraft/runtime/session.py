@@ -180,15 +180,11 @@ class CallsInFlight:
 
 @attrs.frozen(kw_only=True)
 class Watch:
-    """Budget, notices and event loop of a run. They stay in its process: a copy lends nothing.
+    """Budget, notices and event loop of a run; they stay in its process: a copy lends nothing.
 
-    Attributes:
-        budget: what calls are paid from; None for no limit.
-        notices: is told which calls are in flight, and what they wait for.
-        loop: where coroutines are run; None for the loop of the process.
-
-    Raises:
-        CallerError: the run would begin in the thread of the loop that it needs.
+    ``notices`` publishes the calls in flight and what they wait for. ``loop`` runs coroutines, that
+    of the process when it is None. A run that would begin in the thread of the loop that it needs
+    raises ``CallerError``.
     """
 
     budget: Budget | None = None

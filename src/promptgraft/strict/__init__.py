@@ -14,11 +14,9 @@ T = TypeVar("T")
 def structure(data: object, kind: type[T], *, where: str) -> T:
     """Build a ``kind`` (an attrs class, tuple, enum, ...) from plain data.
 
-    Nothing is coerced: ``"4"`` is not an integer, ``1`` is not true, and unknown keys
-    are refused. ``where`` names the source of the data in the message.
-
-    Raises:
-        DataFormatError: with one fault for each place that does not fit.
+    Nothing is coerced: ``"4"`` is not an integer, ``1`` is not true, and unknown keys are refused.
+    ``where`` names the source of the data in a ``DataFormatError``, which has a line for each
+    fault.
     """
     from promptgraft.strict import converter  # loads cattrs, which a plain prompt does without
 
@@ -31,11 +29,7 @@ def structure(data: object, kind: type[T], *, where: str) -> T:
 
 
 def check_readable(kind: Any, *, where: str) -> None:
-    """Refuse a type that :func:`structure` cannot build, whatever the data.
-
-    Raises:
-        DataFormatError: naming the part of the type that no plain data can become.
-    """
+    """Refuse a type that :func:`structure` cannot build, whatever the data."""
     from promptgraft.strict import converter
 
     try:

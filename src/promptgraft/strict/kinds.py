@@ -77,14 +77,9 @@ def named(
     check: Callable[[str], object] | None = None,
     pattern: str = "",
 ) -> Kind[dict[str, T]]:
-    """Return the kind of objects whose keys are names that the user chooses.
+    """Return the kind of objects whose keys are names that the user chooses, at least ``least``.
 
-    Args:
-        kind: the values.
-        what: what is expected, for messages.
-        least: how many there must be.
-        check: refuses a name with an error.
-        pattern: what ``check`` demands, for the JSON Schema.
+    ``check`` refuses a name with an error; ``pattern`` says the same in the JSON Schema.
     """
 
     def read(node: Node) -> dict[str, T] | None:

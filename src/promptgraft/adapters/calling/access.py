@@ -17,7 +17,7 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json, digest
+from promptgraft.serde import digest, map_texts
 
 _SHORTEST_SECRET = 6
 """Characters. What is shorter, such as a key `none`, would be found in any text."""
@@ -188,19 +188,12 @@ def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
     """
     forms = _all_forms(tuple(filter(_is_no_word, secrets)))
 
-    def hidden(value: Json) -> Json:
-        match value:
-            case str():
-                for form in forms:
-                    value = value.replace(form, HIDDEN)
-                return value
-            case list():
-                return [hidden(item) for item in value]
-            case dict():
-                return {str(hidden(name)): hidden(item) for name, item in value.items()}
-        return value
+    def hidden(text: str) -> str:
+        for form in forms:
+            text = text.replace(form, HIDDEN)
+        return text
 
-    return {str(hidden(name)): hidden(value) for name, value in body.items()}
+    return {hidden(name): map_texts(value, hidden, keys=True) for name, value in body.items()}
 
 
 def _is_no_word(secret: str) -> bool:

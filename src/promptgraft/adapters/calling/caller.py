@@ -79,25 +79,14 @@ class Caller:
         session: SessionProtocol,
         deadline: Deadline | None,
     ) -> Turn:
-        """Have ``body`` answered.
+        """Have ``body`` answered; ``read`` makes a turn of the answer, ``price`` its cost or None.
 
-        Dispatches one ``ModelCalled`` to ``session``, however the call ends, and gives
-        ``CallWaiting`` notices. Every request is paid from the session's budget.
+        Every request is paid from the budget of ``session``: ``expected`` is reserved before, the
+        cost settled after it. Dispatches one ``ModelCalled``, however the call ends, and gives
+        ``CallWaiting`` notices. ``deadline`` ends a request in flight.
 
-        Args:
-            body: the request.
-            read: makes a turn of the body of an answer; may raise ``UnreadableTurnError``.
-            price: the US dollars that a turn has cost; None when they are not known.
-            model: for messages and events.
-            expected: reserved before each request.
-            session: where the call is reported, and whose budget pays.
-            deadline: ends a request in flight.
-
-        Raises:
-            ProviderError: there is no answer.
-            PromptTooLongError, RefusedAnswerError: the request does not fit the model, or one of
-                its filters.
-            LimitReachedError: time or budget is up, or the run is cancelled.
+        Raises ``ProviderError``, ``PromptTooLongError`` or ``RefusedAnswerError`` when there is no
+        answer, ``LimitReachedError`` when time or budget is up or the run is cancelled.
         """
         time = CallTime(self.policy, self.clock, deadline)
         call = _Call(
@@ -233,9 +222,8 @@ class Bill:
     def begin(self) -> None:
         """Reserve money for a request that is sent now.
 
-        Raises:
-            BudgetExhaustedError: there is none left.
-            CancelledError: the caller no longer waits for the call.
+        Raises ``BudgetExhaustedError`` when there is none left, ``CancelledError`` once the caller
+        no longer waits for the call.
         """
         with self._lock:
             if self._closed:

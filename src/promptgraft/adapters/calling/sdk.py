@@ -32,8 +32,7 @@ _WINDOWS = {"gzip": (32 + 15,), "x-gzip": (32 + 15,), "deflate": (32 + 15, -15)}
 def confined(client: type[httpx2.AsyncClient]) -> httpx2.AsyncClient:
     """Return a client that follows no redirects, keeps no cookies and reads bounded bodies.
 
-    A body that is longer than :data:`LONGEST_BODY`, or packed in a way that was not asked for,
-    raises ``NothingReceivedError`` while it is read.
+    A longer body, or one in a coding that was not asked for, raises ``NothingReceivedError``.
     """
     return client(
         follow_redirects=False,
@@ -112,12 +111,9 @@ class _Client(Protocol):
 class SdkEndpoint:
     """Sends through one client of an SDK, which is built with the endpoint.
 
-    That imports the SDK, which takes a second or two: not in the event loop, where it would
-    hold up the calls of everybody else. From its first request on the client belongs to the
-    event loop, and is closed there when the endpoint is gone.
-
-    Raises:
-        ConfigError: there is no key.
+    That imports the SDK, which takes a second or two: not in the event loop, where it would hold up
+    all other calls. From its first request on the client belongs to the event loop, and is closed
+    there when the endpoint is gone.
     """
 
     def __init__(self, access: Access) -> None:

@@ -19,7 +19,7 @@ from promptgraft.errors import TransientProviderError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
 from promptgraft.prompt.schema import JsonObject
-from promptgraft.serde import Json
+from promptgraft.serde import map_texts
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ def _wanted(schema: JsonObject) -> str:
 
 def sendable(body: JsonObject) -> JsonObject:
     """Return a body in UTF-8: surrogate pairs become their character, lone ones U+FFFD."""
-    return {_text(key): _sendable(value) for key, value in body.items()}
+    return {_text(key): map_texts(value, _text, keys=True) for key, value in body.items()}
 
 
 def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> JsonObject:
@@ -208,17 +208,6 @@ def extended(request: JsonObject, turn: Turn, told: Sequence[JsonObject]) -> Jso
     messages = request["messages"]
     before = messages if isinstance(messages, list) else []
     return {**request, **sendable({"messages": [*before, turn.message, *told]})}
-
-
-def _sendable(value: Json) -> Json:
-    match value:
-        case str():
-            return _text(value)
-        case list():
-            return [_sendable(item) for item in value]
-        case dict():
-            return sendable(value)
-    return value
 
 
 def _text(text: str) -> str:

@@ -200,11 +200,11 @@ class BaseMetric(ABC):
         )
 
     def unscored(self, why: str) -> Verdict:
-        """Return that this answer could not be judged."""
+        """Return the verdict on an answer that could not be judged."""
         return Verdict(metric=self.name, score=None, passed=None, reason=reason(why))
 
     def lacking(self, case: Case, what: str) -> ConfigError:
-        """Return that a case lacks something, naming it."""
+        """Return the error that a case lacks something, naming it."""
         place = f"{case.origin}: " if case.origin else ""
         return ConfigError(f"{place}case `{case.id}`: metric `{self.name}` {what}")
 
@@ -246,11 +246,9 @@ def judge_case(
 ) -> tuple[Verdict, ...]:
     """Judge one answer with every metric, in their order.
 
-    Metrics that end a case are asked first. When one fails, no other is asked (and paid for):
-    each of them scores 0 with the same reason.
-
-    Raises:
-        ConfigError: a metric cannot judge this case.
+    Metrics that end a case are asked first. When one fails, no other is asked (and paid for): each
+    of them scores 0 with the same reason. A metric that cannot judge the case raises
+    ``ConfigError``.
     """
     verdicts: dict[str, Verdict] = {}
     ended = ""
@@ -270,8 +268,7 @@ def verdict_of(
 ) -> Verdict:
     """Return the verdict of one metric, whose ``judge`` is plain or ``async``.
 
-    Raises:
-        FeedbackError: it returned something else; names metric and case.
+    A ``FeedbackError`` for anything else names metric and case.
     """
     said = metric.judge(case, answer, session=session)
     verdict: object = awaited(said, deadline=deadline_of(session))
