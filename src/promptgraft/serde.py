@@ -113,6 +113,14 @@ def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = False) 
     return value
 
 
+def is_deeper(value: Json, levels: int) -> bool:
+    """Tell whether lists and objects are nested in more than so many levels."""
+    if not isinstance(value, (list, dict)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)
+
+
 def is_unicode(value: Json) -> bool:
     """Tell whether every text of ``value`` can be stored: none holds half of a character."""
     try:

@@ -8,12 +8,12 @@ from decimal import Decimal
 import attrs
 
 from promptgraft.adapters.base import (
+    NO_USAGE,
     ModelCalled,
     PromptExecuted,
     PromptResponse,
     ProviderAdapter,
     ToolInvoked,
-    Usage,
     evaluated,
 )
 from promptgraft.errors import (
@@ -145,18 +145,13 @@ class Attempting:
 def answer_of(response: PromptResponse[object], session: SessionProtocol) -> Answer:
     """Return the answer as metrics see it: with the tools that the session saw, and the bill."""
     calls = session.select_all(ModelCalled)
-    usages = [call.usage for call in calls] or [response.usage]
     costs = [call.cost for call in calls if call.cost is not None]
     output = response.output
     return Answer(
         text=response.text,
         output=None if output is None or type(output) is str else _plain(output),
         tools=tuple(map(_tool_use, session.select_all(ToolInvoked))),
-        usage=Usage(
-            input_tokens=sum(usage.input_tokens for usage in usages),
-            output_tokens=sum(usage.output_tokens for usage in usages),
-            cached_tokens=sum(usage.cached_tokens for usage in usages),
-        ),
+        usage=sum((call.usage for call in calls), NO_USAGE) if calls else response.usage,
         # One call of unknown cost makes the whole unknown.
         cost=sum(costs, Decimal(0)) if costs and len(costs) == len(calls) else None,
         seconds=sum(call.seconds for call in calls) if calls else None,

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
-from promptgraft.serde import HexDigest, Json, parse_json, shown, unstructure
+from promptgraft.serde import HexDigest, Json, is_deeper, parse_json, shown, unstructure
 
 FORMAT_VERSION = 1
 
@@ -188,19 +188,11 @@ def _plain(value: object, where: str) -> Json:
         plain = unstructure(value)
     except DataFormatError as error:
         raise DataFormatError(f"{where}: {error}") from None
-    if _depth(plain) > MAX_DEPTH:
+    if is_deeper(plain, MAX_DEPTH):
         raise DataFormatError(
             f"{where}: the data is nested too deeply: expected at most {MAX_DEPTH} levels"
         )
     return plain
-
-
-def _depth(value: Json) -> int:
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(_depth, value), default=0)
-    return 0
 
 
 def _dumps(value: Json, where: str) -> str:

@@ -21,7 +21,7 @@ from promptgraft.evals.metrics.base import (
 )
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer, Case
-from promptgraft.serde import Json, canonical_json, parse_json, shown
+from promptgraft.serde import Json, canonical_json, is_deeper, parse_json, shown
 
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
 _FENCE = re.compile(r"\s*(`{3,})[\w-]*\n(.*?)\n?\1\s*", re.DOTALL)
@@ -186,18 +186,11 @@ def answer_data(answer: Answer, *, fenced: bool = False) -> Json:
 
 
 def _shallow(value: Json) -> Json:
-    """Return a value as it is, unless it is nested too deeply."""
-    level: list[Json] = [value]
-    for _ in range(DEEPEST + 1):
-        nested = [one for one in level if isinstance(one, (list, dict))]
-        if not nested:
-            return value
-        level = [
-            item for one in nested for item in (one.values() if isinstance(one, dict) else one)
-        ]
-    raise UnusableAnswerError(
-        f"expected JSON with at most {DEEPEST} lists and objects inside each other, found more"
-    )
+    if is_deeper(value, DEEPEST):
+        raise UnusableAnswerError(
+            f"expected JSON with at most {DEEPEST} lists and objects inside each other, found more"
+        )
+    return value
 
 
 def only(value: Json, path: Path) -> Json:
