@@ -216,11 +216,9 @@ def evaluated(
 ) -> PromptResponse[OutputT]:
     """Return what an adapter answers, whether its ``evaluate`` is plain or ``async``.
 
-    Raises:
-        TransientProviderError: it raised a ``ConnectionError`` or a ``TimeoutError``.
-        AdapterError: it raised anything else that is no promptgraft error, or did not return a
-            response; names the adapter and the example.
-        PromptgraftError: as :meth:`ProviderAdapter.evaluate`.
+    Raises what :meth:`ProviderAdapter.evaluate` does. A ``ConnectionError`` or ``TimeoutError``
+    becomes a ``TransientProviderError``, any other error, and what is no response, an
+    ``AdapterError`` that names the adapter and the example.
     """
     tags = session.tags
     example = tags.get("example") or tags.get("case")

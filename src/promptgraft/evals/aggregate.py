@@ -250,12 +250,11 @@ def judged(
     """Return what the verdicts on one answer come to.
 
     A case passes when it passes every required metric; without a required one, all of them. Its
-    score is the aggregation of its metrics; without one, the plain mean of the required metrics.
-    It is unscored when a metric is that is required or has a part in the score, and it scores 0
-    when a metric that ends cases fails.
+    score is the aggregation of its metrics; without one, the plain mean of the required metrics. It
+    is unscored when a metric is that is required or has a part in the score, and it scores 0 when a
+    metric that ends cases fails.
 
-    Raises:
-        ConfigError: the verdicts are not those of the metrics, or two metrics have one name.
+    Raises ``ConfigError`` when the verdicts are not those of the metrics.
     """
     check_metrics(metrics)
     names, kept = [metric.name for metric in metrics], tuple(verdicts)

@@ -181,10 +181,10 @@ class Verdict:
 
 
 class Metric(Protocol):
-    """Judges answers.
+    """Judges answers; ``judge`` may be ``def`` or ``async def``.
 
-    ``judge`` may be ``def`` or ``async def``. A plain one may be called from several threads at
-    once; an ``async`` one runs in the event loop of the run.
+    A plain one may be called from several threads at once; an ``async`` one runs in the event loop
+    of the run.
     """
 
     @property
@@ -202,17 +202,12 @@ class Metric(Protocol):
     ) -> Verdict | Awaitable[Verdict]:
         """Judge one answer.
 
-        Args:
-            case: what was asked.
-            answer: what is judged.
-            session: of the evaluation that is judged. A metric that asks models pays from its
-                budget, ends at its deadline and dispatches a ``ModelCalled`` for every call
-                to it, and nothing else. None without a run.
+        ``session`` is that of the evaluation, None without one. A metric that asks models pays from
+        its budget, ends at its deadline and dispatches a ``ModelCalled`` for every call to it, and
+        nothing else.
 
-        Raises:
-            ConfigError: the case lacks what the metric needs, such as ``expected``; found
-                before the first call by ``promptgraft.evals`` where that is possible.
-            PermanentProviderError: a model that the metric asks refuses for good.
-            LimitReachedError: the evaluation has no time or money left.
+        Raises ``ConfigError`` when the case lacks what the metric needs, which is found before the
+        first call where possible, ``PermanentProviderError`` when a model refuses for good,
+        ``LimitReachedError`` when the evaluation has no time or money left.
         """
         ...

@@ -109,10 +109,8 @@ class Journal(ABC):
         that the journal has is returned. Needed before ``find`` and ``append``; calling it again
         changes nothing.
 
-        Raises:
-            JournalMismatchError: the journal belongs to another run; names what differs.
-            JournalWriteError: the system refuses to write.
-            DataFormatError: the fingerprint is not plain data.
+        Raises ``JournalMismatchError``, which names what differs, when the journal belongs to
+        another run, ``JournalWriteError`` when the system refuses to write.
         """
         header = encode_header(fingerprint)
         asked = decode_header(header)
@@ -139,14 +137,10 @@ class Journal(ABC):
             return self._fingerprint
 
     def find(self, key: str, digest: HexDigest) -> Answer | None:
-        """Return what was recorded under ``key``, or None.
+        """Return what was recorded under ``key``, or None; fresh data that the caller may change.
 
-        Every call returns fresh data that the caller may change.
-
-        Raises:
-            JournalMismatchError: another question was recorded under ``key``.
-            JournalCorruptError: the record has changed since the journal was opened.
-            JournalError: ``begin`` was not called.
+        Raises ``JournalMismatchError`` when another question was recorded under ``key``,
+        ``JournalCorruptError`` when the record has changed since the journal was opened.
         """
         with self._lock:
             self._check_begun()
@@ -186,13 +180,10 @@ class Journal(ABC):
     def append_all(self, records: Sequence[Record]) -> None:
         """Record answers together; when this returns, they survive the death of the process.
 
-        When it raises, nothing was recorded. A crash on the way keeps the first few of them.
-
-        Raises:
-            DataFormatError: a record would not read back as it is (NaN, odd digest, ...).
-            JournalWriteError: the system refuses to write.
-            JournalCorruptError: the file was written to by something else.
-            JournalError: a key is recorded already, or ``begin`` was not called.
+        When it raises, nothing was recorded: a record would not read back as it is
+        (``DataFormatError``), the system refuses to write (``JournalWriteError``), something else
+        wrote to the file (``JournalCorruptError``), or a key is recorded already
+        (``JournalError``). A crash on the way keeps the first few of them.
         """
         lines: dict[str, bytes] = {}
         with self._lock:

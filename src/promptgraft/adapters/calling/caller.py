@@ -103,7 +103,8 @@ class Caller:
         )
         fault = "broken off"
         try:
-            outcome = event_loop.run(call.outcome(), deadline=deadline)
+            trying = retry(call.attempt, policy=self.policy, time=time, announce=call.announce)
+            outcome = event_loop.run(trying, deadline=deadline)
             fault = self._message(outcome, model) if isinstance(outcome, Fault) else ""
         except LimitReachedError as error:
             cancelled = "cancelled: " if isinstance(error, RunCancelledError) else ""
@@ -136,11 +137,7 @@ class _Call:
     deadline: Deadline | None
     announce: Announce
 
-    async def outcome(self) -> Turn | Fault:
-        policy = self.caller.policy
-        return await retry(self._attempt, policy=policy, time=self.time, announce=self.announce)
-
-    async def _attempt(self) -> Turn | Fault:
+    async def attempt(self) -> Turn | Fault:
         gate, lane, clock = self.caller.gate, self.caller.lane, self.caller.clock
         queued = clock.monotonic()
         try:

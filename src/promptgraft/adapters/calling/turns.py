@@ -150,8 +150,7 @@ class Endpoint(Protocol):
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         """Send one request and return what came back, whatever its status.
 
-        Raises:
-            NothingReceivedError: not all of it came back within ``seconds`` of wall time.
+        Raises ``NothingReceivedError`` when not all came back within ``seconds`` of wall time.
         """
         ...
 
@@ -217,10 +216,7 @@ def _text(text: str) -> str:
 
 
 def read_as(kind: type[T], body: JsonObject) -> T:
-    """Return a body as an instance of ``kind``, or raise ``UnreadableTurnError``.
-
-    Fields that ``kind`` lacks are ignored.
-    """
+    """Return a body as a ``kind``, other fields ignored, or raise ``UnreadableTurnError``."""
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
