@@ -74,7 +74,7 @@ _SHORT = ("claude-1", "claude-2", "claude-3-haiku", "claude-3-opus", "claude-3-s
 
 @attrs.frozen(kw_only=True)
 class AnthropicProfile(ModelProfile):
-    """What a model can do, beside what all profiles say.
+    """What a model can do, besides its :class:`ModelProfile`.
 
     Attributes:
         prompt_caching: whether the system text is marked to be cached.

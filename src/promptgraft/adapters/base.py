@@ -173,7 +173,7 @@ class MeteredAdapter(Protocol):
 
 @runtime_checkable
 class ThinkingAdapter(Protocol):
-    """An adapter whose model thinks first: expected tokens, which count as received; 0 for none."""
+    """An adapter whose model thinks before it answers; ``thinking`` is in tokens, 0 for none."""
 
     @property
     def thinking(self) -> int: ...

@@ -92,7 +92,7 @@ _THOUGHTS = 500
 
 @attrs.frozen(kw_only=True)
 class OpenAIProfile(ModelProfile):
-    """What a model can do, beside what all profiles say.
+    """What a model can do, besides its :class:`ModelProfile`.
 
     Attributes:
         output_limit: the field that limits the length of an answer.

@@ -63,7 +63,7 @@ class Budget:
         return self._max_cost is not None
 
     def check(self, used: Charge) -> None:
-        """Raise ``BudgetExhaustedError`` if ``used`` has reached a limit, whoever paid for it."""
+        """Raise ``BudgetExhaustedError`` if ``used``, of all sessions, has reached a limit."""
         if self._max_cost is not None and used.cost >= self._max_cost:
             raise BudgetExhaustedError(
                 f"max_cost: {used.cost:.4f} of {self._max_cost} US dollars are used or reserved",

@@ -66,8 +66,8 @@ class Api:
 class Access:
     """How to reach a provider with one account.
 
-    A key or an address that is None is read from the environment, in each process again; without an
-    address the SDK's own counts.
+    A key or an address that is None is read from the environment, in each process again; an address
+    that is not there either is the SDK's own.
     """
 
     api: Api

@@ -1,4 +1,4 @@
-"""What an answer of a provider means, in words the table in ``specs/adapters.md``; pure."""
+"""Classifies the answers of providers, without side effects: the table of ``specs/adapters.md``."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class Verdict(StrEnum):
 class Ticket:
     """The permission to have one request in flight.
 
-    ``in_flight`` counts the requests at its beginning with itself. A ``probe`` is one more than the
-    limit, to see whether that still holds.
+    ``in_flight`` counts the requests when it was given, itself included. A ``probe`` is one more
+    than the limit, to see whether the limit still holds.
     """
 
     serial: int

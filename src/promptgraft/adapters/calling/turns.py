@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Finish(StrEnum):
-    """Why a model stopped, whoever its provider is."""
+    """Why a model stopped, in words that all providers share."""
 
     DONE = "done"
     TOOLS = "tools"
@@ -36,7 +36,7 @@ class Finish(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ToolRequest:
-    """A model wants a tool to be called; ``arguments`` are its JSON, which need not be valid."""
+    """A model wants a tool to be called; ``arguments`` is its JSON, which may be invalid."""
 
     id: str
     name: str

@@ -213,8 +213,8 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 def judge_kinds(judge_of: JudgeOf) -> tuple[MetricKind, ...]:
     """Return the kinds of judges for a registry: ``METRICS.plus(*judge_kinds(judge_of))``.
 
-    ``judge_of`` makes the adapter of a judge of what a file says of its model. A critic is asked as
-    any other judge of rubrics.
+    ``judge_of`` makes the adapter of a judge from what a file says of its model. A critic is asked
+    as any other judge of rubrics.
     """
     return tuple(
         MetricKind(

@@ -1,4 +1,4 @@
-"""Regular expressions of users: Python's ``re`` says what a pattern is, regex matches in time."""
+"""Regular expressions of users: checked by Python's ``re``, matched by regex in limited time."""
 
 from __future__ import annotations
 
