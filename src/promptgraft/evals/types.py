@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown
 from promptgraft.strict.checks import SHARE, plain_number
+from promptgraft.strict.nodes import Node
 
 T = TypeVar("T")
 
@@ -211,3 +212,20 @@ class Metric(Protocol):
         ``LimitReachedError`` when the evaluation has no time or money left.
         """
         ...
+
+
+@attrs.frozen(kw_only=True)
+class MetricKind:
+    """A kind of metric, and how one is made of plain data.
+
+    Attributes:
+        name: how metric files call it.
+        build: makes a metric of an object with its options (``name``, ``threshold`` and
+            ``required`` among them), or notes faults at their places and returns None.
+        takes_criterion: whether the option ``criterion`` of other tools' files is understood;
+            it is handed to ``build`` as it stands in the file.
+    """
+
+    name: str
+    build: Callable[[Node], Metric | None]
+    takes_criterion: bool = False

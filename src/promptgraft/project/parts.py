@@ -17,9 +17,9 @@ from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.evaluate import ParamsOf
 from promptgraft.evals.judges.kinds import judge_kinds
 from promptgraft.evals.metrics.expressions import Judge, Python
-from promptgraft.evals.metrics.registry import METRICS, MetricKind, load_metrics
+from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.splits import Splits
-from promptgraft.evals.types import Case, Metric
+from promptgraft.evals.types import Case, Metric, MetricKind
 from promptgraft.files import is_file
 from promptgraft.project.files import PromptSource
 from promptgraft.project.format import DatasetConfig, SplitsConfig

@@ -35,8 +35,7 @@ from promptgraft.evals.judges.prompts import (
     material_of,
 )
 from promptgraft.evals.metrics.dialects import Criterion, Options
-from promptgraft.evals.metrics.registry import MetricKind
-from promptgraft.evals.types import Answer, Case, Metric
+from promptgraft.evals.types import Answer, Case, Metric, MetricKind
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import Json, shown

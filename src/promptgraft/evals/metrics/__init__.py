@@ -14,7 +14,6 @@ from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules
 from promptgraft.evals.metrics.registry import (
     METRICS,
     MetricConfig,
-    MetricKind,
     Registry,
     load_metric_config,
     load_metrics,
@@ -22,6 +21,7 @@ from promptgraft.evals.metrics.registry import (
 from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolRule, ToolTrajectory
 from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
+from promptgraft.evals.types import MetricKind
 from promptgraft.strict.kinds import record_of
 from promptgraft.strict.nodes import Node
 

@@ -12,10 +12,9 @@ import attrs
 
 from promptgraft.evals.metrics.base import AllOf, BaseMetric
 from promptgraft.evals.metrics.json_values import JsonMatch
-from promptgraft.evals.metrics.registry import MetricKind
 from promptgraft.evals.metrics.text import Contains, Exact, Length, Regex, Rouge
 from promptgraft.evals.metrics.trajectory import ToolTrajectory
-from promptgraft.evals.types import Metric
+from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.serde import Json
 from promptgraft.strict.checks import FLAG, NUMBER, OBJECT, STRING, Kind, one_of
 from promptgraft.strict.kinds import known_members, record_of
@@ -222,7 +221,7 @@ def _response_match(node: Node) -> Metric | None:
     return made(Rouge, {"variant": "rouge1", **measure, **common}, node)
 
 
-FINAL_RESPONSE, TOOL_TRAJECTORY, RESPONSE_MATCH = (
+DIALECTS = tuple(
     MetricKind(name=name, build=build, takes_criterion=True)
     for name, build in (
         ("final_response_avg_score", _final_response),

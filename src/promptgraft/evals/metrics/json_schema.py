@@ -13,8 +13,7 @@ from promptgraft.evals.metrics.base import BaseMetric
 from promptgraft.evals.metrics.json_values import some
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import answer_data, spelled, wanted
-from promptgraft.evals.metrics.registry import MetricKind
-from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.evals.types import Answer, Case, MetricKind, Verdict
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, canonical_json, parse_json, shown
 from promptgraft.strict.checks import OBJECT, Kind

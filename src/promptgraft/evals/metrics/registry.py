@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeGuard
@@ -12,7 +11,15 @@ from typing import TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.types import Metric
+from promptgraft.evals.metrics.base import BaseMetric
+from promptgraft.evals.metrics.dialects import DIALECTS
+from promptgraft.evals.metrics.expressions import Assertion, Check, Python
+from promptgraft.evals.metrics.json_schema import JSON_SCHEMA
+from promptgraft.evals.metrics.json_values import JsonMatch
+from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
+from promptgraft.evals.metrics.trajectory import ToolTrajectory
+from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
+from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.serde import Json, did_you_mean, shown
 from promptgraft.strict.checks import COUNT, OBJECT, TEXT
@@ -23,29 +30,14 @@ from promptgraft.text import listed
 ENTRY_POINTS = "promptgraft.metrics"
 """The group in which other packages offer metrics."""
 
-_HOME = "promptgraft.evals.metrics"
-_BUILT_IN = {
-    "assert": f"{_HOME}.expressions:Assertion",
-    "check": f"{_HOME}.expressions:Check",
-    "classification": f"{_HOME}.values:Classification",
-    "contains": f"{_HOME}.text:Contains",
-    "cost": f"{_HOME}.values:Cost",
-    "edit_similarity": f"{_HOME}.text:EditSimilarity",
-    "exact": f"{_HOME}.text:Exact",
-    "final_response_avg_score": f"{_HOME}.dialects:FINAL_RESPONSE",
-    "json_match": f"{_HOME}.json_values:JsonMatch",
-    "json_schema": f"{_HOME}.json_schema:JSON_SCHEMA",
-    "latency": f"{_HOME}.values:Latency",
-    "length": f"{_HOME}.text:Length",
-    "number": f"{_HOME}.values:Number",
-    "python": f"{_HOME}.expressions:Python",
-    "regex": f"{_HOME}.text:Regex",
-    "response_match_score": f"{_HOME}.dialects:RESPONSE_MATCH",
-    "rouge": f"{_HOME}.text:Rouge",
-    "tokens": f"{_HOME}.values:Tokens",
-    "tool_trajectory": f"{_HOME}.trajectory:ToolTrajectory",
-    "tool_trajectory_avg_score": f"{_HOME}.dialects:TOOL_TRAJECTORY",
+_CLASSES: Mapping[str, type[BaseMetric]] = {
+    one.kind: one
+    for one in (
+        *(Assertion, Check, Classification, Contains, Cost, EditSimilarity, Exact, JsonMatch),
+        *(Latency, Length, Number, Python, Regex, Rouge, Tokens, ToolTrajectory),
+    )
 }
+_KINDS = {one.name: one for one in (JSON_SCHEMA, *DIALECTS)}
 
 # They need a model, which no file can bring along.
 _OF_JUDGES = {
@@ -55,29 +47,10 @@ _OF_JUDGES = {
     "llm_rubric_response",
 }
 
-Build = Callable[[Node], "Metric | None"]
-
 _NAMES = ("name", "metric_name", "metricName")
 # Sections of other tools' files that say nothing about metrics.
 _ELSEWHERE = ("optimize", "user_simulator_config")
 _TOP = ("metrics", "criteria", "num_runs", "evaluate", *_ELSEWHERE)
-
-
-@attrs.frozen(kw_only=True)
-class MetricKind:
-    """A kind of metric, and how one is made of plain data.
-
-    Attributes:
-        name: how metric files call it.
-        build: makes a metric of an object with its options (``name``, ``threshold`` and
-            ``required`` among them), or notes faults at their places and returns None.
-        takes_criterion: whether the option ``criterion`` of other tools' files is understood;
-            it is handed to ``build`` as it stands in the file.
-    """
-
-    name: str
-    build: Build
-    takes_criterion: bool = False
 
 
 @attrs.frozen
@@ -95,18 +68,22 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that is known, in order."""
-        return tuple(sorted({*self.added, *_BUILT_IN, *entry_points(group=ENTRY_POINTS).names}))
+        return tuple(
+            sorted({*self.added, *_KINDS, *_CLASSES, *entry_points(group=ENTRY_POINTS).names})
+        )
 
     def find(self, name: str) -> MetricKind:
-        """Return the kind of this name, imported only now.
+        """Return the kind of this name; that of another package is imported only now.
 
         Raises:
             ConfigError: there is none, or the package that offers it cannot be imported.
         """
         if name in self.added:
             return self.added[name]
-        if name in _BUILT_IN:
-            return _imported(name, _BUILT_IN[name])
+        if name in _KINDS:
+            return _KINDS[name]
+        if name in _CLASSES:
+            return _of_class(name, _CLASSES[name])
         for point in entry_points(group=ENTRY_POINTS, name=name):
             return _loaded(point)
         if name in _OF_JUDGES:
@@ -122,9 +99,9 @@ METRICS = Registry()
 """Our metrics and those of other packages."""
 
 
-@functools.lru_cache(maxsize=64)
-def _imported(name: str, home: str) -> MetricKind:
-    return _as_kind(name, pkgutil.resolve_name(home))
+@functools.cache
+def _of_class(name: str, kind: type[Metric]) -> MetricKind:
+    return MetricKind(name=name, build=record_of(kind).read)
 
 
 def _loaded(point: EntryPoint) -> MetricKind:
@@ -143,7 +120,7 @@ def _as_kind(name: str, offered: object) -> MetricKind:
     if isinstance(offered, MetricKind):
         return attrs.evolve(offered, name=name)
     if _is_metric_class(offered):
-        return MetricKind(name=name, build=record_of(offered).read)
+        return _of_class(name, offered)
     raise ConfigError(
         "expected a MetricKind or an attrs class with `name` and `threshold`, "
         f"found {shown(offered)}"
