@@ -120,6 +120,10 @@ class Rubric:
             raise ConfigError(f"id: expected one word, found {shown(self.id)}")
 
 
+def _as_rubrics(rubrics: Iterable[Rubric]) -> tuple[Rubric, ...]:
+    return tuple(rubrics)
+
+
 def _distinct(
     _: object, attribute: attrs.Attribute[tuple[Rubric, ...]], rubrics: tuple[Rubric, ...]
 ) -> None:
@@ -144,7 +148,7 @@ class LlmRubricResponse(JudgeMetric):
     template: ClassVar[PromptTemplate[RubricsReply]] = RUBRIC_RESPONSE
     shows_tools: ClassVar[bool] = False
 
-    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=tuple)
+    rubrics: tuple[Rubric, ...] = attrs.field(validator=_distinct, converter=_as_rubrics)
 
     def question(self, case: Case, answer: Answer) -> Prompt[RubricsReply]:
         shown_rubrics = [f"Rubric `{one.id}`:\n\n{fenced(one.text)}" for one in self.rubrics]
