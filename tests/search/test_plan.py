@@ -159,7 +159,7 @@ PLANNED = RunPlan(
 
 def ledger_of(rollouts: int, *spent: Spending) -> Ledger:
     ledger = Ledger(100)
-    ledger.count_rollouts(rollouts, unscored=0)
+    ledger.count_answers(rollouts=rollouts)
     ledger.count(spent)
     return ledger
 

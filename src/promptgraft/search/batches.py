@@ -177,7 +177,8 @@ class RolloutBatch(Batch):
             [paid for record in found for paid in record.spent]
             + answers.spent(one.keys, one.digests)
         )
-        ledger.count_rollouts(one.done, unscored=[record.feedback for record in found].count(None))
+        unscored = [record.feedback for record in found].count(None)
+        ledger.count_answers(rollouts=one.done, unscored=unscored)
         return one
 
     def _looked_at(self, one: _Asked, place: int) -> RolloutRecord:
@@ -228,7 +229,7 @@ class RolloutBatch(Batch):
         else:
             entry = Record(key, digest, "rollout", record_to_json(record))
             books.ledger.count(record.spent)
-        books.ledger.count_rollouts(1, unscored=record.feedback is None)
+        books.ledger.count_answers(rollouts=1, unscored=record.feedback is None)
         one.records[place] = record
         one.done += 1
         if self._sources.working is not None:
@@ -272,7 +273,7 @@ class QuestionBatch(Batch):
         else:
             reply, spent = _read(answer, key)
             books.ledger.replay(spent)
-            books.ledger.count_reflection()
+            books.ledger.count_answers(reflections=1)
         self._questions.append(question)
         self._replies.append(reply)
         self.missing = len(self._missing)
@@ -315,7 +316,7 @@ class QuestionBatch(Batch):
             entry = Record(key, digest, "reflection", _answer(reply, spent))
             books.ledger.count(spent)
         self._replies[place] = reply
-        books.ledger.count_reflection()
+        books.ledger.count_answers(reflections=1)
         return entry
 
     def _spent(self, number: int) -> tuple[Spending, ...]:

@@ -15,6 +15,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import GRACE, LONGEST_WAIT, Deadline
 from promptgraft.search.batches import Batch, QuestionBatch, RolloutBatch
+from promptgraft.search.lines import Waits
 
 _Ended: TypeAlias = "tuple[Pending, int, Future[object]]"
 
@@ -62,6 +63,9 @@ class Calls:
         executor: makes rollouts side by side; None makes one call at a time.
         questions_at_once: questions that may be asked side by side, where there is an executor.
         deadline: when nothing new is begun.
+
+    Attributes:
+        are_side_by_side: whether calls are made while the search continues.
     """
 
     def __init__(
@@ -72,23 +76,23 @@ class Calls:
         questions_at_once: int = 1,
         deadline: Deadline | None = None,
     ) -> None:
+        self.are_side_by_side = executor is not None
         self._record = record
         self._executor = executor
         self._questions_at_once = questions_at_once
         self._asking: ThreadPoolExecutor | None = None
-        self._deadline = deadline
+        self._deadline = deadline or Deadline()
         self._pending: list[Pending] = []
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()
         self._hangs = False  # a question that does not end; its thread cannot be waited for
         self._stop_listening: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
-        if self._deadline is not None and self._deadline.cancellation is not None:
-            self._stop_listening = self._deadline.cancellation.listen(self._wake)
+        if self._deadline.cancellation is not None:
+            self._stop_listening = self._deadline.cancellation.listen(
+                partial(self._ended.put, None)
+            )
         return self
-
-    def _wake(self) -> None:
-        self._ended.put(None)
 
     def __exit__(
         self,
@@ -107,11 +111,6 @@ class Calls:
             if self._asking is not None:
                 self._asking.shutdown(wait=not self._hangs, cancel_futures=True)
 
-    @property
-    def are_side_by_side(self) -> bool:
-        """Whether calls are made while the search continues."""
-        return self._executor is not None
-
     def of(self, owner: object) -> list[Pending]:
         """Return the batches under way that a part of the run waits for."""
         return [pending for pending in self._pending if pending.owner is owner]
@@ -122,26 +121,32 @@ class Calls:
         batches = (one for one in self._pending if isinstance(one.batch, RolloutBatch))
         return sum(one.left for one in batches)
 
-    def make(self, owner: object, batch: Batch) -> Pending | None:
-        """Have the missing answers of a batch found; None when that is done already.
+    def make(self, owner: object, batch: Batch) -> Waits[None]:
+        """Find the missing answers of a batch.
 
         Raises:
             LimitReachedError: the time is up.
-            Exception: without an executor, what a call has failed with.
+            Exception: what the first call in order has failed with that has failed.
         """
-        executor = self._executor
-        if executor is not None and isinstance(batch, QuestionBatch):
+        if self._executor is None:
+            for number in range(batch.missing):
+                self._deadline.check()
+                entry = batch.take(number, batch.work(number))
+                self._record([] if entry is None else [entry])
+        elif batch.missing:
+            pending = self._submit(owner, batch, self._executor)
+            yield lambda: pending.is_over
+            if pending.failures:
+                raise pending.failures[min(pending.failures)]
+            if pending.left or not pending.is_complete:
+                self._deadline.check()
+
+    def _submit(self, owner: object, batch: Batch, executor: Executor) -> Pending:
+        self._deadline.check()
+        if isinstance(batch, QuestionBatch):
             executor = self._asking = self._asking or ThreadPoolExecutor(
                 self._questions_at_once, thread_name_prefix="promptgraft-question"
             )
-        if executor is None:
-            for number in range(batch.missing):
-                self._check_time()
-                entry = batch.take(number, batch.work(number))
-                self._record([] if entry is None else [entry])
-        if executor is None or not batch.missing:
-            return None
-        self._check_time()
         pending = Pending(owner, batch, left=batch.missing)
         self._pending.append(pending)
         for number in range(batch.missing):
@@ -162,22 +167,6 @@ class Calls:
     def _note(self, pending: Pending, number: int, ended: Future[object]) -> None:
         self._ended.put((pending, number, ended))
 
-    def check(self, pending: Pending) -> None:
-        """Do nothing when a batch that is over has all its answers.
-
-        Raises:
-            Exception: what the first call in order has failed with that has failed.
-            LimitReachedError: the time was up before all had ended.
-        """
-        if pending.failures:
-            raise pending.failures[min(pending.failures)]
-        if pending.left or not pending.is_complete:
-            self._check_time()
-
-    def _check_time(self) -> None:
-        if self._deadline is not None:
-            self._deadline.check()
-
     def collect(self) -> None:
         """Wait for a call to end, and take in all that have ended by then.
 
@@ -187,11 +176,8 @@ class Calls:
         if not self._pending:
             raise RuntimeError("the search waits for a branch that it has not released")
         deadline = self._deadline
-        seconds = LONGEST_WAIT
-        if deadline is not None:
-            seconds = min(seconds, deadline.remaining, deadline.look_every)
-        self._take_in(self._next(seconds))
-        if deadline is not None and deadline.expired:
+        self._take_in(self._next(min(LONGEST_WAIT, deadline.remaining, deadline.look_every)))
+        if deadline.expired:
             self._cancel()
             grace = Deadline.after(GRACE)
             while self._pending and not grace.expired:

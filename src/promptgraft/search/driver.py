@@ -34,7 +34,7 @@ from promptgraft.search.asks import (
     Start,
     Together,
 )
-from promptgraft.search.batches import Batch, Books, QuestionBatch, RolloutBatch, Sources
+from promptgraft.search.batches import Books, QuestionBatch, RolloutBatch, Sources
 from promptgraft.search.calls import Calls
 from promptgraft.search.events import Emit, RolloutCompleted
 from promptgraft.search.ledger import Ledger
@@ -109,10 +109,10 @@ class Driver:
             try:
                 ask = search.send(answer) if error is None else search.throw(error)
             except StopIteration as end:
-                line.values.append(end.value)
+                line.has_ended, line.value = True, end.value
                 return
             except PromptgraftError as found:
-                line.error = found
+                line.has_ended, line.error = True, found
                 return
             answer = error = None
             try:
@@ -289,7 +289,7 @@ class Driver:
                 StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
         batch = RolloutBatch(asked, self._sources, books)
-        yield from self._made(line, batch)
+        yield from self._calls.make(line, batch)
         answers = batch.answers()
         for ask, records in zip(asked, answers, strict=True):
             for place, record in enumerate(records):
@@ -333,7 +333,7 @@ class Driver:
                 limit = error
                 break
             batch.add(question)
-        yield from self._made(line, batch)
+        yield from self._calls.make(line, batch)
         if limit is not None:
             raise limit
         return batch.answers()
@@ -367,10 +367,3 @@ class Driver:
 
         yield is_settled
         self._whole.check_reflections(used() or 0)
-
-    def _made(self, line: Line[Any], batch: Batch) -> Waits[None]:
-        """Have the missing answers of a batch found."""
-        pending = self._calls.make(line, batch)
-        if pending is not None:
-            yield lambda: pending.is_over
-            self._calls.check(pending)

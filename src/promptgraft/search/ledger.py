@@ -130,23 +130,28 @@ class Ledger:
                 limit="max_reflections",
             )
 
-    def count_rollouts(self, made: int, *, unscored: int) -> None:
-        """Count rollouts, and those of them that the provider failed."""
-        self.rollouts += made
+    def count_answers(self, *, rollouts: int = 0, unscored: int = 0, reflections: int = 0) -> None:
+        """Count rollouts, those of them that the provider failed, and reflections."""
+        self.rollouts += rollouts
         self.unscored += unscored
+        self.reflections += reflections
         if self.whole is not None:
-            self.whole.count_rollouts(made, unscored=unscored)
-
-    def count_reflection(self) -> None:
-        """Count a reflection."""
-        self.reflections += 1
-        if self.whole is not None:
-            self.whole.count_reflection()
+            self.whole.count_answers(rollouts=rollouts, unscored=unscored, reflections=reflections)
 
     def count(self, spent: Sequence[Spending]) -> None:
         """Add calls that were made now."""
         for one in spent:
-            self.sums[one.role, one.model].add(one)
+            found = self.sums[one.role, one.model]
+            found.calls += one.calls
+            found.requests += one.requests
+            found.microseconds += one.microseconds
+            found.sent += one.input_tokens
+            found.received += one.output_tokens
+            found.cached += one.cached_tokens
+            if one.cost is None:
+                found.unpriced += one.calls
+            elif one.cost:
+                found.cost += one.cost
         if self.whole is not None and spent:
             self.whole.count(spent)
 
@@ -163,7 +168,9 @@ class Ledger:
         self.unscored += part.unscored
         self.reflections += part.reflections
         for key, found in part.sums.items():
-            self.sums[key].take(found)
+            own = self.sums[key]
+            for name in Sum.__slots__:
+                setattr(own, name, getattr(own, name) + getattr(found, name))
 
 
 @attrs.define(eq=False, weakref_slot=False)
@@ -178,22 +185,6 @@ class Sum:
     received: int = 0
     cached: int = 0
     cost: Decimal = ZERO
-
-    def add(self, spent: Spending) -> None:
-        self.calls += spent.calls
-        self.requests += spent.requests
-        self.microseconds += spent.microseconds
-        self.sent += spent.input_tokens
-        self.received += spent.output_tokens
-        self.cached += spent.cached_tokens
-        if spent.cost is None:
-            self.unpriced += spent.calls
-        elif spent.cost:
-            self.cost += spent.cost
-
-    def take(self, other: Sum) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def entry(self, role: Role, model: str) -> LedgerEntry:
         return LedgerEntry(

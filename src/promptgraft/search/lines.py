@@ -43,8 +43,9 @@ class Line(Generic[T]):
         started: branches that it has started.
         held: its work, until it is released.
         is_given_up: whether it does not continue any more.
+        has_ended: whether it has come to its end.
         error: what it ended with.
-        values: what it has come to, once it has ended.
+        value: what it has come to, once it has ended without an error.
     """
 
     number: tuple[int, ...]
@@ -57,13 +58,9 @@ class Line(Generic[T]):
     started: int = 0
     held: Waits[None] | None = None
     is_given_up: bool = False
+    has_ended: bool = False
     error: Exception | None = None
-    values: list[T] = attrs.field(factory=list)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has come to its end."""
-        return self.error is not None or bool(self.values)
+    value: T = attrs.field(init=False)
 
     @property
     def rollouts(self) -> int:
@@ -74,7 +71,7 @@ class Line(Generic[T]):
         """Return what it has come to, or raise what it has ended with."""
         if self.error is not None:
             raise self.error
-        return self.values[0]
+        return self.value
 
 
 UNSCORED_ALLOWANCE = 4

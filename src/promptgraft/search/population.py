@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import attrs
 
@@ -95,13 +95,30 @@ class Population:
         scores, objectives = self._scored(records or [None] * len(self._examples))
         tried = sum(record is not None for record in records)
         means = pool.means_of(objectives)
-        eligible = not len(pool) or self._is_eligible(tried, scores, means)
+        eligible = not pool.candidates or self._is_eligible(tried, scores, means)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
         if crowned:
             pool.best = position
-        self._tell_added(step, position)
+        self._emit(
+            CandidateAdded(
+                step=step,
+                candidate=position,
+                parents=candidate.parents,
+                module=names_of(candidate.modules) or None,
+                entries=plain_changes(candidate.changes),
+                texts=texts_of(self._target, candidate),
+                scores=pool.scores[position],
+                objectives=pool.objectives[position],
+                mean=pool.estimate(position),
+                best=pool.best,
+                rollouts=self._ledger.rollouts,
+                reflections=self._ledger.reflections,
+                tokens=self._ledger.charge.tokens,
+                cost=self._ledger.known_cost,
+            )
+        )
         return position
 
     def pick(self, weights: Mapping[str, float]) -> int:
@@ -111,15 +128,26 @@ class Population:
 
     def fill(self, position: int, records: Mapping[int, RolloutRecord], *, step: int) -> None:
         """Take in rollouts of a member on examples that it was not tried on before."""
-        if records:
-            self.pool.fill(
-                position,
-                {
-                    place: (self._scorer.score(record), self._scorer.objectives(record))
-                    for place, record in records.items()
-                },
+        if not records:
+            return
+        pool, scorer = self.pool, self._scorer
+        pool.fill(
+            position,
+            {
+                place: (scorer.score(record), scorer.objectives(record))
+                for place, record in records.items()
+            },
+        )
+        self._emit(
+            CandidateScored(
+                step=step,
+                candidate=position,
+                scores=pool.scores[position],
+                objectives=pool.objectives[position],
+                mean=pool.estimate(position),
+                best=pool.best,
             )
-            self._tell_scored(step, position)
+        )
 
     def is_above_baseline(self, position: int) -> bool:
         """Tell whether a candidate may be called better than the baseline.
@@ -161,41 +189,6 @@ class Population:
             return False
         return all(name in means and means[name] >= least for name, least in self._required.items())
 
-    def _tell_scored(self, step: int, position: int) -> None:
-        pool = self.pool
-        self._emit(
-            CandidateScored(
-                step=step,
-                candidate=position,
-                scores=pool.scores[position],
-                objectives=pool.objectives[position],
-                mean=pool.estimate(position),
-                best=pool.best,
-            )
-        )
-
-    def _tell_added(self, step: int, position: int) -> None:
-        pool, ledger = self.pool, self._ledger
-        candidate = pool.candidates[position]
-        self._emit(
-            CandidateAdded(
-                step=step,
-                candidate=position,
-                parents=candidate.parents,
-                module=names_of(candidate.modules) or None,
-                entries=plain_changes(candidate.changes),
-                texts=texts_of(self._target, candidate),
-                scores=pool.scores[position],
-                objectives=pool.objectives[position],
-                mean=pool.estimate(position),
-                best=pool.best,
-                rollouts=ledger.rollouts,
-                reflections=ledger.reflections,
-                tokens=ledger.charge.tokens,
-                cost=ledger.known_cost,
-            )
-        )
-
 
 def texts_of(target: Target, candidate: Candidate) -> Mapping[str, str]:
     """Return a candidate's text of each module by name; a new example has no text before it."""
@@ -216,6 +209,8 @@ class Pool:
 
     Attributes:
         ranks: as above.
+        frontier: returns the candidates that a parent is chosen from, in order, with their
+            weights.
         candidates: every candidate, in order of arrival; the first is the baseline.
         scores: for each candidate its scores, by example.
         means: for each candidate its mean over the scored examples; None when there are none.
@@ -244,6 +239,8 @@ class Pool:
         self._names: tuple[str, ...] = ()
         self._frontier = Frontier()
         self._cover = Cover() if pruning == "redundant" else None
+        kept = self._frontier if self._cover is None else self._cover
+        self.frontier: Callable[[], Mapping[int, int]] = kept.members
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -323,28 +320,17 @@ class Pool:
         means = zip(self._names, means_of(objectives, self._names), strict=True)
         return FrozenMap((name, mean) for name, mean in means if mean is not None)
 
-    def frontier(self) -> Mapping[int, int]:
-        """Return the candidates that a parent is chosen from, in order, with their weights."""
-        frontier = self._frontier if self._cover is None else self._cover
-        return frontier.members()
 
-
-class Seen(Container[object]):
-    """Digests of candidates, in the order in which they were tried."""
-
-    def __init__(self) -> None:
-        self._places: dict[object, int] = {}
-
-    def __contains__(self, digest: object) -> bool:
-        return digest in self._places
+class Seen(dict[object, int]):
+    """Digests of candidates, each with how many were tried before it."""
 
     def add(self, digest: HexDigest) -> None:
         """Take in a candidate."""
-        self._places.setdefault(digest, len(self._places))
+        self.setdefault(digest, len(self))
 
     def so_far(self) -> Container[object]:
         """Return those that were tried by now; what comes later is not seen."""
-        return _SoFar(self._places, len(self._places))
+        return _SoFar(self, len(self))
 
 
 @attrs.frozen

@@ -231,9 +231,8 @@ class Scorer:
         *,
         perfect_score: float = math.inf,
     ) -> None:
-        self._weights = weights
+        self._weights = dict(weights)
         self._perfect_score = perfect_score
-        self._is_weighted = bool(weights)
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._total = sum(weights.values())
         self._usual: dict[str, float] = {}
@@ -259,7 +258,7 @@ class Scorer:
         Raises:
             FeedbackError: no rollout has it, though some were judged.
         """
-        judged = [self._all(one) for one in records if one.feedback is not None and not one.fault]
+        judged = [found for one in records if not one.fault and (found := self.objectives(one))]
         known = {name for found in judged for name in found}
         for name in names if judged else ():
             if name not in known:
@@ -277,9 +276,9 @@ class Scorer:
         """
         if record.feedback is None:
             return None
-        if not self._is_weighted:
+        if not self._weights:
             return record.feedback.score
-        found = self._all(record)
+        found = self.objectives(record) or {}
         parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
         score = sum(parts) / self._total
         if score > self._perfect_score + ROUNDING:
@@ -296,16 +295,11 @@ class Scorer:
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return what a rollout has in each objective, the more the better."""
-        return None if record.feedback is None else self._all(record)
-
-    def _all(self, record: RolloutRecord) -> Mapping[str, float]:
-        feedback = record.feedback
-        assert feedback is not None  # noqa: S101 - callers have looked
+        if (feedback := record.feedback) is None:
+            return None
         if record.fault:
             return self._nothing
-        found = {SCORE: feedback.score}
-        if feedback.objectives:
-            found.update(feedback.objectives)
+        found = {SCORE: feedback.score, **feedback.objectives}
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5

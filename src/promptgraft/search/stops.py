@@ -93,7 +93,7 @@ class Stops:
             proposals=standing.proposals,
             rollouts=self._ledger.rollouts,
             reflections=self._ledger.reflections,
-            candidates=len(pool),
+            candidates=len(pool.candidates),
             steps_since_improvement=steps - self._improved_at,
             best=pool.best,
             baseline_mean=pool.means[0],

@@ -202,6 +202,7 @@ class FullValidator:
         self._population = population
         self.overhead = 0
         self.baseline = range(len(examples))
+        self.estimates_best = False
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         del second
@@ -232,10 +233,6 @@ class FullValidator:
             made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
             fill(records, places, made)
         return self._population.join(candidate, records, step=step)
-
-    @property
-    def estimates_best(self) -> bool:
-        return False
 
     def deepen(self, step: int) -> Asking[bool]:
         del step
