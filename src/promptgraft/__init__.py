@@ -82,8 +82,8 @@ if TYPE_CHECKING:
     )
     from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
     from promptgraft.targets.judging import examples_from, feedback_from
-    from promptgraft.targets.modules import Module
     from promptgraft.targets.texts import Texts
+    from promptgraft.targets.types import Module
 
 __all__ = [
     "AnthropicAdapter",

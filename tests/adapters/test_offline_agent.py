@@ -35,8 +35,14 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, TaskExample
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
-from promptgraft.search.reply import JSON_TAG, TEXT_TAG, parse_reply
-from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
+from promptgraft.targets.replies import (
+    JSON_TAG,
+    TEXT_TAG,
+    parse_reply,
+    read_said,
+    read_task_example,
+    read_tool_example,
+)
 from promptgraft.targets.types import (
     MetaPrompt,
     ModuleDescription,

@@ -22,7 +22,7 @@ from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.errors import ConfigError
 from promptgraft.parts.body import BodySyntax, marker_names
-from promptgraft.search.reply import parse_reply
+from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")

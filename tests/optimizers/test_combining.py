@@ -11,7 +11,7 @@ from optimizers.worlds import NOTES, RULES, examples, grafted, target_of
 from promptgraft.algorithms.gepa.combining import Combiner
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search.population import Seen
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.types import Candidate
 
 LINES = ["alpha", "beta", "gamma", "delta"]

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from promptgraft.search.leak_guard import AnswerGuard, Copied
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import (
+from promptgraft.targets.part_kinds import (
     GenerationModule,
+    OutputFieldModule,
+    SectionModule,
     TaskExampleModule,
     ToolExampleModule,
+    ToolModule,
 )
-from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
-from promptgraft.targets.types import GepaExample, MetaPrompt, ModuleDescription
+from promptgraft.targets.types import GepaExample, MetaPrompt, Module, ModuleDescription
 
 ANSWER = "Send the lamp back within thirty days and we will refund the whole price"
 RULE = "Say how long a customer has to return a thing, and what is paid back."

@@ -14,15 +14,16 @@ from optimizers.worlds import refusal_of, target_of
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import (
+from promptgraft.targets.part_kinds import (
     GenerationModule,
+    OutputFieldModule,
+    SectionModule,
     TaskExampleModule,
     ToolExampleModule,
+    ToolModule,
 )
-from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
 from promptgraft.targets.prompt_target import PromptTarget
-from promptgraft.targets.types import Candidate, ModuleDescription
+from promptgraft.targets.types import Candidate, Module, ModuleDescription
 
 SECURITY = GenerationModule(("guide", "security"))
 SEVERITY = OutputFieldModule("Review.severity")

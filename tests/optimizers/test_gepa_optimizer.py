@@ -34,7 +34,7 @@ from promptgraft.parts.entry import SkipReason
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 
 
 def last_year(key: str) -> Prompt[object]:

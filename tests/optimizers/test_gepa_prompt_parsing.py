@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import hostile_text, refusal_of
 from promptgraft.search import RejectionReason
-from promptgraft.search.reply import parse_reply
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.replies import parse_reply
 from promptgraft.text import fenced
 
 UNPARSABLE, EMPTY, UNUSABLE = (

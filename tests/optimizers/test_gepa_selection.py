@@ -20,9 +20,8 @@ from promptgraft.search.frontier import dominates, drawn
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.serde import digest_text
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.instructions import SectionModule
-from promptgraft.targets.types import Candidate
+from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.types import Candidate, Module
 
 Row = tuple[Score, ...]
 

@@ -54,7 +54,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.reply import parse_reply
+from promptgraft.targets.replies import parse_reply
 from promptgraft.text import clip
 
 AGENT = Prompt[object](agent_world.TEMPLATE)

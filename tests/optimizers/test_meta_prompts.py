@@ -23,8 +23,13 @@ from promptgraft.algorithms.gepa.prompts import (
 )
 from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
-from promptgraft.search.reply import JSON_TAG, parse_reply
-from promptgraft.targets.replies import read_said, read_task_example, read_tool_example
+from promptgraft.targets.replies import (
+    JSON_TAG,
+    parse_reply,
+    read_said,
+    read_task_example,
+    read_tool_example,
+)
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 from promptgraft.text import fenced
 

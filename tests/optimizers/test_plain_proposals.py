@@ -13,9 +13,9 @@ from promptgraft.algorithms.gepa.prompts import REFLECT_ON_SECTION
 from promptgraft.algorithms.gepa.questions import reflection_params
 from promptgraft.prompt import Prompt, PromptTemplate, plain_section, text_of_section
 from promptgraft.search import RejectionReason
-from promptgraft.search.reply import parse_reply
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
+from promptgraft.targets.replies import parse_reply
 from promptgraft.targets.types import Candidate
 from promptgraft.text import fenced
 

@@ -32,7 +32,7 @@ from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, GepaExample
 

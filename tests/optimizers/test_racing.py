@@ -53,12 +53,15 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
 from promptgraft.search import StopReason
 from promptgraft.search.racing import is_behind
-from promptgraft.search.stoppers import MaxProposals, RequiredObjectives, TargetScore
+from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import TaskExampleModule
-from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.part_kinds import (
+    OutputFieldModule,
+    SectionModule,
+    TaskExampleModule,
+    ToolModule,
+)
+from promptgraft.targets.types import Module, RolloutRecord
 
 
 def lean(**changes: Any) -> GepaConfig:

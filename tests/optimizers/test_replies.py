@@ -19,12 +19,12 @@ from promptgraft.parts.validation import check_key
 from promptgraft.serde import parse_json
 from promptgraft.strict import structure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.parts.examples import (
+from promptgraft.targets.part import PromptModule, View
+from promptgraft.targets.part_kinds import (
     GenerationModule,
     TaskExampleModule,
     ToolExampleModule,
 )
-from promptgraft.targets.parts.part import PromptModule, View
 from promptgraft.targets.replies import (
     fresh_key,
     read_names,

@@ -21,7 +21,7 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 
 
 def by_step(

@@ -52,7 +52,7 @@ from promptgraft.prompt import (
 )
 from promptgraft.runtime import EventBus, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.stoppers import MaxProposals
+from promptgraft.search.stopping import MaxProposals
 from promptgraft.search.validation import Racing
 
 Rendered = RenderedPrompt[object]

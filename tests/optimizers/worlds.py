@@ -38,7 +38,7 @@ from promptgraft.search import OptimizationContext
 from promptgraft.search.plan import RunPlan
 from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.parts.instructions import SectionModule
+from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_rollout import PromptRollout, Scoring
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate

@@ -29,7 +29,7 @@ from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.grafting import merged_entries
-from promptgraft.targets.parts.part import PromptModule, View
+from promptgraft.targets.part import PromptModule, View
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.types import Candidate, MetaPrompt, ModuleDescription
 

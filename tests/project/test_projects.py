@@ -32,7 +32,7 @@ from promptgraft.project.format import PROJECT
 from promptgraft.project.format_sections import ELSEWHERE
 from promptgraft.runtime import EventBus
 from promptgraft.search.acceptance import MinGain, Paired
-from promptgraft.search.stoppers import MaxProposals, StopFile
+from promptgraft.search.stopping import MaxProposals, StopFile
 from promptgraft.serde import Json
 from promptgraft.targets.judging import feedback_from
 from promptgraft.yaml_text import read_yaml

@@ -22,8 +22,7 @@ from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
 from promptgraft.prompt.output import parse_output
-from promptgraft.prompt.schema import schema_of
-from promptgraft.prompt.wording import own_names, shown_names
+from promptgraft.prompt.schema import own_names, schema_of, shown_names
 from promptgraft.serde import Json, unstructure
 
 

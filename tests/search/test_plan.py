@@ -25,9 +25,9 @@ from promptgraft.evals.metrics import AllOf, Exact
 from promptgraft.evals.types import Case, Metric
 from promptgraft.prompt import TaskExample, TaskExamplesSection
 from promptgraft.search import RolePlan, RunPlan
-from promptgraft.search.budgets import Affordable
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.plan import Use
+from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
 from promptgraft.targets.judging import examples_from, feedback_from
 from promptgraft.targets.spending import Role, Spending

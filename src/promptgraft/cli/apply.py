@@ -17,7 +17,7 @@ from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.runnable import Target, found_target, project_of
 from promptgraft.errors import ConfigError
 from promptgraft.overrides import PromptOverride, diff_override
-from promptgraft.overrides.diff import parts_json
+from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.applying.files import (
     FILE_NAME,

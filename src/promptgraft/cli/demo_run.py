@@ -46,8 +46,7 @@ from promptgraft.overrides import (
     Revision,
     diff_override,
 )
-from promptgraft.overrides.diff import parts_json
-from promptgraft.overrides.resolution import checked_entry
+from promptgraft.overrides.resolution import checked_entry, parts_json
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.project.python_source import load_file
 from promptgraft.prompt import Prompt, PromptTemplate

@@ -24,7 +24,7 @@ from promptgraft.overrides import (
     Revision,
     diff_override,
 )
-from promptgraft.overrides.diff import parts_json
+from promptgraft.overrides.resolution import parts_json
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.parts.validation import shown_hash
 from promptgraft.project.meta_prompts import (

@@ -26,7 +26,7 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
-from promptgraft.overrides.diff import parts_json
+from promptgraft.overrides.resolution import parts_json
 from promptgraft.parts.validation import shown_hash
 from promptgraft.prompt import PromptTemplate
 from promptgraft.serde import Json

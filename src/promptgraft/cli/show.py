@@ -18,8 +18,7 @@ from promptgraft.overrides import (
     PromptOverride,
     SkippedOverride,
 )
-from promptgraft.overrides.diff import part_json
-from promptgraft.overrides.resolution import resolve_override
+from promptgraft.overrides.resolution import part_json, resolve_override
 from promptgraft.parts import in_order
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.validation import shown_hash

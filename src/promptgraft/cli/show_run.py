@@ -11,7 +11,7 @@ from promptgraft.cli.choosing import Runs
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.progress import ESTIMATED
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.diff import diff_bodies
+from promptgraft.overrides.resolution import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_of
 from promptgraft.runs.event_file import encoded

@@ -2,10 +2,12 @@
 
 from promptgraft.overrides.base_store import BasePromptOverridesStore
 from promptgraft.overrides.codec import file_schema
-from promptgraft.overrides.diff import PartDiff, diff_bodies, diff_override, diff_revisions
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
-from promptgraft.overrides.overlay_store import OverlayPromptOverridesStore
+from promptgraft.overrides.memory_store import (
+    InMemoryPromptOverridesStore,
+    OverlayPromptOverridesStore,
+)
+from promptgraft.overrides.resolution import PartDiff, diff_bodies, diff_override, diff_revisions
 from promptgraft.overrides.store import (
     OverrideAddress,
     PromptOverridesStore,
@@ -18,7 +20,7 @@ from promptgraft.overrides.types import (
     Revision,
     SkippedOverride,
 )
-from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.descriptors import (
     PromptDescriptor,
     PromptLike,
@@ -27,11 +29,9 @@ from promptgraft.parts.descriptors import (
 )
 from promptgraft.parts.entry import SkipReason
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = [
     "AddedTaskExample",

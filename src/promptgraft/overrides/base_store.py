@@ -12,9 +12,9 @@ from promptgraft.overrides.resolution import bound_entry, check_names, checked_e
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
 from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
 from promptgraft.parts import KINDS
+from promptgraft.parts.added_example import RemovedTaskExample
 from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.parts.entry import UNBOUND, Entry
-from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.validation import check_path
 
 Change = Callable[[PromptOverride], PromptOverride]

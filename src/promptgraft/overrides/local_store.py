@@ -53,8 +53,6 @@ class _Parsed:
 
 @attrs.frozen
 class _Planned:
-    """What a write makes of a tag."""
-
     files: RevisionFiles
     present: StoredRevision | None
     before: PromptOverride
@@ -206,7 +204,6 @@ class LocalPromptOverridesStore(BasePromptOverridesStore):
         return RevisionFiles(self._root, OverrideAddress(ns, prompt_key, tag))
 
     def _stored(self, files: RevisionFiles) -> StoredRevision | None:
-        """Return what a tag points at."""
         intent = self._intent.read()  # before the document, which takes its place
         present = files.read()
         return intent.over(files.address, present) if intent else present

@@ -21,8 +21,7 @@ from promptgraft.parts.entry import UNBOUND, Entry
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_key, check_ns, check_path, check_tag
 
 DEFAULT_TAG = "latest"
@@ -289,7 +288,6 @@ class PromptOverridesStore(Protocol):
 
 
 def _set(store: PromptOverridesStore, prompt: PromptLike, tag: str, entry: Entry) -> PromptOverride:
-    """Write one entry, bound to the present source."""
     descriptor = prompt.descriptor
     address = OverrideAddress(descriptor.ns, descriptor.key, tag)
     bound = bound_entry(descriptor, entry)

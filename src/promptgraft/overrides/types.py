@@ -10,15 +10,13 @@ import attrs
 
 from promptgraft.errors import InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.entry import OTHERS, Entry, SkipReason
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.parts.validation import check_text
 from promptgraft.serde import HexDigest, shown
 from promptgraft.strict.checks import FINITE

@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 
 __all__ = ["KINDS", "in_order"]
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
-from promptgraft.errors import InvalidOverrideError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool
+from promptgraft.parts.descriptors import PromptDescriptor, PromptLike, find_tool, tool_part
 from promptgraft.parts.entry import (
     EffectiveParts,
     Entry,
+    PartSource,
     Said,
     Source,
     labelled,
     said_or_none,
 )
-from promptgraft.parts.examples import given
-from promptgraft.parts.validation import check_said
+from promptgraft.parts.examples import check_json, given, typed_json
+from promptgraft.parts.validation import check_said, check_texts
 from promptgraft.serde import HexDigest, shown
 
 
@@ -98,3 +100,97 @@ class ToolOverride(Entry):
     def said(self) -> Said:
         yield "description", self.description
         yield from labelled("parameter", self.param_descriptions)
+
+
+@attrs.frozen(kw_only=True)
+class ToolExampleOverride(Entry):
+    """One example of a tool.
+
+    Attributes:
+        tool_name: the tool.
+        example_index: position among the tool's examples, from 0.
+        expected_hash: hash of the source example, input and output included.
+        description: None keeps the source's.
+        input_json: parameters as JSON; None keeps the source's.
+        output_json: result as JSON; None keeps the source's.
+    """
+
+    tool_name: str
+    example_index: int
+    expected_hash: HexDigest
+    description: str | None = None
+    input_json: str | None = None
+    output_json: str | None = None
+
+    kind = replaces = "tool example"
+    held_in = "tool_example_overrides"
+    listed = "tool_examples"
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.tool_name, self.example_index)
+
+    @property
+    def owner(self) -> str:
+        return tool_part(self.tool_name)
+
+    @classmethod
+    def known(cls, descriptor: PromptDescriptor) -> Iterator[str]:
+        for tool in descriptor.tools:
+            if tool.overridable:
+                yield from (f"{tool.name}/{index}" for index in range(len(tool.examples)))
+
+    def source(self, descriptor: PromptDescriptor) -> Source | None:
+        tool = descriptor.tool(self.tool_name)
+        call = descriptor.tool_example(*self.key)
+        return PartSource(call.content_hash, tool.overridable) if tool and call else None
+
+    @classmethod
+    def sources(cls, prompt: PromptLike) -> Iterator[ToolExampleOverride]:
+        for tool in prompt.descriptor.tools:
+            for index, call in enumerate(tool.examples):
+                yield cls(
+                    tool_name=tool.name,
+                    example_index=index,
+                    expected_hash=call.content_hash,
+                    description=call.description,
+                    input_json=call.input_json,
+                    output_json=call.output_json,
+                )
+
+    def checked(self, descriptor: PromptDescriptor) -> ToolExampleOverride:
+        tool = find_tool(descriptor.tools_by_name, self.tool_name, where=self.part)
+        if (self.description, self.input_json, self.output_json) == (None, None, None):
+            raise InvalidOverrideError(f"{self.part}: replaces nothing; give a field")
+        check_texts(self.part, self.description, self.input_json, self.output_json)
+        return attrs.evolve(
+            self,
+            input_json=_typed(self.input_json, tool.params_type, f"{self.part}: input"),
+            output_json=_typed(self.output_json, tool.result_type, f"{self.part}: output"),
+        )
+
+    def apply(self, parts: EffectiveParts) -> None:
+        tool = parts.tools[self.tool_name]
+        calls = list(tool.examples)
+        fields = given(
+            description=self.description, input_json=self.input_json, output_json=self.output_json
+        )
+        calls[self.example_index] = attrs.evolve(calls[self.example_index], **fields)
+        parts.tools[self.tool_name] = attrs.evolve(tool, examples=tuple(calls))
+
+    def said(self) -> Said:
+        yield "description", self.description
+        yield "input", self.input_json
+        yield "output", self.output_json
+
+    def check_stored(self, where: str) -> None:
+        if self.example_index < 0:
+            raise DataFormatError(
+                f"{where}: example_index: expected at least 0, found {shown(self.example_index)}"
+            )
+        super().check_stored(where)
+        check_json(where, input_json=self.input_json, output_json=self.output_json)
+
+
+def _typed(text: str | None, kind: Any, where: str) -> str | None:
+    return None if text is None else typed_json(text, kind, where=where)

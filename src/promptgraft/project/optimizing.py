@@ -20,12 +20,11 @@ from promptgraft.project.format import DEFAULT_WORKERS
 from promptgraft.project.models import named_adapter
 from promptgraft.project.settings import Judging, data_settings
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.search.budgets import Size
 from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.result import RunResult
-from promptgraft.search.settings import Limits
+from promptgraft.search.settings import Limits, Size
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import COUNT
 

@@ -29,7 +29,7 @@ from promptgraft.project.parts import ProjectPrompt, Surroundings
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.config import RunConfig, ToolExampleTarget
 from promptgraft.search.settings import Data, Limits, Settings, Targets, groups_of
-from promptgraft.search.stoppers import StopFile
+from promptgraft.search.stopping import StopFile
 from promptgraft.serde import Json, did_you_mean
 from promptgraft.targets.judging import examples_from, feedback_from
 

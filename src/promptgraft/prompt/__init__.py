@@ -16,10 +16,11 @@ from promptgraft.prompt.sections import (
     TaskExample,
     TaskExamplesSection,
     TaskStep,
+    Tool,
+    ToolExample,
     plain_section,
 )
 from promptgraft.prompt.template import Prompt, PromptTemplate
-from promptgraft.prompt.tools import Tool, ToolExample
 
 __all__ = [
     "Described",

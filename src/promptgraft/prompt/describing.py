@@ -30,8 +30,14 @@ from promptgraft.prompt.fields import (
     options_within,
 )
 from promptgraft.prompt.schema import bare_schema, type_name
-from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
-from promptgraft.prompt.tools import Tool, ToolExample, check_value
+from promptgraft.prompt.sections import (
+    MarkdownSection,
+    TaskExample,
+    TaskExamplesSection,
+    Tool,
+    ToolExample,
+    check_value,
+)
 from promptgraft.serde import HexDigest, did_you_mean, digest
 
 AnyTool = Tool[Any, Any]

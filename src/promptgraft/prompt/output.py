@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from promptgraft.errors import DataFormatError, OutputError, PromptDefinitionError
 from promptgraft.prompt.fields import Described, options_of
-from promptgraft.prompt.schema import check_carried
-from promptgraft.prompt.wording import own_names
+from promptgraft.prompt.schema import check_carried, own_names
 from promptgraft.serde import Json, field_names, is_unicode, parse_json, shown
 from promptgraft.strict import structure
 
@@ -105,7 +104,6 @@ def _parse_json(text: str) -> Json:
 
 
 def _first_object(text: str) -> str | None:
-    """Return the first JSON object that stands in ``text``, or None."""
     # Not a later one if it is broken: what a truncated answer holds inside is no answer.
     begin = _OBJECT.search(text)
     if begin is None:

@@ -14,9 +14,8 @@ from promptgraft.parts.descriptors import SectionPath, show_path
 from promptgraft.parts.examples import ToolCall
 from promptgraft.prompt.fields import Described, options_of
 from promptgraft.prompt.output import parse_output
-from promptgraft.prompt.schema import JsonObject, schema_of
-from promptgraft.prompt.tools import Tool
-from promptgraft.prompt.wording import said_of_params
+from promptgraft.prompt.schema import JsonObject, said_of_params, schema_of
+from promptgraft.prompt.sections import Tool
 from promptgraft.serde import did_you_mean
 from promptgraft.text import counted
 

@@ -25,15 +25,15 @@ from promptgraft.parts.entry import EffectiveParts
 from promptgraft.parts.examples import ToolCall, WorkedExample
 from promptgraft.prompt.describing import Walked
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection, RenderedTool, Segment
+from promptgraft.prompt.schema import Said, said_of_output, shown_outcome
 from promptgraft.prompt.sections import (
     MarkdownSection,
     SectionVisibility,
     TaskExamplesSection,
+    Tool,
     show_section,
 )
 from promptgraft.prompt.syntax import Values
-from promptgraft.prompt.tools import Tool
-from promptgraft.prompt.wording import Said, said_of_output, shown_outcome
 from promptgraft.serde import field_names, shown
 from promptgraft.text import raised
 
@@ -236,7 +236,6 @@ def _visible(
 
 
 def _decided(path: SectionPath, name: str, decide: Callable[[Values], T], bindings: Bindings) -> T:
-    """Return what a function of a section says of the bound values."""
     try:
         return decide(bindings.all)
     except Exception as error:
@@ -277,7 +276,6 @@ def _tool(tool: Tool[Any, Any], effective: ToolDescriptor) -> RenderedTool:
 def _with_calls(
     section: RenderedSection, tools: Sequence[RenderedTool], *, syntax: BodySyntax
 ) -> RenderedSection:
-    """Return the section with the examples of its tools after its text."""
     blocks = [
         f"Example calls of `{tool.name}`:\n\n" + "\n".join(_calls(tool.examples))
         for tool in tools
@@ -293,7 +291,6 @@ def _with_calls(
 
 
 def _without_last_breaks(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Return segments without the line breaks at their end."""
     for at in range(len(segments) - 1, -1, -1):
         if text := segments[at].text.rstrip("\n"):
             return (*segments[:at], attrs.evolve(segments[at], text=text))

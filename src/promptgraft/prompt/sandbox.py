@@ -187,11 +187,6 @@ def _listed(value: object) -> object:
 
 
 def _of_operator(operator: str, left: object, right: object) -> int:
-    """Return about how much an operator makes.
-
-    Raises:
-        OverflowError: it is an integer that is too long.
-    """
     if operator == "%":
         return _of_percent(left, right) if isinstance(left, (str, bytes)) else 0
     if isinstance(left, int) and isinstance(right, int):
@@ -218,7 +213,6 @@ _GROWING = {*_PADDING, *_SPREADING, "format", "join", "replace", "round", "trans
 
 
 def _of_call(name: object, value: object, *args: object, **named: object) -> int:
-    """Return about how much a filter or a method makes."""
     given = (*args, *named.values())
     if name == "format":
         return _of_percent(value, named or args)
@@ -239,7 +233,6 @@ def _of_call(name: object, value: object, *args: object, **named: object) -> int
 
 
 def _of_percent(text: object, values: object) -> int:
-    """Return about how much ``text % values`` makes."""
     plain = text.decode("latin-1") if isinstance(text, bytes) else str(text)
     widths = sum(int(width or 0) for spec in _SPEC.finditer(plain) for width in spec.groups())
     starred = values if "*" in plain and isinstance(values, tuple) else ()

@@ -14,16 +14,15 @@ from promptgraft import __version__
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.statistics import Gain
-from promptgraft.overrides.diff import (
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore, overlaid
+from promptgraft.overrides.resolution import (
     PartDiff,
     diff_bodies,
     diff_override,
     diff_revisions,
     parts_json,
 )
-from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
-from promptgraft.overrides.overlay_store import overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptLike
 from promptgraft.prompt.template import Prompt
@@ -33,7 +32,7 @@ from promptgraft.search.events import RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
 from promptgraft.serde import Json, unstructure
-from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.part import named_in
 from promptgraft.targets.types import Change, plain_changes
 
 _MUCH_LONGER = 10

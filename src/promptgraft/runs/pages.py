@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from promptgraft.overrides.diff import PartDiff, diff_bodies
+from promptgraft.overrides.resolution import PartDiff, diff_bodies
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted

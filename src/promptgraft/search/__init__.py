@@ -28,21 +28,22 @@ from promptgraft.search.context import (
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.plan import RolePlan, RunPlan
-from promptgraft.search.reply import parse_reply
 from promptgraft.search.result import RunResult
 from promptgraft.search.settings import Data, Guards, Limits, Objectives, Settings, Targets
-from promptgraft.search.stoppers import (
+from promptgraft.search.stopping import (
     MaxCandidates,
     MaxProposals,
     NoImprovement,
     RequiredObjectives,
     RunState,
+    RunStoppedError,
     StopFile,
     Stopper,
+    StopReason,
     TargetScore,
 )
-from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.replies import parse_reply
 
 __all__ = [
     "AnyEnded",

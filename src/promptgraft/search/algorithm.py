@@ -14,8 +14,7 @@ from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import Target
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, GepaExample
+from promptgraft.targets.types import Candidate, GepaExample, Module
 
 Questions = Mapping[str, Prompt[object]]
 """Questions to the reflection model, by key."""

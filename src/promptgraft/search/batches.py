@@ -121,8 +121,6 @@ class Batch(ABC):
 
 @attrs.define(eq=False)
 class _Asked:
-    """Rollouts of one ask."""
-
     ask: Rollouts
     keys: Sequence[str]
     digests: Sequence[HexDigest]
@@ -158,7 +156,6 @@ class RolloutBatch(Batch):
                 sources.working(one.ask.position, one.done, len(one.records))
 
     def _recall(self, ask: Rollouts) -> _Asked:
-        """Return what is asked for, with what is recorded of it."""
         answers, ledger, known = self._books.answers, self._books.ledger, self._sources
         own = [known.example_digests[example.id] for example in ask.examples]
         if ask.by_example:

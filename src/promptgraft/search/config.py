@@ -14,20 +14,22 @@ from promptgraft.parts.descriptors import SectionPath
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import AcceptancePolicy, Strict
 from promptgraft.search.algorithm import Kit, Questions, Search
-from promptgraft.search.budgets import PROPOSALS, Affordable, Size
 from promptgraft.search.context import PersistenceScope
 from promptgraft.search.population import Pool
 from promptgraft.search.settings import (
     EXAMPLES,
+    PROPOSALS,
+    Affordable,
     Data,
     Guards,
     Limits,
     Objectives,
     Settings,
     Several,
+    Size,
     Targets,
 )
-from promptgraft.search.stoppers import RequiredObjectives
+from promptgraft.search.stopping import RequiredObjectives
 from promptgraft.serde import Json, unstructure
 from promptgraft.strict.checks import COUNT, FLAG, Check, check, instance, integer
 from promptgraft.targets.base import Target

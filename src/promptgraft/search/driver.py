@@ -101,7 +101,6 @@ class Driver:
     # Lines: each is run as far as it goes without waiting.
 
     def _driven(self, line: Line[T], search: Asking[T]) -> Waits[None]:
-        """Send a line the answers that it asks for, until its end."""
         answer: object = None
         error: PromptgraftError | None = None
         while True:
@@ -121,7 +120,6 @@ class Driver:
                 error = found
 
     def _continue(self, line: Line[Any], work: Waits[None]) -> None:
-        """Run a line until it has to wait, or has ended."""
         for holds in work:
             if not holds():
                 self._waiting.append((holds, line, work))
@@ -339,11 +337,7 @@ class Driver:
         return batch.answers()
 
     def _allow(self, line: Line[Any], own: int, limit: int) -> Waits[None]:
-        """Wait until the lines before have asked few enough questions, or have ended.
-
-        Raises:
-            BudgetExhaustedError: too many are asked.
-        """
+        """Wait until the lines before have asked few enough questions, or have ended."""
         before = self._before(line)
 
         def used() -> int | None:

@@ -54,7 +54,7 @@ def assemble(
         training=training,
         scorer=scorer,
         population=Population(
-            config.pool(),
+            pool=config.pool(),
             target=target,
             examples=validation,
             scorer=scorer,
@@ -90,7 +90,7 @@ def _driver(
     publish: Emit,
 ) -> Driver:
     stops = Stops(
-        config.limits.stoppers,
+        stoppers=config.limits.stoppers,
         ledger=books.ledger,
         deadline=sources.deadline,
         pause=context.pause,

@@ -66,7 +66,6 @@ def fingerprint_of(
 
 
 def _plain(group: str, settings: Settings, *, leave_out: str = "") -> dict[str, Json]:
-    """Return the settings of a group by their paths."""
     values = attrs.asdict(settings, recurse=False).items()
     return {
         f"{group}.{name}": str(value) if isinstance(value, Decimal) else unstructure(value)

@@ -313,5 +313,4 @@ class Cover:
 
 
 def _flagged(flags: bytes) -> int:
-    """Return a number with a bit for each cell."""
     return int(flags.translate(_DIGITS) or b"0", 2)

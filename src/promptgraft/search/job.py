@@ -13,7 +13,7 @@ from promptgraft.search.context import OptimizationContext
 from promptgraft.search.optimizer import Optimizer
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.result import RunResult
-from promptgraft.search.stoppers import StopFile
+from promptgraft.search.stopping import StopFile
 from promptgraft.serde import shown
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, Prompts, name_of, prompts_of

@@ -18,9 +18,8 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.serde import Json, unstructure
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module
 from promptgraft.targets.replies import read_value
-from promptgraft.targets.types import GepaExample, ModuleDescription
+from promptgraft.targets.types import GepaExample, Module, ModuleDescription
 from promptgraft.text import folded_spans, folded_words, is_spaced
 
 _COMMON_SHARE = 5  # of five answers

@@ -206,18 +206,18 @@ def money(amount: Decimal | None) -> str | None:
     return None if amount is None else f"{amount:f}"
 
 
+@attrs.define(eq=False)
 class RolloutBudget:
     """What the budget pays for, besides everything that is reserved.
 
-    Args:
+    Attributes:
         ledger: what the parts of the run have used that are taken account of.
         reserve: rollouts that are kept for the end of the run.
     """
 
-    def __init__(self, ledger: Ledger, *, reserve: int = 0) -> None:
-        self._ledger = ledger
-        self._reserve = reserve
-        self._under_way = 0
+    _ledger: Ledger
+    _reserve: int = attrs.field(default=0, kw_only=True)
+    _under_way: int = attrs.field(default=0, init=False)
 
     @property
     def used(self) -> int:

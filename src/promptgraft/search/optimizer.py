@@ -113,8 +113,6 @@ class Optimizer(BasePromptOptimizer[RunResult]):
 
 
 class _Run:
-    """One call of ``optimize``, from checks to persistence."""
-
     def __init__(
         self,
         context: OptimizationContext,
@@ -224,7 +222,6 @@ class _Run:
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
     ) -> None:
-        """Tell the bus what the run does now."""
         bus.publish(
             Working(
                 position=position,

@@ -10,9 +10,9 @@ import attrs
 
 from promptgraft.notebook import Card, Shown, Table
 from promptgraft.runtime.budget import ZERO
-from promptgraft.search.budgets import Affordable
 from promptgraft.search.ledger import Ledger, money
 from promptgraft.search.notices import RunPlanned
+from promptgraft.search.settings import Affordable
 from promptgraft.serde import Json
 from promptgraft.targets.spending import Role
 from promptgraft.text import dollars, short_count

@@ -27,7 +27,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.plan import RolePlan, RunPlan, Use
-from promptgraft.search.stoppers import MaxProposals
+from promptgraft.search.stopping import MaxProposals
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Estimate, Sizes, chars_of_schema, sent_chars
 from promptgraft.targets.formatting import default_example_formatter

@@ -31,14 +31,14 @@ from promptgraft.search.scores import (
 )
 from promptgraft.serde import HexDigest
 from promptgraft.targets.base import Target
-from promptgraft.targets.modules import names_of
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, plain_changes
+from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
 
+@attrs.define(eq=False, kw_only=True)
 class Population:
     """The candidates of a run, by rollouts rather than by scores.
 
-    Args:
+    Attributes:
         pool: holds them.
         target: shows their texts.
         examples: the validation set.
@@ -49,27 +49,15 @@ class Population:
         emit: is called with every candidate that joins, and with new scores.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        *,
-        target: Target,
-        examples: Sequence[GepaExample],
-        scorer: Scorer,
-        required: Mapping[str, float],
-        max_unscored_share: float,
-        ledger: Ledger,
-        emit: Emit,
-    ) -> None:
-        self.pool = pool
-        self._target = target
-        self._examples = examples
-        self._scorer = scorer
-        self._required = required
-        self._share = max_unscored_share
-        self._ledger = ledger
-        self._emit = emit
-        self._eligible = [0]
+    pool: Pool
+    _target: Target
+    _examples: Sequence[GepaExample]
+    _scorer: Scorer
+    _required: Mapping[str, float]
+    _max_unscored_share: float
+    _ledger: Ledger
+    _emit: Emit
+    _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
 
     def scores(self, records: Sequence[RolloutRecord | None]) -> list[Score]:
         """Return the score of each rollout; None also for those that were not made."""
@@ -171,7 +159,6 @@ class Population:
     def _scored(
         self, records: Sequence[RolloutRecord | None]
     ) -> tuple[list[Score], list[Objectives]]:
-        """Return scores and objectives by example; None also where there is no rollout."""
         scorer = self._scorer
         return [None if record is None else scorer.score(record) for record in records], [
             None if record is None else scorer.objectives(record) for record in records
@@ -183,7 +170,7 @@ class Population:
         Enough of what was tried is scored, no critical example is lost, and it has what is
         required.
         """
-        if tried - sum(score is not None for score in scores) > self._share * tried:
+        if tried - sum(score is not None for score in scores) > self._max_unscored_share * tried:
             return False
         if critical_loss(self.pool.scores[0], scores, self._examples) is not None:
             return False

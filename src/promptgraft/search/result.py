@@ -15,16 +15,15 @@ from promptgraft.parts import in_order
 from promptgraft.parts.descriptors import SectionPath
 from promptgraft.parts.output_field import OutputFieldOverride
 from promptgraft.parts.task_example import TaskExampleOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.search.events import MutationRejected, RunEnded
 from promptgraft.search.fresh import Confirmation, HeldOut
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.scores import Score, is_estimate, pick, weights_of
 from promptgraft.search.stopping import StopReason
 from promptgraft.serde import did_you_mean
-from promptgraft.targets.parts.examples import TaskExampleModule
-from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.part import named_in
+from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
 from promptgraft.text import change, counted, dollars, score
 

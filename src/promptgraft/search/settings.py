@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import attrs
 
@@ -18,7 +18,7 @@ from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
 from promptgraft.search.scores import weights_of
-from promptgraft.search.stoppers import StopFile, Stopper
+from promptgraft.search.stopping import StopFile, Stopper
 from promptgraft.serde import shown
 from promptgraft.strict.checks import (
     COUNT,
@@ -38,6 +38,42 @@ from promptgraft.strict.checks import (
 )
 from promptgraft.targets.prompt_rollout import OnError
 from promptgraft.targets.types import GepaExample, named_numbers_fault
+
+Size = Literal["light", "medium", "heavy"]
+"""The size of a run, for those who do not want to count rollouts."""
+
+PROPOSALS: Mapping[Size, int] = {"light": 6, "medium": 15, "heavy": 40}
+"""Proposals that the budget of a size can accept, if it accepts every one that is evaluated."""
+
+
+@attrs.frozen(kw_only=True)
+class Affordable:
+    """What a number of rollouts pays for.
+
+    Attributes:
+        if_accepted: proposals evaluated when every one is accepted, and merged where that is on.
+        if_refused: proposals evaluated when none is.
+        steps: steps begun when no reply can be used, so that nothing is evaluated.
+    """
+
+    if_accepted: int
+    if_refused: int
+    steps: int
+
+    @property
+    def expected(self) -> int:
+        """Proposals evaluated when every other one is accepted, and costs what such a one does."""
+        accepted, refused = self.if_accepted, self.if_refused
+        return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
+
+    def limited(self, proposals: int) -> Affordable:
+        """Return the same with so many proposals at most."""
+        return attrs.evolve(
+            self,
+            if_accepted=min(self.if_accepted, proposals),
+            if_refused=min(self.if_refused, proposals),
+        )
+
 
 _MONEY = money(texts=True).or_none
 
@@ -138,21 +174,13 @@ _STOPPERS = Several(
 
 
 def _thresholds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Hold finite numbers by name.
-
-    Raises:
-        ConfigError: naming the field, and the name of a number.
-    """
+    """Hold finite numbers by name."""
     if fault := named_numbers_fault(value):
         raise ConfigError(f"{path_of(owner, field)}: {fault}")
 
 
 def _weights(owner: object, field: attrs.Attribute[Any], value: Mapping[str, float]) -> None:
-    """Hold weights by name, each above 0.
-
-    Raises:
-        ConfigError: naming the field, and the name of a weight.
-    """
+    """Hold weights by name, each above 0."""
     weights_of(value, path_of(owner, field))
 
 

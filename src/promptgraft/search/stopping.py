@@ -1,16 +1,29 @@
-"""Why runs end."""
+"""Why runs end, and what may end one between two of its steps."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
 
 from promptgraft.errors import (
     BudgetExhaustedError,
+    ConfigError,
     LimitReachedError,
     PromptgraftError,
     RunCancelledError,
     StopFileFoundError,
 )
+from promptgraft.frozenmap import FrozenMap
+from promptgraft.runtime.cancellation import found_at
+from promptgraft.serde import shown
+from promptgraft.strict.checks import COUNT, FINITE, integer
+from promptgraft.targets.types import named_numbers_fault
 
 
 class StopReason(StrEnum):
@@ -113,3 +126,203 @@ def is_orderly(error: BaseException) -> bool:
     if isinstance(error, RunStoppedError):
         return error.reason is not StopReason.PROVIDER_FAILED
     return isinstance(error, BudgetExhaustedError) and error.limit == "max_reflections"
+
+
+@attrs.frozen(kw_only=True)
+class RunState:
+    """Where a run stands between two steps. All but ``seconds`` is the same in every replay.
+
+    Where proposals overlap, it is what is committed; what is under way is not counted.
+
+    Attributes:
+        steps: steps made.
+        proposals: proposals tried; merges are none.
+        rollouts: rollouts used, unscored ones included.
+        reflections: reflections used, repairs included.
+        candidates: size of the pool, the baseline included.
+        steps_since_improvement: steps since the one that brought the best candidate, or since
+            the beginning.
+        best: position of the best candidate in the pool; 0 is the baseline.
+        baseline_mean: mean of the baseline on the validation set; None when nothing was scored.
+        best_mean: mean of the best candidate.
+        best_objectives: its mean in each objective.
+        best_is_estimated: whether it was not evaluated on the whole validation set yet, so that
+            its means may change: in a race it may have been evaluated on a few examples.
+        cost: US dollars used so far; None when the price of a call is not known.
+        tokens: tokens used so far, sent and received.
+        seconds: time since this process began the run. Not replayed: a resumed run begins at 0.
+    """
+
+    steps: int
+    proposals: int
+    rollouts: int
+    reflections: int
+    candidates: int
+    steps_since_improvement: int
+    best: int
+    baseline_mean: float | None
+    best_mean: float | None
+    best_objectives: Mapping[str, float]
+    best_is_estimated: bool
+    cost: Decimal | None
+    tokens: int
+    seconds: float
+
+
+Stopper = Callable[[RunState], str | None]
+"""Returns why the run is to stop, in words, or None; asked between steps.
+
+It should look at nothing but the state: a resumed run asks again, from the first step on.
+"""
+
+
+@attrs.frozen
+class MaxProposals:
+    """Stops when so many proposals were tried.
+
+    Attributes:
+        proposals: at least 1.
+    """
+
+    proposals: int = attrs.field(validator=COUNT)
+    reason: ClassVar[StopReason] = StopReason.PROPOSALS
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that the proposals are used up, or None."""
+        if state.proposals < self.proposals:
+            return None
+        return f"{state.proposals} of {self.proposals} proposals were tried"
+
+
+@attrs.frozen
+class NoImprovement:
+    """Stops when so many steps in a row, idle ones included, brought no better candidate.
+
+    Attributes:
+        steps: at least 1.
+    """
+
+    steps: int = attrs.field(validator=COUNT)
+    reason: ClassVar[StopReason] = StopReason.NO_IMPROVEMENT
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that nothing has improved for long enough, or None."""
+        if state.steps_since_improvement < self.steps:
+            return None
+        return f"{state.steps_since_improvement} steps in a row brought no better candidate"
+
+
+@attrs.frozen
+class TargetScore:
+    """Stops when a candidate that beats the baseline has this mean on the whole validation set.
+
+    Attributes:
+        score: a finite number.
+    """
+
+    score: float = attrs.field(validator=FINITE)
+    reason: ClassVar[StopReason] = StopReason.TARGET_SCORE
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that the target is reached, or None."""
+        return None if state.best_is_estimated else self.reached(state)
+
+    def reached(self, state: RunState) -> str | None:
+        """Return that the target is reached, as far as is known."""
+        if state.best == 0 or state.best_mean is None or state.best_mean < self.score:
+            return None
+        return f"the best candidate has {state.best_mean:.3f}; the target is {self.score:g}"
+
+
+def _as_thresholds(thresholds: Mapping[str, float]) -> Mapping[str, float]:
+    if fault := named_numbers_fault(thresholds):
+        raise ConfigError(f"RequiredObjectives: thresholds: {fault}")
+    if not thresholds:
+        raise ConfigError("RequiredObjectives: thresholds: expected at least one, found none")
+    return FrozenMap(thresholds)
+
+
+@attrs.frozen
+class RequiredObjectives:
+    """Stops when the best candidate has enough in every named objective.
+
+    Its means on the whole validation set count.
+    The baseline counts too: where it has enough there is nothing to do. An objective that no
+    feedback has is found when the baseline is evaluated.
+
+    Attributes:
+        thresholds: the least mean on the validation set, by objective; at least one.
+    """
+
+    thresholds: Mapping[str, float] = attrs.field(converter=_as_thresholds)
+    reason: ClassVar[StopReason] = StopReason.OBJECTIVES
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that every objective is reached, or None."""
+        return None if state.best_is_estimated else self.reached(state)
+
+    def reached(self, state: RunState) -> str | None:
+        """Return that every objective is reached, as far as is known."""
+        found = state.best_objectives
+        if any(
+            name not in found or found[name] < self.thresholds[name] for name in self.thresholds
+        ):
+            return None
+        reached = (
+            f"{name} {found[name]:.3f} of {self.thresholds[name]:g}" for name in self.thresholds
+        )
+        return f"the best candidate has what is required: {', '.join(reached)}"
+
+
+@attrs.frozen
+class MaxCandidates:
+    """Stops when the pool has so many candidates.
+
+    Attributes:
+        candidates: the baseline included; at least 2.
+    """
+
+    candidates: int = attrs.field(validator=integer(2))
+    reason: ClassVar[StopReason] = StopReason.CANDIDATES
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that the pool is full, or None."""
+        if state.candidates < self.candidates:
+            return None
+        return f"{state.candidates} of {self.candidates} candidates are in the pool"
+
+
+def _as_path(path: str | os.PathLike[str]) -> Path:
+    given: object = path
+    if isinstance(given, (str, os.PathLike)) and str(given):
+        return Path(given)
+    raise ConfigError(f"StopFile: path: expected the path of a file, found {shown(path)}")
+
+
+@attrs.frozen
+class StopFile:
+    """Stops when a file is there, whatever it holds; give each run a file of its own.
+
+    A file that is there when the run begins is left over from an earlier one: it is removed,
+    and that is said. The file is looked for between steps, between rollouts, and while calls
+    are waited for.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: Path = attrs.field(converter=_as_path)
+    reason: ClassVar[StopReason] = StopReason.STOP_FILE
+
+    def __call__(self, state: RunState) -> str | None:
+        """Return that the file is there, or None."""
+        del state
+        return found_at(self.path)
+
+
+BuiltIn = MaxProposals | NoImprovement | TargetScore | RequiredObjectives | MaxCandidates | StopFile
+
+
+def reason_for(stopper: Stopper) -> StopReason:
+    """Return why a run ends that ``stopper`` has ended."""
+    return stopper.reason if isinstance(stopper, BuiltIn) else StopReason.STOPPER

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from promptgraft.clock import Clock
 from promptgraft.errors import StopperError
 from promptgraft.runtime.cancellation import Cancellation
@@ -11,22 +13,24 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.search.asks import Outlook, Standing
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.stoppers import (
+from promptgraft.search.stopping import (
     RequiredObjectives,
     RunState,
+    RunStoppedError,
     Stopper,
+    StopReason,
     TargetScore,
     reason_for,
 )
-from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.serde import shown
 from promptgraft.targets.base import RejectionReason
 
 
+@attrs.define(eq=False, kw_only=True)
 class Stops:
     """Looks for a reason to stop between steps.
 
-    Args:
+    Attributes:
         stoppers: the user's, in the order in which they are asked.
         ledger: what the search has used.
         deadline: when the run ends.
@@ -35,25 +39,19 @@ class Stops:
         perfect_score: a score that leaves nothing to learn.
     """
 
-    def __init__(
-        self,
-        stoppers: Sequence[Stopper],
-        *,
-        ledger: Ledger,
-        deadline: Deadline | None,
-        pause: Cancellation | None,
-        clock: Clock,
-        perfect_score: float,
-    ) -> None:
-        self._stoppers = stoppers
-        self._ledger = ledger
-        self._deadline = deadline
-        self._pause = pause
-        self._clock = clock
-        self._perfect_score = perfect_score
-        self._begun = clock.monotonic()
-        self._best = 0
-        self._improved_at = 0
+    _stoppers: Sequence[Stopper]
+    _ledger: Ledger
+    _deadline: Deadline | None
+    _pause: Cancellation | None
+    _clock: Clock
+    _perfect_score: float
+    _begun: float = attrs.field(init=False)
+    _best: int = attrs.field(default=0, init=False)
+    _improved_at: int = attrs.field(default=0, init=False)
+
+    @_begun.default
+    def _now(self) -> float:
+        return self._clock.monotonic()
 
     def look(self, standing: Standing) -> Outlook:
         """Return whether another step may begin; to be called after every step.
@@ -121,19 +119,19 @@ def _ask(position: int, stopper: Stopper, state: RunState) -> str | None:
 _NOTHING_NEW = {RejectionReason.UNCHANGED, RejectionReason.DUPLICATE}
 
 
+@attrs.define(eq=False, kw_only=True)
 class Patience:
     """Counts steps that tried nothing, until a child is tried.
 
-    Args:
+    Attributes:
         max_idle_steps: steps in a row with nothing to try, at least 1.
         max_failed_reflections: steps in a row without a usable reply, at least 1.
     """
 
-    def __init__(self, *, max_idle_steps: int, max_failed_reflections: int) -> None:
-        self._max_idle_steps = max_idle_steps
-        self._max_failed_reflections = max_failed_reflections
-        self._idle = 0
-        self._failed = 0
+    _max_idle_steps: int
+    _max_failed_reflections: int
+    _idle: int = attrs.field(default=0, init=False)
+    _failed: int = attrs.field(default=0, init=False)
 
     def renew(self) -> None:
         """Begin to count anew: a child is tried."""

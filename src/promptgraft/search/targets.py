@@ -21,14 +21,15 @@ from promptgraft.search.context import OptimizationContext, PersistenceScope
 from promptgraft.serde import HexDigest, Json, digest, unstructure
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import (
+from promptgraft.targets.part import PartOf, PromptModule
+from promptgraft.targets.part_kinds import (
     GenerationModule,
+    OutputFieldModule,
+    SectionModule,
     TaskExampleModule,
     ToolExampleModule,
+    ToolModule,
 )
-from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
-from promptgraft.targets.parts.part import PartOf, PromptModule
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import (
@@ -40,6 +41,7 @@ from promptgraft.targets.prompts import (
     prompts_of,
 )
 from promptgraft.targets.texts import TextsAdapter
+from promptgraft.targets.types import Module
 from promptgraft.text import raised
 
 
@@ -125,11 +127,7 @@ def target_for(
 
 
 def _in_force(prompt: Prompt[object], context: OptimizationContext) -> PromptOverride:
-    """Return what the store of the context, or else the prompt's own, holds for a prompt now.
-
-    Raises:
-        ConfigError: the context names another store or tag than the prompt.
-    """
+    """Return what the store of the context, or else the prompt's own, holds for a prompt now."""
     store, tag = context.overrides_store, context.overrides_tag
     own = prompt.overrides_store
     if own is not None and store is None:
@@ -177,7 +175,6 @@ def _functions(
     config: RunConfig,
     adapter: ProviderAdapter,
 ) -> dict[str, Json]:
-    """Return the identities of the functions that answer and judge."""
     scoring = config.scoring
     judging = scoring.feedback_fn
     found: dict[str, object] = {

@@ -189,20 +189,24 @@ class Validator(Protocol):
         ...
 
 
+@attrs.frozen(eq=False)
 class FullValidator:
     """Evaluates every candidate on everything.
 
-    Args:
+    Attributes:
         examples: the validation set.
         population: takes in the candidates.
     """
 
-    def __init__(self, examples: Sequence[GepaExample], *, population: Population) -> None:
-        self._examples = examples
-        self._population = population
-        self.overhead = 0
-        self.baseline = range(len(examples))
-        self.estimates_best = False
+    _examples: Sequence[GepaExample]
+    _population: Population
+
+    overhead = 0
+    estimates_best = False
+
+    @property
+    def baseline(self) -> Sequence[int]:
+        return range(len(self._examples))
 
     def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
         del second
@@ -210,7 +214,7 @@ class FullValidator:
 
     def begin(self, *, alone: bool) -> Entry:
         del alone
-        return Entry(order=self.baseline, first=len(self._examples))
+        return Entry(order=range(len(self._examples)), first=len(self._examples))
 
     def needs(self, entries: Sequence[Entry]) -> list[int]:
         return [len(entry.order) for entry in entries]

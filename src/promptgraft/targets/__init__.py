@@ -9,18 +9,19 @@ from promptgraft.targets.base import (
     TextTarget,
 )
 from promptgraft.targets.estimating import Estimate
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import (
+from promptgraft.targets.part import PartOf, PromptModule, View
+from promptgraft.targets.part_kinds import (
     GenerationModule,
+    OutputFieldModule,
+    SectionModule,
     TaskExampleModule,
     ToolExampleModule,
+    ToolModule,
 )
-from promptgraft.targets.parts.instructions import OutputFieldModule, SectionModule, ToolModule
-from promptgraft.targets.parts.part import PartOf, PromptModule, View
 from promptgraft.targets.prompt_rollout import Flow, PromptRollout, Scoring
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.prompts import Ask, Prompts
-from promptgraft.targets.types import Candidate, Change, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import Candidate, Change, Module, ModuleDescription, RolloutRecord
 
 __all__ = [
     "Ask",

@@ -17,11 +17,11 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import HexDigest, Json, digest_json
 from promptgraft.targets.estimating import Estimate
-from promptgraft.targets.modules import Module
 from promptgraft.targets.types import (
     Candidate,
     Change,
     GepaExample,
+    Module,
     ModuleDescription,
     RolloutRecord,
 )

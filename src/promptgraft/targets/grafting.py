@@ -15,11 +15,10 @@ from promptgraft.parts.entry import Entry
 from promptgraft.prompt.template import Prompt
 from promptgraft.serde import Json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, longest_text
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.examples import taken_keys
-from promptgraft.targets.parts.part import PromptModule, View
+from promptgraft.targets.part import PromptModule, View
+from promptgraft.targets.part_kinds import taken_keys
 from promptgraft.targets.replies import fresh_key
-from promptgraft.targets.types import ModuleDescription
+from promptgraft.targets.types import Module, ModuleDescription
 
 _KEPT_VIEWS = 256
 
@@ -62,7 +61,6 @@ class Grafting:
         part.require(self.view(self.base))
 
     def _bounded(self, view: View, part: PromptModule) -> View:
-        """Return a view with the bound of a part."""
         bound = self._bounds.get(part)
         if bound is None:
             present = part.text(self.view(self.base))

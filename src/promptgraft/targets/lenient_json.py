@@ -60,8 +60,6 @@ def parse_lenient(text: str) -> Json:
 
 
 class _Reader:
-    """Reads one value from the beginning to the end of a text."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0

@@ -24,8 +24,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.isolation import isolated
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
-from promptgraft.overrides.overlay_store import overlaid
+from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
@@ -38,7 +37,7 @@ from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
 )
-from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.part import named_in
 from promptgraft.targets.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.targets.types import (
     Candidate,

@@ -22,12 +22,12 @@ from promptgraft.serde import Json, digest_json, shown
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason
 from promptgraft.targets.estimating import Estimate, estimated
 from promptgraft.targets.grafting import Grafting
-from promptgraft.targets.modules import Module
-from promptgraft.targets.parts.part import PartOf, PromptModule
+from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.prompt_rollout import PromptRollout
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
+    Module,
     ModuleDescription,
     plain_changes,
     read_changes,

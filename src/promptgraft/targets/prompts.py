@@ -17,7 +17,7 @@ from promptgraft.runtime.session import Session
 from promptgraft.serde import did_you_mean, shown
 from promptgraft.strict.checks import instance
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.parts.part import PromptModule
+from promptgraft.targets.part import PromptModule
 from promptgraft.targets.texts import answer_of, as_errors, by_name
 from promptgraft.targets.types import GepaExample
 from promptgraft.text import listed

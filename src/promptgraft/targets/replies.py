@@ -1,4 +1,4 @@
-"""The JSON in which a reflection model is shown, and writes back, parts with several fields."""
+"""What a reflection model replies: a text in a block, or JSON for a part with several fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,112 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import attrs
+
 from promptgraft.errors import DataFormatError
 from promptgraft.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.text import clip
+
+TEXT_TAG = "instruction"
+JSON_TAG = "json"
+"""The words that a reply's block opens with: free text, or one JSON object."""
+
+_FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
+_CUT_OFF = frozenset({"length", "max_tokens"})
+
+
+@attrs.frozen
+class _Block:
+    info: str
+    text: str
+
+
+def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop") -> str:
+    """Return the text in the reply's block that opens with ``tag``.
+
+    The block is the only one with that tag, or the only one at all. Its text may
+    hold blocks of its own, as long as their fences are shorter or open with a language.
+    Text before the block is ignored, and so is text after it. But a bare fence after it may
+    be the end of a text that a bare fence of its own cut in two, and is refused. A JSON object
+    that is all of a reply needs no block.
+
+    Raises:
+        InvalidProposalError: there is no such block, more than one, or one that does not
+            end for sure; or its text is empty or holds characters that no prompt should.
+    """
+    if finish_reason in _CUT_OFF:
+        raise _unreadable("the reply was cut off before its end; write a shorter text")
+    blocks = _blocks(reply.replace("\r\n", "\n").replace("\r", "\n"))
+    chosen = [block for block in blocks if block.info.lower() == tag] or blocks
+    bare = reply.strip()
+    if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
+        return _checked(bare)
+    if not chosen:
+        raise _unreadable(f"the reply has no fenced block; open one with ```{tag}")
+    if len(chosen) > 1:
+        raise _unreadable(
+            f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
+            "it with more backticks than the text itself uses"
+        )
+    if any(not block.info for block in blocks[blocks.index(chosen[0]) + 1 :]):
+        raise _unreadable(
+            "it is not clear where the text ends; open the block with more backticks than the "
+            "text itself uses"
+        )
+    return _checked(chosen[0].text)
+
+
+def _checked(text: str) -> str:
+    body = text.strip("\n")
+    if not body.strip():
+        raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
+    _check_characters(body, "the text")
+    return body
+
+
+def _blocks(reply: str) -> list[_Block]:
+    """Return the outermost fenced blocks.
+
+    Inside a block, a fence with a language opens an inner block; a bare fence that is long
+    enough closes the innermost one (CommonMark knows no inner blocks, models write them).
+    """
+    blocks: list[_Block] = []
+    open_runs: list[str] = []
+    info = ""
+    lines: list[str] = []
+    for line in reply.split("\n"):
+        fence = _FENCE.fullmatch(line)
+        if not open_runs:
+            if fence:
+                open_runs.append(fence["run"])
+                info, lines = fence["info"].strip(), []
+            continue
+        if fence and _closes(fence, open_runs[-1]):
+            open_runs.pop()
+            if not open_runs:
+                blocks.append(_Block(info, "\n".join(lines)))
+                continue
+        elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
+            open_runs.append(fence["run"])
+        lines.append(line)
+    if open_runs:
+        raise _unreadable("the reply's fenced block does not end; close it with the same fence")
+    return blocks
+
+
+def _closes(fence: re.Match[str], opening: str) -> bool:
+    run = fence["run"]
+    return not fence["info"].strip() and run[0] == opening[0] and len(run) >= len(opening)
+
+
+def _nests(fence: re.Match[str], outermost: str) -> bool:
+    """Tell whether a fence could close the outermost block; shorter ones are plain text."""
+    run = fence["run"]
+    return run[0] == outermost[0] and len(run) >= len(outermost)
+
 
 _ALIASES = "aliases"
 _TOOL_EXAMPLE = ("description", "input", "output")
@@ -161,11 +261,7 @@ def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
 def _fields(
     value: Json, required: Collection[str], *, optional: Collection[str] = (), where: str = ""
 ) -> dict[str, Json]:
-    """Return an object that has the required fields, and none but these and the optional ones.
-
-    Raises:
-        InvalidProposalError: naming a field, or a character that no prompt should hold.
-    """
+    """Return an object that has the required fields, and none but these and the optional ones."""
     names = (*optional, *required)
     if not isinstance(value, dict):
         raise _unfit(f"{where}expected one JSON object", value)
@@ -188,16 +284,20 @@ def _check_usable(value: Json, where: str) -> None:
     while levels:
         part, depth = levels.pop()
         if isinstance(part, str):
-            if bad := _UNUSABLE.search(part):
-                raise InvalidProposalError(
-                    RejectionReason.UNUSABLE_TEXT,
-                    f"{where} holds the character U+{ord(bad[0]):04X}; leave it out",
-                )
+            _check_characters(part, where)
         elif isinstance(part, (list, dict)):
             if depth > MAX_DEPTH:
                 raise _unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
             inner = part if isinstance(part, list) else [*part, *part.values()]
             levels.extend((each, depth + 1) for each in inner)
+
+
+def _check_characters(text: str, where: str) -> None:
+    if bad := _UNUSABLE.search(text):
+        raise InvalidProposalError(
+            RejectionReason.UNUSABLE_TEXT,
+            f"{where} holds the character U+{ord(bad[0]):04X}; leave it out",
+        )
 
 
 def _text(value: Json, where: str) -> str:

@@ -166,7 +166,6 @@ class Texts:
         return _texts_of(self.prompt_in(store, tag).render())
 
     def _kept(self) -> Mapping[str, Sequence[str]]:
-        """Return the placeholders of each text."""
         wanted = self.placeholders
         if isinstance(wanted, Mapping):
             self._check_names("placeholders", wanted)

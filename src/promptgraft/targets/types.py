@@ -1,8 +1,9 @@
-"""What every optimizer shares: examples, feedback, rollout records, modules, candidates."""
+"""What every optimizer shares: modules, examples, feedback, rollout records, candidates."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -22,12 +23,59 @@ from promptgraft.overrides.codec import plain_entries, read_entries
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import SectionPath
+from promptgraft.prompt.template import PromptTemplate
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.serde import HexDigest, Json, digest_json, shown
 from promptgraft.strict.checks import FINITE, plain_number
-from promptgraft.targets.modules import Module, names_of
 from promptgraft.targets.spending import Spending
 from promptgraft.text import joined
+
+
+class Module(ABC):
+    """A part that may be mutated: hashable, with a name and a kind.
+
+    A module of one's own is an attrs class (``@attrs.frozen``) or a frozen dataclass.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What it is: ``section``, ``tool example``."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """How messages and meta-prompts name it; unique in its target."""
+
+    @property
+    def owner(self) -> str | None:
+        """What shows it to a model, as ``RolloutRecord.hidden`` names it; None for all of it."""
+        return None
+
+    @property
+    def is_example(self) -> bool:
+        """Whether it is an example; a rate of its own is kept for these."""
+        return False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether mutating it adds a part rather than changing one."""
+        return False
+
+    @property
+    def question(self) -> PromptTemplate[object] | None:
+        """The meta-prompt of its kind; None for one that the algorithm has.
+
+        Its description names it by its key.
+        """
+        return None
+
+
+def names_of(modules: Iterable[Module]) -> str:
+    """Return the names of modules as one text."""
+    return ", ".join(module.name for module in modules)
 
 
 def _as_params(params: Iterable[object]) -> tuple[object, ...]:
@@ -307,7 +355,7 @@ class ModuleDescription:
     Attributes:
         name: the module, such as ``section policies/refunds``.
         meta_prompt: the key of the question that is asked about it: one of :class:`MetaPrompt`,
-            or that of the module's own :attr:`~promptgraft.targets.modules.Module.question`.
+            or that of the module's own :attr:`~promptgraft.targets.types.Module.question`.
         title: its heading.
         text: its present text, in the language that the reply must use.
         placeholders: markers that the text must keep.

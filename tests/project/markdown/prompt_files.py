@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from promptgraft.overrides.resolution import bound_entry, checked_entry
 from promptgraft.overrides.types import PromptOverride
-from promptgraft.parts.added_example import AddedTaskExample
+from promptgraft.parts.added_example import AddedTaskExample, RemovedTaskExample
 from promptgraft.parts.body import BodySyntax
 from promptgraft.parts.entry import Entry
 from promptgraft.parts.output_field import OutputFieldOverride
-from promptgraft.parts.removed_example import RemovedTaskExample
 from promptgraft.parts.section import SectionOverride
 from promptgraft.parts.task_example import TaskExampleOverride, TaskStepOverride
-from promptgraft.parts.tool import ToolOverride
-from promptgraft.parts.tool_example import ToolExampleOverride
+from promptgraft.parts.tool import ToolExampleOverride, ToolOverride
 from promptgraft.project.markdown import MarkdownPrompt
 from promptgraft.serde import HexDigest
 

@@ -27,8 +27,7 @@ from promptgraft.errors import (
     TruncatedAnswerError,
 )
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
-from promptgraft.prompt.schema import JsonObject
-from promptgraft.prompt.wording import own_names
+from promptgraft.prompt.schema import JsonObject, own_names
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol

@@ -14,8 +14,7 @@ from promptgraft.search.population import Pool, Seen
 from promptgraft.search.stops import Patience
 from promptgraft.search.validation import Entry
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, GepaExample
+from promptgraft.targets.types import Candidate, GepaExample, Module
 
 
 @attrs.frozen

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from promptgraft.search.acceptance import Compared
 from promptgraft.search.events import Emit, MutationRejected
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.modules import Module, names_of
-from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord, names_of
 
 
 @attrs.frozen

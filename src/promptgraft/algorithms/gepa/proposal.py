@@ -23,11 +23,10 @@ from promptgraft.search.acceptance import Compared, Comparer
 from promptgraft.search.asks import Asking, Reply, Together
 from promptgraft.search.events import Emit, MutationProposed, MutationRejected
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.reply import parse_reply
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, ModuleDescription, RolloutRecord
+from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
 
 _FEW_LINES = 10
 

@@ -9,10 +9,10 @@ from promptgraft.algorithms.gepa.prompts import PUBLISHED, ReflectionParams
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
-from promptgraft.search.reply import JSON_TAG, TEXT_TAG
 from promptgraft.serde import digest
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
 from promptgraft.targets.types import MetaPrompt, ModuleDescription, RolloutRecord
 from promptgraft.text import clip, fenced
 

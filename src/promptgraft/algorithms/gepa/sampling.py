@@ -13,8 +13,7 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.asks import Asking, Records, Rollouts
 from promptgraft.search.population import Pool
 from promptgraft.search.scores import Scorer
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
+from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
 
 _CANDIDATES = 200
 

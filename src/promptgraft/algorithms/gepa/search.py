@@ -24,8 +24,7 @@ from promptgraft.search.events import MutationRejected
 from promptgraft.search.stopping import RunStoppedError, is_orderly
 from promptgraft.search.validation import placed
 from promptgraft.targets.base import RejectionReason
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import RolloutRecord
+from promptgraft.targets.types import Module, RolloutRecord
 
 T = TypeVar("T")
 

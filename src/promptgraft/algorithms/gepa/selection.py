@@ -13,8 +13,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.policies import MOST_AT_ONCE
 from promptgraft.search.frontier import drawn
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import GepaExample
+from promptgraft.targets.types import GepaExample, Module
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from promptgraft.algorithms.gepa.policies import (
 from promptgraft.errors import ConfigError
 from promptgraft.evals.statistics import check_installed
 from promptgraft.search.acceptance import Paired
-from promptgraft.search.budgets import Affordable
 from promptgraft.search.config import RunConfig
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
+from promptgraft.search.settings import Affordable
 from promptgraft.search.validation import Full, Validation
 from promptgraft.serde import Json
 from promptgraft.strict.checks import COUNT, FLAG, SHARE, instance

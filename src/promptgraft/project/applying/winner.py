@@ -32,7 +32,7 @@ from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.transcripts import base_of
 from promptgraft.search.events import CandidateAdded
 from promptgraft.serde import digest, shown
-from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.part import named_in
 from promptgraft.targets.types import Change, read_changes
 
 

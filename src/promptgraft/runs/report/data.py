@@ -22,7 +22,7 @@ from promptgraft.search.frontier import Frontier
 from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.place import Phase
 from promptgraft.strict import structure
-from promptgraft.targets.parts.part import named_in
+from promptgraft.targets.part import named_in
 from promptgraft.targets.types import RolloutRecord, read_changes
 from promptgraft.text import moment
 

@@ -21,19 +21,21 @@ from promptgraft.parts.entry import EffectiveParts, Entry
 from promptgraft.parts.examples import WorkedExample, one_line
 from promptgraft.parts.validation import check_text
 from promptgraft.prompt.fields import options_of
-from promptgraft.prompt.schema import NOTHING_SAID, describe, schema_of, type_name
-from promptgraft.prompt.template import PromptTemplate
-from promptgraft.prompt.wording import (
+from promptgraft.prompt.schema import (
+    NOTHING_SAID,
     Said,
+    describe,
     own_names,
     said_of_output,
     said_of_params,
+    schema_of,
     shown_names,
+    type_name,
 )
+from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import canonical_json, parse_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import ModuleDescription
+from promptgraft.targets.types import Module, ModuleDescription
 from promptgraft.text import clip, fenced
 
 
