@@ -17,10 +17,6 @@ from promptgraft.parts.descriptors import fold_name
 from promptgraft.serde import field_names, shown
 
 
-def _frozen_values(values: Mapping[str, str]) -> Mapping[str, str]:
-    return FrozenMap(values)
-
-
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise PromptDefinitionError(f"aliases: expected a list of texts, found {shown(texts)}")
@@ -45,7 +41,9 @@ class Described:
 
     description: str = ""
     aliases: tuple[str, ...] = attrs.field(default=(), converter=_as_texts, kw_only=True)
-    values: Mapping[str, str] = attrs.field(factory=dict, converter=_frozen_values, kw_only=True)
+    values: Mapping[str, str] = attrs.field(
+        factory=dict, converter=FrozenMap[str, str], kw_only=True
+    )
 
 
 @attrs.frozen(kw_only=True)

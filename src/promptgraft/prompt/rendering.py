@@ -62,11 +62,21 @@ class Bindings:
 
     def visible_to(self, section: MarkdownSection, path: SectionPath) -> Values:
         """Return the values that the placeholders of ``section`` are looked up in."""
-        if section.params_type is not None:
-            return self._of_type(section.params_type, path)
+        if (kind := section.params_type) is not None:
+            if kind in self._by_type:
+                return self._by_type[kind]
+            bound = ", ".join(found.__name__ for found in self._by_type) or "nothing"
+            raise BindingError(
+                f"{show_section(path)} needs a bound `{kind.__name__}`; bound: {bound}"
+            )
         for name in section.source.variables:
             if name not in self._all:
-                raise self._missing(section, path, name)
+                bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
+                raise BindingError(
+                    f"{show_section(path)} needs a value for "
+                    f"`{spell(name, section.source.syntax)}`; bound values: {bound}; bind a "
+                    "parameter with that field"
+                )
         for name in section.source.reads:
             if name in self._ambiguous:
                 raise BindingError(
@@ -74,19 +84,6 @@ class Bindings:
                     "give the section a params_type"
                 )
         return self._all
-
-    def _of_type(self, kind: type, path: SectionPath) -> Values:
-        if kind in self._by_type:
-            return self._by_type[kind]
-        bound = ", ".join(found.__name__ for found in self._by_type) or "nothing"
-        raise BindingError(f"{show_section(path)} needs a bound `{kind.__name__}`; bound: {bound}")
-
-    def _missing(self, section: MarkdownSection, path: SectionPath, name: str) -> BindingError:
-        bound = ", ".join(f"`{known}`" for known in self._all) or "nothing"
-        return BindingError(
-            f"{show_section(path)} needs a value for `{spell(name, section.source.syntax)}`; "
-            f"bound values: {bound}; bind a parameter with that field"
-        )
 
 
 def by_class(params: Sequence[object]) -> dict[type, object]:

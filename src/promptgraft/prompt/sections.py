@@ -41,12 +41,6 @@ class ToolExample(Generic[ParamsT, ResultT]):
     output: ResultT
 
 
-def _as_examples(
-    examples: Iterable[ToolExample[Any, Any]],
-) -> tuple[ToolExample[Any, Any], ...]:
-    return tuple(examples)
-
-
 @attrs.frozen(kw_only=True)
 class Tool(Generic[ParamsT, ResultT]):
     """A function that a model may call.
@@ -72,7 +66,7 @@ class Tool(Generic[ParamsT, ResultT]):
     result_type: type[ResultT]
     handler: Callable[[ParamsT], ResultT] | None = None
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
-        default=(), converter=_as_examples
+        default=(), converter=tuple[ToolExample[Any, Any], ...]
     )
     overridable: bool = True
 
@@ -120,10 +114,6 @@ class SectionVisibility(StrEnum):
 
     FULL = "full"
     SUMMARY = "summary"
-
-
-def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
-    return tuple(tools)
 
 
 def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
@@ -182,7 +172,9 @@ class MarkdownSection:
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
     overridable: bool = True
     params_type: type | None = None
-    tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
+    tools: tuple[Tool[Any, Any], ...] = attrs.field(
+        default=(), converter=tuple[Tool[Any, Any], ...]
+    )
     source: Source = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -198,11 +190,10 @@ class MarkdownSection:
         )
         object.__setattr__(self, "source", source)
         check_siblings(self.children, where)
-        self._check_functions(where)
-        self._check_summary(where)
+        self._check_visibility(where)
         self._check_params_type(where)
 
-    def _check_functions(self, where: str) -> None:
+    def _check_visibility(self, where: str) -> None:
         if self.enabled is not None and not callable(self.enabled):
             raise PromptDefinitionError(
                 f"{where}: enabled: expected a function of the bound values, "
@@ -213,8 +204,6 @@ class MarkdownSection:
                 f"{where}: visibility: expected a SectionVisibility or a function that returns "
                 f"one, found {shown(self.visibility)}"
             )
-
-    def _check_summary(self, where: str) -> None:
         if self.summary is None and self.visibility is not SectionVisibility.FULL:
             raise PromptDefinitionError(
                 f"{where}: the visibility may be a summary, but there is no summary; add one"
@@ -332,10 +321,6 @@ class TaskStep:
     example: ToolExample[object, object]
 
 
-def _as_steps(steps: Iterable[TaskStep]) -> tuple[TaskStep, ...]:
-    return tuple(steps)
-
-
 @attrs.frozen(kw_only=True)
 class TaskExample:
     """A worked example.
@@ -353,16 +338,12 @@ class TaskExample:
 
     key: str
     objective: str
-    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=_as_steps)
+    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=tuple[TaskStep, ...])
     outcome: object
     overridable: bool = True
 
     def __attrs_post_init__(self) -> None:
         check_key(self.key, "task example key")
-
-
-def _as_task_examples(examples: Iterable[TaskExample]) -> tuple[TaskExample, ...]:
-    return tuple(examples)
 
 
 @attrs.frozen(kw_only=True)
@@ -376,7 +357,7 @@ class TaskExamplesSection(MarkdownSection):
         PromptDefinitionError: two examples, or an example and a child, share a key.
     """
 
-    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=_as_task_examples)
+    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=tuple[TaskExample, ...])
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

@@ -166,8 +166,13 @@ class RolloutBatch(Batch):
             keys = [f"{ask.position}/{place}" for place in range(len(own))]
         one = _Asked(ask, keys, digest_all(f"{ask.candidate.digest}:", own), [None] * len(keys))
         for place, text in enumerate(answers.recall_texts(one.keys, one.digests)):
-            if text is not None:
-                one.records[place] = _record_from_text(text) or self._looked_at(one, place)
+            if text is None:
+                continue
+            try:
+                one.records[place] = _READER.decode(text)
+            except (msgspec.MsgspecError, FeedbackError):  # to be looked at closely
+                key = keys[place]
+                one.records[place] = record_from_json(answers.recall(key, one.digests[place]), key)
         found = [record for record in one.records if record is not None]
         one.done = len(found)
         ledger.replay(
@@ -177,10 +182,6 @@ class RolloutBatch(Batch):
         unscored = [record.feedback for record in found].count(None)
         ledger.count_answers(rollouts=one.done, unscored=unscored)
         return one
-
-    def _looked_at(self, one: _Asked, place: int) -> RolloutRecord:
-        key = one.keys[place]
-        return record_from_json(self._books.answers.recall(key, one.digests[place]), key)
 
     def work(self, number: int) -> Callable[[], object]:
         one, place = self._missing[number]
@@ -364,14 +365,6 @@ def record_from_json(answer: Json, key: str) -> RolloutRecord:
         ) from None
 
 
-def _record_from_text(answer: bytes) -> RolloutRecord | None:
-    """Return the rollout in the JSON of an answer; None when that has to be looked at closely."""
-    try:
-        return _READER.decode(answer)
-    except (msgspec.MsgspecError, FeedbackError):
-        return None
-
-
 def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
     match answer:
         case {
@@ -388,9 +381,4 @@ def _read(answer: Json, position: str) -> tuple[Reply, tuple[Spending, ...]]:
 
 
 def _answer(reply: Reply, spent: tuple[Spending, ...]) -> dict[str, Json]:
-    return {
-        "text": reply.text,
-        "finish_reason": reply.finish_reason,
-        "fault": reply.fault,
-        "spent": spent_to_json(spent),
-    }
+    return {**attrs.asdict(reply), "spent": spent_to_json(spent)}

@@ -107,19 +107,6 @@ class OptimizationContext:
                 f"overrides_store: expected a store of overrides, found {shown(store)}"
             )
 
-    @staticmethod
-    def _check_subject(subject: object) -> None:
-        if isinstance(subject, PromptTemplate):
-            raise ConfigError(
-                f"prompt: expected a Prompt, found the template `{subject.ns}/{subject.key}`; "
-                "write Prompt(template)"
-            )
-        if not isinstance(subject, (Prompt, Prompts, Subject, Target)):
-            raise ConfigError(
-                "prompt: expected a Prompt, Texts, Prompts or a target of your own, found "
-                f"{shown(subject)}"
-            )
-
     def around(self, subject: Improvable) -> OptimizationContext:
         """Return these surroundings for ``subject``: one that brings its adapter is answered by it.
 
@@ -129,7 +116,17 @@ class OptimizationContext:
             ConfigError: there is nothing that proposes new texts, or ``subject`` is nothing that
                 can be improved.
         """
-        self._check_subject(subject)
+        given: object = subject
+        if isinstance(given, PromptTemplate):
+            raise ConfigError(
+                f"prompt: expected a Prompt, found the template `{given.ns}/{given.key}`; "
+                "write Prompt(template)"
+            )
+        if not isinstance(given, (Prompt, Prompts, Subject, Target)):
+            raise ConfigError(
+                "prompt: expected a Prompt, Texts, Prompts or a target of your own, found "
+                f"{shown(subject)}"
+            )
         if isinstance(subject, (Prompt, Prompts)):
             return self
         if isinstance(subject, Target):

@@ -67,7 +67,6 @@ class RolePlan(Use):
     expected: Use = Use()
 
     def as_json(self) -> dict[str, Json]:
-        """Return the same for machines; money is a decimal number as text."""
         who: dict[str, Json] = {"role": self.role.value, "model": self.model}
         return {**who, **super().as_json(), "expected": self.expected.as_json()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -99,11 +100,8 @@ def plan_run(
 class _Outlook:
     """What is known of a run before its first call.
 
-    Attributes:
-        estimate: how much a rollout of the baseline sends and receives.
-        rollouts: those that are expected.
-        reflections: those that can be used.
-        proposals: those that are expected.
+    ``rollouts`` and ``proposals`` are those that are expected, ``reflections`` those that can be
+    used; ``estimate`` is of a rollout of the baseline.
     """
 
     target: Target
@@ -114,11 +112,28 @@ class _Outlook:
     reflections: int
     proposals: int
 
+    @cached_property
+    def room(self) -> int:
+        """Characters by which the parts that may change can grow."""
+        baseline = self.target.baseline()
+        room = 0
+        for module, longest in zip(self.target.modules, self._bounds, strict=True):
+            if module.is_new:
+                room += self.config.max_task_examples_per_section * longest
+            else:
+                room += max(0, longest - len(self.target.text(module, baseline)))
+        return room
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        """How long each part may get."""
+        target, baseline = self.target, self.target.baseline()
+        return [target.describe(module, baseline).max_chars for module in target.modules]
+
     @property
     def growth(self) -> float:
         """Characters that the whole prompt is expected to be longer by, on average over a run."""
-        room = room_of(self.target, self.config)
-        return min(room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
+        return min(self.room, _GROWTH * math.sqrt(max(1, self.proposals / 2)))
 
     def task(self, adapter: ProviderAdapter | None) -> RolePlan:
         """Return what rollouts use; at most with all that the parts can grow by."""
@@ -126,19 +141,14 @@ class _Outlook:
         if adapter is None or found.chars is None or found.mean_chars is None:
             return RolePlan(role=Role.TASK, model=self.target.identity.model)
         turns = 1 + found.rounds
-        longest = found.chars + room_of(self.target, self.config)
-        expected = _use(
-            adapter,
-            calls=round(self.rollouts * turns),
-            sent=found.mean_chars + self.growth + found.rounds / 2 * (_CALL + _RESULT),
-            received=(found.answer_chars + found.rounds * _CALL) / turns,
-        )
         return _row(
             Role.TASK,
             adapter,
             calls=math.ceil(self.config.budget * turns),
-            chars=longest,
-            expected=expected,
+            chars=found.chars + self.room,
+            expected_calls=round(self.rollouts * turns),
+            sent=found.mean_chars + self.growth + found.rounds / 2 * (_CALL + _RESULT),
+            received=(found.answer_chars + found.rounds * _CALL) / turns,
         )
 
     def judges(self, task: ProviderAdapter | None) -> Iterator[RolePlan]:
@@ -157,69 +167,55 @@ class _Outlook:
                 asked.setdefault(adapter_identity(judge), []).append((judge, prompt.render()))
         for rows in asked.values():
             judge, sent = rows[0][0], [sent_chars(rendered) for _, rendered in rows]
-            expected = _use(
+            # At most with the longest answer, and in a second attempt with the refused reply.
+            replies = _longest_chars(task, LONGEST_SHOWN) + _longest_chars(judge, LONGEST_SHOWN)
+            yield _row(
+                Role.JUDGE,
                 judge,
-                calls=round(self.rollouts * len(rows) / len(sample)),
+                calls=ATTEMPTS * self.config.budget * math.ceil(len(rows) / len(sample)),
+                chars=max(sent) - len(answer.text) + replies,
+                expected_calls=round(self.rollouts * len(rows) / len(sample)),
                 sent=fmean(sent),
                 received=fmean(chars_of_schema(one.output_schema or {}) for _, one in rows),
             )
-            # With the longest answer, and in a second attempt with the refused reply.
-            longest = max(sent) - len(answer.text) + _longest_chars(task) + _longest_chars(judge)
-            calls = ATTEMPTS * self.config.budget * math.ceil(len(rows) / len(sample))
-            yield _row(Role.JUDGE, judge, calls=calls, chars=longest, expected=expected)
 
     def reflection(self, adapter: ProviderAdapter, task: ProviderAdapter | None) -> RolePlan:
         """Return what questions use."""
-        config, target, growth = self.config, self.target, self.growth
-        longest = max(config.question_chars(target, self.questions, self._longest(task)))
-        chars = config.question_chars(target, self.questions, self._typical)
+        config, target, found = self.config, self.target, self.estimate
+        shown = config.max_example_chars
         modules, baseline = target.modules, target.baseline()
         texts = fmean(0 if one.is_new else len(target.text(one, baseline)) for one in modules)
-        expected = _use(
-            adapter,
-            calls=min(self.reflections, config.expected_questions(self.proposals, len(modules))),
-            sent=fmean(chars) + growth,
-            received=texts + growth / len(modules) + _AROUND,
+        # As a reflector sees them; a user's formatter is not called.
+        inputs = [shown]
+        if config.example_formatter is None:
+            examples = config.training_examples
+            inputs = [min(shown, len(default_example_formatter(one, None)[0])) for one in examples]
+        typical = Sizes(
+            input=round(fmean(inputs)),
+            answer=min(shown, round(found.answer_chars)),
+            trace=round(found.rounds * (_CALL + _RESULT)),
+            feedback=_FEEDBACK,
+        )
+        traced = config.trace_formatter is not None or found.leaves_traces
+        longest = Sizes(
+            input=max(inputs),
+            answer=_longest_chars(task, shown),
+            trace=config.max_trace_chars if traced else 0,
+            feedback=FEEDBACK_CHARS,
+            # Longer than what is shown of a refused reply and of the reason, which are clipped.
+            refused=max(self._bounds) + 10_000,
         )
         return _row(
             Role.REFLECTION,
             adapter,
             calls=self.reflections,
-            chars=longest + room_of(target, config),
-            expected=expected,
+            chars=max(config.question_chars(target, self.questions, longest)) + self.room,
+            expected_calls=min(
+                self.reflections, config.expected_questions(self.proposals, len(modules))
+            ),
+            sent=fmean(config.question_chars(target, self.questions, typical)) + self.growth,
+            received=texts + self.growth / len(modules) + _AROUND,
         )
-
-    @property
-    def _typical(self) -> Sizes:
-        config, found = self.config, self.estimate
-        return Sizes(
-            input=round(fmean(self._inputs)),
-            answer=min(config.max_example_chars, round(found.answer_chars)),
-            trace=round(found.rounds * (_CALL + _RESULT)),
-            feedback=_FEEDBACK,
-        )
-
-    def _longest(self, task: ProviderAdapter | None) -> Sizes:
-        config, answer = self.config, None if task is None else longest_answer(task)
-        shown = config.max_example_chars
-        traced = config.trace_formatter is not None or self.estimate.leaves_traces
-        return Sizes(
-            input=max(self._inputs),
-            answer=shown if answer is None else min(shown, answer * CHARS_PER_TOKEN),
-            trace=config.max_trace_chars if traced else 0,
-            feedback=FEEDBACK_CHARS,
-            # Longer than what is shown of a refused reply and of the reason, which are clipped.
-            refused=max(_bounds(self.target)) + 10_000,
-        )
-
-    @property
-    def _inputs(self) -> list[int]:
-        """Characters of inputs as a reflector sees them; a user's formatter is not called."""
-        shown = self.config.max_example_chars
-        if self.config.example_formatter is not None:
-            return [shown]
-        examples = self.config.training_examples
-        return [min(shown, len(default_example_formatter(one, None)[0])) for one in examples]
 
 
 def _questions(
@@ -235,21 +231,31 @@ def _questions(
 
 
 def _row(
-    role: Role, adapter: ProviderAdapter, *, calls: int, chars: float, expected: Use
+    role: Role,
+    adapter: ProviderAdapter,
+    *,
+    calls: int,
+    chars: float,
+    expected_calls: int,
+    sent: float,
+    received: float,
 ) -> RolePlan:
-    """Return what calls use at most, each with so many characters and the longest answer."""
-    most = _costing(adapter, calls, tokens_of(chars), longest_answer(adapter))
-    return RolePlan(
-        role=role, model=adapter_identity(adapter), expected=expected, **attrs.asdict(most)
-    )
-
-
-def _use(adapter: ProviderAdapter, *, calls: int, sent: float, received: float) -> Use:
-    """Return what calls are expected to use, by the characters of one."""
+    """Return what calls use: at most, each with ``chars`` and the longest answer; as expected."""
+    longest = _longest_answer(adapter)
     thinking = adapter.thinking if isinstance(adapter, ThinkingAdapter) else 0
-    answer, longest = tokens_of(received) + thinking, longest_answer(adapter)
-    answer = answer if longest is None else min(answer, longest)
-    return _costing(adapter, calls, tokens_of(sent), answer)
+    answer = _tokens(received) + thinking
+    most = _costing(adapter, calls, _tokens(chars), longest)
+    return RolePlan(
+        role=role,
+        model=adapter_identity(adapter),
+        expected=_costing(
+            adapter,
+            expected_calls,
+            _tokens(sent),
+            answer if longest is None else min(answer, longest),
+        ),
+        **attrs.asdict(most),
+    )
 
 
 def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | None) -> Use:
@@ -260,61 +266,21 @@ def _costing(adapter: ProviderAdapter, calls: int, sent: int, received: int | No
     return Use(calls=calls, input_tokens=sent, output_tokens=received, cost=cost)
 
 
-def tokens_of(chars: float) -> int:
-    """Return how many tokens a text of so many characters has, about."""
+def _tokens(chars: float) -> int:
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
-def longest_answer(adapter: ProviderAdapter) -> int | None:
-    """Return the tokens of the longest answer; None when the adapter does not know."""
+def _longest_answer(adapter: ProviderAdapter) -> int | None:
     return adapter.longest_answer if isinstance(adapter, MeteredAdapter) else None
 
 
-def _longest_chars(adapter: ProviderAdapter | None) -> int:
-    """Return the characters of the longest answer that a judge is shown."""
-    answer = None if adapter is None else longest_answer(adapter)
-    return LONGEST_SHOWN if answer is None else min(LONGEST_SHOWN, answer * CHARS_PER_TOKEN)
+def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
+    """Return the characters of the longest answer, of which so many are shown at most."""
+    tokens = None if adapter is None else _longest_answer(adapter)
+    return shown if tokens is None else min(shown, tokens * CHARS_PER_TOKEN)
 
 
-def room_of(target: Target, config: RunConfig) -> int:
-    """Return the characters by which the parts that may change can grow."""
-    baseline = target.baseline()
-    room = 0
-    for module, longest in zip(target.modules, _bounds(target), strict=True):
-        if module.is_new:
-            room += config.max_task_examples_per_section * longest
-        else:
-            room += max(0, longest - len(target.text(module, baseline)))
-    return room
-
-
-def _bounds(target: Target) -> list[int]:
-    """Return how long each part may get."""
-    baseline = target.baseline()
-    return [target.describe(module, baseline).max_chars for module in target.modules]
-
-
-def _warnings(config: RunConfig) -> tuple[str, ...]:
-    warnings = []
-    budget = config.budget
-    needed = config.rollouts_for(_LEAST_ACCEPTED)
-    if budget < needed:
-        most = config.pays_for(budget).if_accepted
-        warnings.append(
-            f"rollout_budget: {budget} rollouts pay for only {most} accepted "
-            f"proposals; raise it to {needed} for {_LEAST_ACCEPTED}, or lower pareto_set_size or "
-            "minibatch_size"
-        )
-    limit = config.limits.max_reflections
-    if limit is not None and limit < _LEAST_ACCEPTED:
-        warnings.append(
-            f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
-            f"it to {_LEAST_ACCEPTED} or more"
-        )
-    return (*_few_examples(config), *config.warnings, *warnings)
-
-
-def _few_examples(config: RunConfig) -> Iterator[str]:
+def _warnings(config: RunConfig) -> Iterator[str]:
     sizes = {
         "training": len(config.training_examples) - config.pareto_set_size,
         "validation": config.pareto_set_size,
@@ -324,6 +290,20 @@ def _few_examples(config: RunConfig) -> Iterator[str]:
         yield (
             f"there are only {', '.join(few)} examples; with fewer than {_FEW} in a set a gain "
             "may be luck"
+        )
+    yield from config.warnings
+    budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
+    if budget < needed:
+        yield (
+            f"rollout_budget: {budget} rollouts pay for only "
+            f"{config.pays_for(budget).if_accepted} accepted proposals; raise it to {needed} for "
+            f"{_LEAST_ACCEPTED}, or lower pareto_set_size or minibatch_size"
+        )
+    limit = config.limits.max_reflections
+    if limit is not None and limit < _LEAST_ACCEPTED:
+        yield (
+            f"limits.max_reflections: {limit} reflections give at most {limit} proposals; raise "
+            f"it to {_LEAST_ACCEPTED} or more"
         )
 
 

@@ -20,33 +20,19 @@ _SLACK = 0.5
 
 @attrs.define(kw_only=True)
 class _Race:
-    """A candidate's race against the best one.
+    """A candidate's race against the best one, which is tried on what it lacks."""
 
-    Attributes:
-        first: examples of its first leg.
-        pareto: the validation set.
-        order: positions of its examples in the order in which this race takes them.
-        population: gives rollouts their scores.
-        position: position of the best one in the pool.
-        best: the best one.
-        scores: its scores; those that the race makes are filled in.
-        lacking: examples that it is to be tried on.
-        candidate: the other one.
-        records: its rollouts.
-        found: those of the best one that were made.
-    """
-
-    first: int
+    first: int  # how many examples the first leg has
     pareto: Sequence[GepaExample]
-    order: Sequence[int]
+    order: Sequence[int]  # in which this race takes them
     population: Population
-    position: int
+    position: int  # of the best one in the pool
     best: Candidate
-    scores: list[Score]
+    scores: list[Score]  # of the best one; those that the race makes are filled in
     lacking: Sequence[int]
     candidate: Candidate
     records: Partial
-    found: dict[int, RolloutRecord] = attrs.field(factory=dict)
+    found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it is the best one now."""
@@ -227,16 +213,17 @@ class RacingValidator:
             # The baseline is the first, and no finalist.
             count = self._policy.finalists - len(complete) + (waiting[0] == 0)
             tried = yield from self._complete(waiting[:count], step)
-            complete += [one for one in tried if one and self._may_win(one)]
+            complete += [
+                one
+                for one in tried
+                if one and self._population.may_win(one, tried=len(self._order))
+            ]
             waiting = waiting[count:]
         best = 0
         for position in complete:
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
         pool.best = best
-
-    def _may_win(self, position: int) -> bool:
-        return self._population.may_win(position, tried=len(self._order))
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Try members on all that they lack, as far as that is paid for; return which."""

@@ -279,8 +279,13 @@ class Scorer:
         if not self._weights:
             return record.feedback.score
         found = self.objectives(record) or {}
-        parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
-        score = sum(parts) / self._total
+        for name in self._weights:
+            if name not in found:
+                raise FeedbackError(
+                    f"weights: the feedback on example `{record.example_id}` has no objective "
+                    f"`{name}`{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+                )
+        score = sum(weight * found[name] for name, weight in self._weights.items()) / self._total
         if score > self._perfect_score + ROUNDING:
             raise too_high(score, self._perfect_score, record.example_id)
         return score
@@ -304,14 +309,6 @@ class Scorer:
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5
         return found
-
-    def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
-        if name in found:
-            return found[name]
-        raise FeedbackError(
-            f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
-            f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
-        )
 
 
 def _amount(name: str, record: RolloutRecord) -> float:
