@@ -21,7 +21,7 @@ from promptgraft.project.python_source import REFERENCE
 from promptgraft.search.acceptance import MinGain, Paired, Strict
 from promptgraft.search.config import BUDGET, RunConfig
 from promptgraft.search.settings import Limits, groups_of
-from promptgraft.search.stoppers import BuiltIn
+from promptgraft.search.stopping import BuiltIn
 from promptgraft.serde import looks_like_a_key
 from promptgraft.strict.checks import TEXT, Kind, Schema, check, integer, one_of
 from promptgraft.strict.kinds import (
