@@ -210,8 +210,8 @@ _NAMES = {
     ),
     "targets.formatting": "default_example_formatter default_trace_formatter",
     "targets.judging": "examples_from feedback_from",
-    "targets.modules": "Module",
     "targets.texts": "Texts",
+    "targets.types": "Module",
 }
 _HOMES = {name: f"promptgraft.{home}" for home, names in _NAMES.items() for name in names.split()}
 

@@ -11,7 +11,7 @@ import pytest
 
 from promptgraft.errors import BindingError
 from promptgraft.frozenmap import FrozenMap
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptRendered, PromptTemplate
 from promptgraft.runtime import Session
 

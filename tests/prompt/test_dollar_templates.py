@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.errors import BindingError, PromptDefinitionError
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Segment
 
 VALUES = {"name": "Ada", "n": 7, "_x1": "$name {{ n }}"}

@@ -13,7 +13,7 @@ from jinja2 import StrictUndefined, TemplateRuntimeError, TemplateSyntaxError, U
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Segment
 
 WHOLE = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.prompt import PromptTemplate
 from promptgraft.prompt.fields import options_of
-from promptgraft.prompt.output import check_output_type, parse_output
+from promptgraft.prompt.rendered import check_output_type, parse_output
 
 
 class Queue(Enum):

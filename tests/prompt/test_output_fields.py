@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.parts.descriptors import fold_name
 from promptgraft.prompt import Described, Prompt, PromptTemplate
-from promptgraft.prompt.output import parse_output
+from promptgraft.prompt.rendered import parse_output
 from promptgraft.prompt.schema import own_names, schema_of, shown_names
 from promptgraft.serde import Json, unstructure
 

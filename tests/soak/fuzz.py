@@ -29,7 +29,7 @@ from promptgraft.evals.dataset import Dataset, cases_digest
 from promptgraft.evals.metrics import check_cases, judge_case, load_metrics
 from promptgraft.evals.types import Answer, Case
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
-from promptgraft.prompt.output import parse_output
+from promptgraft.prompt.rendered import parse_output
 from promptgraft.serde import parse_json
 from soak.hostile import damaged, dumped, mutated, text, value
 

@@ -1,12 +1,12 @@
 """What may replace the parts of a prompt, and the stores that keep it."""
 
-from promptgraft.overrides.base_store import BasePromptOverridesStore
-from promptgraft.overrides.codec import file_schema
-from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.overrides.memory_store import (
+from promptgraft.overrides.base_store import (
+    BasePromptOverridesStore,
     InMemoryPromptOverridesStore,
     OverlayPromptOverridesStore,
 )
+from promptgraft.overrides.codec import file_schema
+from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.resolution import PartDiff, diff_bodies, diff_override, diff_revisions
 from promptgraft.overrides.store import (
     OverrideAddress,

@@ -16,8 +16,13 @@ from promptgraft.parts.descriptors import PromptDescriptor, SectionPath, show_pa
 from promptgraft.parts.validation import check_key, check_ns, check_tag
 from promptgraft.prompt.describing import Walked, describe_template
 from promptgraft.prompt.fields import Described
-from promptgraft.prompt.output import check_choice, check_output_type
-from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt, show_type
+from promptgraft.prompt.rendered import (
+    PromptRendered,
+    RenderedPrompt,
+    check_choice,
+    check_output_type,
+    show_type,
+)
 from promptgraft.prompt.rendering import (
     Bindings,
     Settled,

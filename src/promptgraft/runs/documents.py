@@ -14,8 +14,8 @@ from promptgraft import __version__
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.statistics import Gain
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.resolution import (
     PartDiff,
     diff_bodies,

@@ -20,7 +20,7 @@ from promptgraft.errors import (
 )
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.journal.records import Record
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.budget import Budget
@@ -38,7 +38,6 @@ from promptgraft.search.context import (
 from promptgraft.search.course import build_result
 from promptgraft.search.engine import assemble
 from promptgraft.search.events import RunStarted
-from promptgraft.search.fingerprint import example_digest, fingerprint_of
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
 from promptgraft.search.plan import RunPlan
@@ -46,7 +45,7 @@ from promptgraft.search.planning import plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason
-from promptgraft.search.targets import target_for, targeted
+from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
 from promptgraft.targets.prompts import Improvable

@@ -24,7 +24,7 @@ from promptgraft.errors import (
     ProviderError,
 )
 from promptgraft.isolation import isolated
-from promptgraft.overrides.memory_store import InMemoryPromptOverridesStore, overlaid
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.parts.descriptors import PromptDescriptor, section_part
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt

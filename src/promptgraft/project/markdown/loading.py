@@ -18,7 +18,7 @@ from promptgraft.project.markdown.tool_files import EXAMPLE, AnyTool, read_examp
 from promptgraft.project.markdown.values import OUTPUT, Value, described, kind_of
 from promptgraft.project.python_source import PythonSource, Wanted
 from promptgraft.prompt.fields import Described
-from promptgraft.prompt.output import check_output_type
+from promptgraft.prompt.rendered import check_output_type
 from promptgraft.prompt.sections import MarkdownSection, TaskExample, TaskExamplesSection
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.serde import Json, did_you_mean
