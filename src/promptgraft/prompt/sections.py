@@ -41,6 +41,12 @@ class ToolExample(Generic[ParamsT, ResultT]):
     output: ResultT
 
 
+def _as_examples(
+    examples: Iterable[ToolExample[Any, Any]],
+) -> tuple[ToolExample[Any, Any], ...]:
+    return tuple(examples)
+
+
 @attrs.frozen(kw_only=True)
 class Tool(Generic[ParamsT, ResultT]):
     """A function that a model may call.
@@ -66,7 +72,7 @@ class Tool(Generic[ParamsT, ResultT]):
     result_type: type[ResultT]
     handler: Callable[[ParamsT], ResultT] | None = None
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
-        default=(), converter=tuple[ToolExample[Any, Any], ...]
+        default=(), converter=_as_examples
     )
     overridable: bool = True
 
@@ -114,6 +120,10 @@ class SectionVisibility(StrEnum):
 
     FULL = "full"
     SUMMARY = "summary"
+
+
+def _as_tools(tools: Iterable[Tool[Any, Any]]) -> tuple[Tool[Any, Any], ...]:
+    return tuple(tools)
 
 
 def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
@@ -172,9 +182,7 @@ class MarkdownSection:
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
     overridable: bool = True
     params_type: type | None = None
-    tools: tuple[Tool[Any, Any], ...] = attrs.field(
-        default=(), converter=tuple[Tool[Any, Any], ...]
-    )
+    tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
     source: Source = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -321,6 +329,10 @@ class TaskStep:
     example: ToolExample[object, object]
 
 
+def _as_steps(steps: Iterable[TaskStep]) -> tuple[TaskStep, ...]:
+    return tuple(steps)
+
+
 @attrs.frozen(kw_only=True)
 class TaskExample:
     """A worked example.
@@ -338,12 +350,16 @@ class TaskExample:
 
     key: str
     objective: str
-    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=tuple[TaskStep, ...])
+    steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=_as_steps)
     outcome: object
     overridable: bool = True
 
     def __attrs_post_init__(self) -> None:
         check_key(self.key, "task example key")
+
+
+def _as_task_examples(examples: Iterable[TaskExample]) -> tuple[TaskExample, ...]:
+    return tuple(examples)
 
 
 @attrs.frozen(kw_only=True)
@@ -357,7 +373,7 @@ class TaskExamplesSection(MarkdownSection):
         PromptDefinitionError: two examples, or an example and a child, share a key.
     """
 
-    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=tuple[TaskExample, ...])
+    examples: tuple[TaskExample, ...] = attrs.field(default=(), converter=_as_task_examples)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
