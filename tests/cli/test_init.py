@@ -144,6 +144,27 @@ def test_a_search_in_a_new_project_gains_what_getting_started_says(used: Path) -
     assert line.format(**held_out) in (ROOT / "docs" / "getting-started.md").read_text("utf-8")
 
 
+def test_a_search_that_learned_nothing_says_why_at_its_end(console: Console) -> None:
+    console("init", ".")
+    Path("judged.py").write_text(
+        "def judged(case, answer):\n    return answer.text == case.expected, 'read it again'\n",
+        "utf-8",
+    )
+    settings = Path("promptgraft.yaml")
+    text = re.sub(
+        r"kind: classification\n +labels: .*",
+        "kind: python\n    function: judged.py:judged",
+        settings.read_text("utf-8"),
+    )
+    settings.write_text(text.replace("rollout_budget: 1500", "rollout_budget: 400"), "utf-8")
+    ended = console("optimize", "--quiet")
+    assert "fernhill/triage: not improved" in ended.out
+    assert (
+        "the embedded offline model learned nothing: no feedback names an expected answer; "
+        "it only learns labels and short fields\n"
+    ) in ended.out
+
+
 def test_the_winner_of_a_new_project_is_in_force(used: Path) -> None:
     project = load_project(used / "promptgraft.yaml")
     prompt = attrs.evolve(project.prompt().prompt, overrides_store=project.store())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from promptgraft.adapters.offline import nothing_learned
 from promptgraft.cli import stored
 from promptgraft.cli.choosing import Runs
 from promptgraft.cli.exits import ExitCode
@@ -216,6 +217,10 @@ def print_found(
         ],
         width=FIELD,
     )
+    if not result.ended.accepted and (
+        why := nothing_learned(one.text for one in result.rejections)
+    ):
+        screen.line(why, color="yellow")
 
 
 def _print_ledger(screen: Screen, result: RunResult) -> None:

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from promptgraft.adapters.base import PromptResponse, Usage, answered, free_call
 from promptgraft.adapters.offline.agent import act
-from promptgraft.adapters.offline.learner import ATTENTION, WORDS_PER_FAILURE
-from promptgraft.adapters.offline.reflector import REPLIES, reflect
+from promptgraft.adapters.offline.learner import ATTENTION
+from promptgraft.adapters.offline.reflector import REPLIES, nothing_learned, reflect
+from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE
 from promptgraft.errors import ConfigError
 from promptgraft.prompt.fields import fields_of, options_of
 from promptgraft.prompt.template import Prompt
@@ -21,7 +22,7 @@ OutputT = TypeVar("OutputT")
 
 _META_NS = "promptgraft/gepa"
 
-__all__ = ["OfflineAdapter"]
+__all__ = ["OfflineAdapter", "nothing_learned"]
 
 
 class OfflineAdapter:

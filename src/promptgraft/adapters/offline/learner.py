@@ -6,12 +6,12 @@ import functools
 import itertools
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.words import LONGEST_TEXT, content_words, term, terms
+from promptgraft.adapters.offline.words import LONGEST_TEXT, terms
 
 ATTENTION = 100
 """How many rule words of each choice count by default."""
@@ -33,6 +33,9 @@ _NOT = re.compile(
     r"\s*(?:not|never|no|except|excluding|unless|without|rather than|instead of)\b", re.IGNORECASE
 )
 _NEUTRAL = re.compile(r"\s*(?:even|although|though|whatever|whichever|regardless)\b", re.IGNORECASE)
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+_STRESS = re.compile(r"\s*(?:above all|especially|in particular|most of all)\b", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -213,168 +216,7 @@ def _shared(line: str, names: Names) -> Iterator[tuple[int, str]]:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    return (one for one in _CLAUSE.split(text) if one.strip() and not _NEUTRAL.match(one))
-
-
-WORDS_PER_FAILURE = 10
-"""How many words of a failed input are taken up at most by default."""
-
-_DROPPED_PER_FAILURE = 2
-_PHRASE_WORDS = 4
-_LONGEST_INPUT = 4_000
-_BULLET = re.compile(r"\s*[-*+•]\s")
-
-
-@attrs.frozen
-class Tried:
-    """An input that was answered: its text, the right choice, and the one that was given."""
-
-    text: str
-    wanted: str
-    given: str | None
-
-    @functools.cached_property
-    def words(self) -> list[str]:
-        """The content words of the input."""
-        return content_words(self.text[:_LONGEST_INPUT])
-
-
-def rewrite(
-    rules: str,
-    tried: Sequence[Tried],
-    choices: tuple[str, ...],
-    *,
-    neighbours: str = "",
-    max_chars: int | None = None,
-    refused: str | None = None,
-    words_per_failure: int = WORDS_PER_FAILURE,
-    attention: int = ATTENTION,
-) -> str:
-    """Return better rules, or the same where there is no failure to learn from.
-
-    Of each failed input, words that no input of another choice has and that no other choice
-    has a stronger claim on go into the rules of the choice that is right; those that other
-    inputs of that choice have too go first. Inputs that were answered rightly confirm their
-    choice with half as many words. Words that misled go out of the rules of the choice that
-    was wrongly given. As long as the text is too long, or the one that was refused, it takes
-    up half as many words.
-
-    Args:
-        rules: the present text.
-        tried: what went right and wrong.
-        choices: the answers that are allowed.
-        neighbours: the other parts of the prompt.
-        max_chars: how long the new text may be.
-        refused: the reply that was refused; None at the first attempt.
-        words_per_failure: how many words of a failed input are taken up at most.
-        attention: how many rule words of each choice the model hears.
-    """
-    known = [one for one in tried if one.wanted in choices]
-    lesson = learn(f"{rules}\n\n{neighbours}", choices, attention)
-    known_texts = {rules.strip("\n"), (refused or rules).strip("\n")}
-    room = math.inf if max_chars is None else max_chars
-    quota = words_per_failure if any(one.wanted != one.given for one in known) else 0
-    while quota:
-        added, dropped = _changes(known, choices, lesson, quota)
-        text = _edited(rules, choices, added, dropped)
-        if text.strip("\n") not in known_texts and len(text) <= room:
-            return text
-        quota //= 2
-    return rules
-
-
-def _changes(
-    tried: Sequence[Tried], choices: tuple[str, ...], lesson: Lesson, quota: int
-) -> tuple[Mapping[int, Sequence[str]], Mapping[int, Set[str]]]:
-    """Return by choice the phrases that its rule gets, and the stems that go out of it."""
-    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for one in tried:
-        for stem in {term(word) for word in one.words}:
-            seen[stem][one.wanted] += 1
-    added: defaultdict[int, list[str]] = defaultdict(list)
-    dropped: defaultdict[int, set[str]] = defaultdict(set)
-    for one in tried:
-        failed, wanted = one.wanted != one.given, choices.index(one.wanted)
-        telling = _telling(one, seen, lesson, wanted)[: quota if failed else quota // 2]
-        added[wanted].extend(_phrases([word for word in one.words if word in telling]))
-        if failed and one.given in choices:
-            given = choices.index(one.given)
-            stems = dict.fromkeys(map(term, one.words))
-            misled = [
-                stem
-                for stem in stems
-                if lesson.weight(stem, given) > 0 and not seen[stem][one.given]
-            ]
-            dropped[given].update(misled[:_DROPPED_PER_FAILURE])
-    return added, dropped
-
-
-def _telling(
-    one: Tried, seen: Mapping[str, Counter[str]], lesson: Lesson, wanted: int
-) -> list[str]:
-    """Return the words that tell the right choice from the others, the surest first."""
-
-    def tells(stem: str) -> bool:
-        claim = lesson.weight(stem, wanted)
-        rivals = (weight for _, weight in lesson.weights.get(stem, ()))
-        return len(seen[stem]) == 1 and all(weight <= claim for weight in rivals)
-
-    telling = [word for word in one.words if tells(term(word))]
-    return sorted(telling, key=lambda word: -seen[term(word)][one.wanted])
-
-
-def _phrases(words: Sequence[str]) -> Iterator[str]:
-    for start in range(0, len(words), _PHRASE_WORDS):
-        yield " ".join(words[start : start + _PHRASE_WORDS])
-
-
-def _edited(
-    text: str,
-    choices: tuple[str, ...],
-    added: Mapping[int, Sequence[str]],
-    dropped: Mapping[int, Set[str]],
-) -> str:
-    """Return ``text`` with phrases added to the rules of choices, and stems taken out of them.
-
-    The first line that opens with a choice (``- refunds: money back``) gets its phrases;
-    without such a line, one is written below, in the style of the others.
-    """
-    lines: list[str] = []
-    left = {choice: phrases for choice, phrases in added.items() if phrases}
-    style = Opening(0, "- ", ": ", "")
-    for line in text.split("\n"):
-        opening = names_of(choices).opening(line)
-        if opening is not None and opening.rest.strip():
-            style = opening
-            rest = _edited_rule(
-                opening.rest, left.pop(opening.choice, ()), dropped.get(opening.choice, frozenset())
-            )
-            lines.append(line[: len(line) - len(opening.rest)] + rest)
-        else:
-            lines.append(line)
-    if left and lines[-1].strip() and not _BULLET.match(lines[-1]):
-        lines.append("")
-    for choice, phrases in sorted(left.items()):
-        rule = ", ".join(dict.fromkeys(phrases))
-        lines.append(f"{style.before}{choices[choice]}{style.after}{rule}")
-    return "\n".join(lines)
-
-
-def _edited_rule(rule: str, added: Sequence[str], dropped: Set[str]) -> str:
-    if not added and not dropped:
-        return rule
-    first, *others = rule.rstrip().split(", ")
-    kept = [first, *(shorter for phrase in others if (shorter := _without(phrase, dropped)))]
-    known = {phrase.strip(" .") for phrase in kept}
-    new = [phrase for phrase in dict.fromkeys(added) if phrase not in known]
-    if new:
-        kept[-1] = kept[-1].rstrip(" .")
-    return ", ".join((*kept, *new))
-
-
-def _without(phrase: str, dropped: Set[str]) -> str:
-    """Return a phrase without some stems; one with other than content words stays whole."""
-    words = phrase.split()
-    if not dropped or not all(word.isalpha() and term(word.lower()) for word in words):
-        return phrase
-    return " ".join(word for word in words if term(word.lower()) not in dropped)
+    """Yield the clauses that say something; those of a stressed sentence come twice."""
+    for sentence in _SENTENCE_END.split(text):
+        said = [one for one in _CLAUSE.split(sentence) if one.strip() and not _NEUTRAL.match(one)]
+        yield from said * (2 if _STRESS.match(sentence) else 1)

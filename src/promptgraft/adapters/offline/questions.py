@@ -22,6 +22,7 @@ from promptgraft.serde import Json
 
 _PERFECT = 1.0
 _EXAMPLE_LEVEL = 3
+_LABEL_WORDS = 3
 _HEADING = re.compile(r"(#{1,6}) (.*)")
 _FENCE = re.compile(r"(`{3,})[\w-]*\s*")
 _LABEL = re.compile(r"\*\*([^*:]{1,40}):\*\*\s*(.*)")
@@ -142,7 +143,9 @@ def read_question(text: str) -> Question:
         )
     at_most = _AT_MOST.search(titled("task").prose)
     part = _PART.search(shown.prose)
-    fields = _fields(titled("expected answers").whole)
+    examples = [block for block in blocks if block.level == _EXAMPLE_LEVEL]
+    expected = titled("expected answers")
+    fields = _fields(expected.whole) if expected.level else _labels(examples)
     return Question(
         part=part[1] if part else "",
         current=next(iter(shown.texts), ""),
@@ -152,7 +155,7 @@ def read_question(text: str) -> Question:
         fields=fields,
         tools=_TOOL.findall(titled("types").whole),
         others=titled("other examples").texts,
-        cases=[_case(block, fields) for block in blocks if block.level == _EXAMPLE_LEVEL],
+        cases=[_case(block, fields) for block in examples],
     )
 
 
@@ -189,6 +192,21 @@ def _fields(prose: str) -> list[Field]:
     options = [option.strip(" `'\".") for option in found[1].split(",")] if found else []
     choices = tuple(dict.fromkeys(filter(None, options)))
     return [Field(name="", options=choices)] if choices else []
+
+
+def _labels(examples: Sequence[_Block]) -> list[Field]:
+    """Return labels as a choice, where a question that names no answers shows some.
+
+    They are what was answered and what feedback expected, as long as each is a few words.
+    """
+    found: dict[str, None] = {}
+    for block in examples:
+        shown = dict(reversed(block.fenced))
+        expected = _EXPECTED.search(shown.get("feedback", ""))
+        said = (shown.get("output", "").strip(), *(expected.groups() if expected else ()))
+        found.update(dict.fromkeys(filter(None, said)))
+    are_labels = all(len(label.split()) <= _LABEL_WORDS and label[0] not in "{[" for label in found)
+    return [Field(name="", options=tuple(sorted(found)))] if found and are_labels else []
 
 
 def _options(kind: Json) -> tuple[str, ...]:

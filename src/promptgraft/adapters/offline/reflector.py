@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.offline.learner import Tried, names_of, rewrite
+from promptgraft.adapters.offline.learner import names_of
 from promptgraft.adapters.offline.questions import Case, Field, Question, read_question
 from promptgraft.adapters.offline.words import (
     Call,
@@ -22,6 +22,7 @@ from promptgraft.adapters.offline.words import (
     replaced,
     term,
 )
+from promptgraft.adapters.offline.writer import Tried, rewrite
 from promptgraft.parts.examples import one_line
 from promptgraft.serde import Json
 from promptgraft.text import fenced
@@ -94,9 +95,13 @@ class _Better:
             )
             learned: dict[str, list[str]] = {key: [] for key in meanings.values()}
             for line in self._ruled(field, rules).split("\n"):
-                if opening := names_of(field.options).opening(line):
-                    learned[meanings[field.options[opening.choice]]].append(opening.rest.strip())
-            return one_line({**said, **{key: ", ".join(all_) for key, all_ in learned.items()}})
+                names = names_of(field.options)
+                opening = names.opening(line)
+                named = (opening.choice,) if opening else names.named_in(line)
+                if named:
+                    text = opening.rest if opening else line.removeprefix("- ")
+                    learned[meanings[field.options[named[-1]]]].append(text.strip())
+            return one_line({**said, **{key: " ".join(all_) for key, all_ in learned.items()}})
         return self.question.current
 
     def tool_example(self) -> str:
@@ -256,12 +261,39 @@ REPLIES: Mapping[str, Callable[[_Better], str]] = {
 """By the key of a reflection prompt, what replies to it."""
 
 
+NOTHING_LEARNED = "the embedded offline model learned nothing: "
+
+
 def reflect(key: str, text: str, *, words_per_failure: int, attention: int) -> str:
     """Return a reply to a reflection prompt: one block with a better text or JSON.
+
+    Where it is the present text, a line above the block says why nothing was learned.
 
     Raises:
         ConfigError: the prompt does not show the current text.
     """
-    better = REPLIES[key](_Better(read_question(text), words_per_failure, attention))
+    question = read_question(text)
+    better = REPLIES[key](_Better(question, words_per_failure, attention))
+    why = f"{NOTHING_LEARNED}{_why(question)}\n\n" if better == question.current else ""
     fence, _, rest = fenced(_UNUSABLE.sub("", better).replace("\r", "")).partition("\n")
-    return f"{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"
+    return f"{why}{fence}{'instruction' if key.startswith('reflect-section') else 'json'}\n{rest}"
+
+
+def _why(question: Question) -> str:
+    """Return why nothing can be learned from the examples of a question."""
+    scored = [case for case in question.cases if case.score is not None]
+    if not scored:
+        return "no example has a score"
+    if not any(case.failed for case in scored):
+        return "no example has failed"
+    if not question.fields:
+        return "the answers are free text; it only learns labels and short fields"
+    if not any(case.wanted or case.right for case in scored if case.failed):
+        return "no feedback names an expected answer; it only learns labels and short fields"
+    return "nothing new tells the failed inputs apart, or there is no room for it"
+
+
+def nothing_learned(replies: Iterable[str]) -> str:
+    """Return the most frequent reason that replies give for learning nothing; empty for none."""
+    lines = (reply.partition("\n")[0] for reply in replies if reply.startswith(NOTHING_LEARNED))
+    return next((line for line, _ in Counter(lines).most_common(1)), "")
