@@ -22,7 +22,8 @@ from promptgraft import (
     PromptTemplate,
     Session,
 )
-from promptgraft.adapters.offline.writer import Tried, rewrite
+from promptgraft.adapters.offline.writer import Tried
+from search.phrases import rewrite
 from search.reflecting import Habits, Reflector
 from search.worlds import Item, Texts, Trial
 
