@@ -55,7 +55,7 @@ class OfflineAdapter:
     def __init__(
         self,
         *,
-        identity: str = "offline/1",
+        identity: str = "offline/2",
         attention: int = ATTENTION,
         words_per_failure: int = WORDS_PER_FAILURE,
     ) -> None:
