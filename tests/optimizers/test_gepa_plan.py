@@ -37,6 +37,9 @@ from promptgraft.algorithms.gepa import (
     RunPlan,
 )
 from promptgraft.errors import ConfigError
+from promptgraft.evals.judges import LlmFinalResponse
+from promptgraft.evals.metrics import AllOf
+from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
@@ -45,6 +48,7 @@ from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Str
 from promptgraft.search.planning import FEEDBACK_CHARS
 from promptgraft.search.validation import Racing
 from promptgraft.targets.base import RejectionReason
+from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.spending import Role
 
 OutputT = TypeVar("OutputT")
@@ -423,6 +427,20 @@ def test_money_that_cannot_be_counted_is_refused_before_the_first_call() -> None
             refused(PROMPT)
     assert task.calls == []
     assert not list(journal.records())
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_judge_whose_money_cannot_be_counted_is_named_before_the_first_call(
+    wrapped: bool,
+) -> None:
+    task = Metered(reply=answer)
+    judge = Metered(reply=lambda _: "", identity="examiner", known=False)
+    metric: Metric = LlmFinalResponse(judges=[judge])
+    feedback = feedback_from([AllOf(metrics=(metric,)) if wrapped else metric])
+    settings = config(feedback_fn=feedback, max_cost=1)
+    with pytest.raises(ConfigError, match="max_cost: the price of the judge `examiner` is not"):
+        optimizer(settings, task, Metered(reply=propose)).optimize(PROMPT)
+    assert task.calls == judge.calls == []
 
 
 def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:

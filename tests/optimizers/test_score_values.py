@@ -113,6 +113,27 @@ def test_a_perfect_score_below_any_score_is_refused_and_no_run_ends_as_perfect(
         optimize(settings)
 
 
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"score": 1.0, "brief": 1.0}, r"example `e0`: the score 4 is above objectives\.perfect"),
+        ({"score": 1.0, "tokens": 1.0}, r"example `e0`: the score 3\.5 is above objectives\.perf"),
+        ({"score": 1.0, "breif": 1.0}, "example `e0` has no objective `breif` .did you mean"),
+    ],
+)
+def test_what_weights_make_unusable_is_found_at_the_first_rollout(
+    weights: dict[str, float], said: str
+) -> None:
+    journal = MemoryJournal()
+
+    def give(example: object, response: object, session: object) -> RolloutFeedback:
+        return RolloutFeedback(score=7.0, feedback="", objectives={"brief": 1.0})
+
+    with pytest.raises(FeedbackError, match=said):
+        Run(config(feedback_fn=give, weights=weights), journal=journal).start()
+    assert not [one for one in journal.records() if one.kind == "rollout"]
+
+
 def test_with_its_own_perfect_score_a_metric_of_0_to_10_is_searched_with() -> None:
     result = optimize(config(feedback_fn=scored(7.0), perfect_score=10.0))
     assert result.stop_reason is not StopReason.PERFECT

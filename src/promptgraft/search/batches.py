@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,7 +25,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import Answers, Working
 from promptgraft.search.asks import Question, Records, Reply, Rollouts
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.scores import ROUNDING, too_high
+from promptgraft.search.scores import Scorer
 from promptgraft.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.targets.formatting import clip_record
 from promptgraft.targets.spending import (
@@ -60,7 +59,7 @@ class Sources:
         deadline: handed to every call.
         working: is called when answers are waited for, and as they arrive; None where nothing
             shows it.
-        perfect_score: the highest score that an answer can have.
+        scorer: refuses scores that no answer can have.
         max_example_chars: longest input, answer, feedback or fault of a rollout that is kept.
         max_trace_chars: longest trace or evaluation log that is kept.
     """
@@ -71,7 +70,7 @@ class Sources:
     watch: Watch = attrs.field(factory=Watch)
     deadline: Deadline | None = None
     working: Working | None = None
-    perfect_score: float = math.inf
+    scorer: Scorer = attrs.field(factory=lambda: Scorer({}))
     max_example_chars: int = 6_000
     max_trace_chars: int = 6_000
 
@@ -210,10 +209,11 @@ class RolloutBatch(Batch):
         if not isinstance(record, RolloutRecord):
             found = shown(record)
             raise CallerError(f"{where}: expected a RolloutRecord, found {found}").at(key)
-        perfect = self._sources.perfect_score
-        if record.score is not None and record.score > perfect + ROUNDING:
+        try:
+            self._sources.scorer.check(record)
+        except FeedbackError:
             books.spend(key, digest, record.spent)
-            raise too_high(record.score, perfect, record.example_id)
+            raise
         record = clip_record(
             record,
             texts=self._sources.max_example_chars,

@@ -13,7 +13,6 @@ from promptgraft.search.driver import Driver
 from promptgraft.search.events import Emit
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.population import Population
-from promptgraft.search.scores import Scorer
 from promptgraft.search.stops import Stops
 from promptgraft.targets.base import Target
 
@@ -44,10 +43,7 @@ def assemble(
     books = Books(answers, ledger.part())
     driver = _driver(context, config, books=books, ledger=ledger, sources=sources, publish=publish)
     validation, training = config.split
-    objectives = config.objectives
-    scorer = Scorer(
-        objectives.weights, also=objectives.pick, perfect_score=objectives.perfect_score
-    )
+    scorer = sources.scorer
     kit = Kit(
         target=target,
         validation=validation,

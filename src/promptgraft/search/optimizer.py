@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -41,13 +40,15 @@ from promptgraft.search.events import RunStarted
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.notices import StopFileRemoved, Working
 from promptgraft.search.plan import RunPlan
-from promptgraft.search.planning import plan_run
+from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
+from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.serde import Json, digest, shown
 from promptgraft.targets.base import Target
+from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.prompts import Improvable
 from promptgraft.text import raised
 
@@ -190,7 +191,9 @@ class _Run:
                 watch=self._watch,
                 deadline=self._deadline,
                 working=None if bus is None else partial(self._working, bus, plan=plan),
-                perfect_score=math.inf if objectives.weights else objectives.perfect_score,
+                scorer=Scorer(
+                    objectives.weights, also=objectives.pick, perfect_score=objectives.perfect_score
+                ),
                 max_example_chars=self._config.max_example_chars,
                 max_trace_chars=self._config.max_trace_chars,
             ),
@@ -249,12 +252,14 @@ class _Run:
         """Find out before the first call that ``max_cost`` cannot be kept."""
         if self._config.limits.max_cost is None:
             return
-        task = self._context.adapter
-        for adapter in (*([task] if task else []), self._context.proposing_adapter):
+        task, feedback = self._context.adapter, self._config.feedback_fn
+        metrics = feedback.metrics if isinstance(feedback, MetricFeedback) else ()
+        asked = [("", one) for one in (task, self._context.proposing_adapter) if one is not None]
+        for what, adapter in (*asked, *(("the judge ", judge) for judge in judges_of(metrics))):
             if isinstance(adapter, MeteredAdapter) and adapter.price_of(_A_CALL) is None:
                 raise ConfigError(
-                    f"limits.max_cost: the price of `{adapter_identity(adapter)}` is not known, so "
-                    "it cannot be kept; give the adapter its prices or leave max_cost out"
+                    f"limits.max_cost: the price of {what}`{adapter_identity(adapter)}` is not "
+                    "known, so it cannot be kept; give the adapter its prices or leave max_cost out"
                 )
 
     def _warn_of_nameless(self) -> None:

@@ -218,6 +218,15 @@ class _Outlook:
         )
 
 
+def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
+    """Yield the models that metrics ask."""
+    for metric in metrics:
+        if isinstance(metric, AllOf):
+            yield from judges_of(metric.metrics)
+        elif isinstance(metric, JudgeMetric):
+            yield from metric.judges
+
+
 def _questions(
     metrics: Iterable[Metric], case: Case, answer: Answer
 ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:

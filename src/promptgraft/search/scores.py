@@ -95,15 +95,6 @@ def is_estimate(mean: Score, scores: Sequence[Score]) -> bool:
     return mean is not None and None in scores
 
 
-def too_high(score: float, perfect: float, example: str) -> FeedbackError:
-    """Return the error that refuses a score above the highest one that an answer can have."""
-    return FeedbackError(
-        f"feedback function on example `{example}`: the score {score:g} is above "
-        f"objectives.perfect_score, {perfect:g}; set that to the highest score that an answer "
-        "can have, or return lower scores"
-    )
-
-
 def higher(one: Score, other: Score) -> bool:
     """Tell whether ``one`` is more than ``other``; unscored is the least."""
     return one is not None and (other is None or one > other)
@@ -278,16 +269,33 @@ class Scorer:
             return None
         if not self._weights:
             return record.feedback.score
-        found = self.objectives(record) or {}
-        for name in self._weights:
-            if name not in found:
-                raise FeedbackError(
-                    f"weights: the feedback on example `{record.example_id}` has no objective "
-                    f"`{name}`{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
-                )
-        score = sum(weight * found[name] for name, weight in self._weights.items()) / self._total
+        found = self._all(record)
+        parts = (weight * self._one(name, record, found) for name, weight in self._weights.items())
+        return self._bounded(sum(parts) / self._total, record)
+
+    def check(self, record: RolloutRecord) -> None:
+        """Find out from a rollout alone, before the baseline is known, that it has no usable score.
+
+        Amounts, which are known by the baseline, count as 0.
+
+        Raises:
+            FeedbackError: an objective with a weight is missing, or the score is too high.
+        """
+        if record.feedback is None:
+            return
+        weights = self._weights or {SCORE: 1.0}
+        found = self._said(record)
+        known = weights.keys() - self._amounts
+        least = sum(weights[name] * self._one(name, record, found) for name in known)
+        self._bounded(least / sum(weights.values()), record)
+
+    def _bounded(self, score: float, record: RolloutRecord) -> float:
         if score > self._perfect_score + ROUNDING:
-            raise too_high(score, self._perfect_score, record.example_id)
+            raise FeedbackError(
+                f"feedback function on example `{record.example_id}`: the score {score:g} is above "
+                f"objectives.perfect_score, {self._perfect_score:g}; set that to the highest score "
+                "that an answer can have, or return lower scores"
+            )
         return score
 
     def parted(
@@ -300,15 +308,32 @@ class Scorer:
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return what a rollout has in each objective, the more the better."""
-        if (feedback := record.feedback) is None:
-            return None
+        return None if record.feedback is None else self._all(record)
+
+    def _all(self, record: RolloutRecord) -> Mapping[str, float]:
         if record.fault:
             return self._nothing
-        found = {SCORE: feedback.score, **feedback.objectives}
+        found = dict(self._said(record))
         for name, usual in self._usual.items():
             amount = _amount(name, record)
             found[name] = usual / (amount + usual) if amount + usual else 0.5
         return found
+
+    def _said(self, record: RolloutRecord) -> Mapping[str, float]:
+        """Return the objectives that the feedback has."""
+        feedback = record.feedback
+        assert feedback is not None  # noqa: S101 - callers have looked
+        if record.fault:
+            return self._nothing
+        return {SCORE: feedback.score, **feedback.objectives}
+
+    def _one(self, name: str, record: RolloutRecord, found: Mapping[str, float]) -> float:
+        if name in found:
+            return found[name]
+        raise FeedbackError(
+            f"weights: the feedback on example `{record.example_id}` has no objective `{name}`"
+            f"{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+        )
 
 
 def _amount(name: str, record: RolloutRecord) -> float:
