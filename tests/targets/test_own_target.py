@@ -29,7 +29,7 @@ from promptgraft import (
     Targets,
 )
 from promptgraft.algorithms.gepa import meta_prompt
-from promptgraft.errors import ConfigError, JournalMismatchError
+from promptgraft.errors import CallerError, ConfigError, JournalMismatchError
 from promptgraft.prompt import PromptTemplate, RenderedPrompt
 from promptgraft.targets import (
     Candidate,
@@ -40,6 +40,7 @@ from promptgraft.targets import (
     Target,
     TextTarget,
 )
+from promptgraft.targets.own import OwnTarget
 
 WORDS = ("sun", "rain", "wind", "snow")
 
@@ -247,6 +248,44 @@ def test_a_kind_of_part_brings_its_own_question() -> None:
     assert "sun rain wind snow" in result.best.changes.values()
 
 
+def _fail(*_: object, **__: object) -> Any:
+    raise KeyError("weather")
+
+
+@pytest.mark.parametrize(
+    ("method", "about"),
+    [
+        ("describe", r" \(part `today`\)"),
+        ("check", ""),
+        ("estimate", ""),
+        ("baseline", ""),
+        ("graft", r" \(part `(today|later)`, a child of candidate \d+\)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("faulty", "said"), [(_fail, "raised KeyError: 'weather'"), (lambda *_, **__: 5, "returned 5")]
+)
+def test_a_fault_of_its_methods_names_class_method_and_part(
+    method: str, about: str, faulty: Any, said: str
+) -> None:
+    if method == "check" and faulty is not _fail:
+        return  # what it returns is not looked at
+    broken = type("Broken", (Forecast,), {method: faulty})
+    with pytest.raises(CallerError, match=rf"target Broken: `{method}`{about} {said}") as caught:
+        GepaOptimizer(context(), settings()).optimize(broken(TEXTS, {}))
+    if method == "graft":
+        assert isinstance(caught.value.result, GepaResult)
+        assert caught.value.result.baseline_pareto_mean == 0.25
+
+
+def test_a_fault_of_a_merge_names_its_sides() -> None:
+    target = OwnTarget(type("Broken", (Forecast,), {"merge": _fail})(TEXTS, {}))
+    one = target.baseline()
+    said = r"target Broken: `merge` \(a child of candidate 1 and 2\) raised KeyError"
+    with pytest.raises(CallerError, match=said):
+        target.merge(one, one, one, parents=(1, 2), examples=())
+
+
 def test_a_text_that_is_too_long_is_refused() -> None:
     class Short(Forecast):
         max_part_chars = 20
@@ -297,6 +336,24 @@ def test_the_command_line_plans_runs_shows_and_resumes_it(
     assert "weather" in (run / "report.html").read_text()
     assert f"promptgraft show {run.name}" in call("resume", run.name)
     assert "keeps winners itself" in call("apply", code=2)
+
+
+def test_a_fault_of_its_methods_is_no_internal_error_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("broken_jobs.py").write_text(
+        JOB.replace(
+            "KEPT = {}",
+            "KEPT = {}\n\nclass Broken(Forecast):\n"
+            "    def graft(self, *_, **__):\n        return 1 / 0\n",
+        ).replace("(Forecast(", "(Broken(")
+    )
+    ended = Console(capsys)("optimize", "broken_jobs.py:JOB", "--quiet")
+    assert ended.code == 2
+    assert "target Broken: `graft` (part `" in ended.err
+    assert "raised ZeroDivisionError: division by zero" in ended.err
 
 
 def test_a_job_of_a_target_has_a_name_and_no_prompt() -> None:

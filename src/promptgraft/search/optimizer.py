@@ -43,7 +43,6 @@ from promptgraft.search.plan import RunPlan
 from promptgraft.search.planning import judges_of, plan_run
 from promptgraft.search.population import texts_of
 from promptgraft.search.result import RunResult
-from promptgraft.search.scores import Scorer
 from promptgraft.search.stopping import StopReason
 from promptgraft.search.targets import example_digest, fingerprint_of, target_for, targeted
 from promptgraft.serde import Json, digest, shown
@@ -176,7 +175,7 @@ class _Run:
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
-        bus, objectives = self._context.event_bus, self._config.objectives
+        bus = self._context.event_bus
         search, course, driver = assemble(
             self._context,
             self._config,
@@ -191,9 +190,7 @@ class _Run:
                 watch=self._watch,
                 deadline=self._deadline,
                 working=None if bus is None else partial(self._working, bus, plan=plan),
-                scorer=Scorer(
-                    objectives.weights, also=objectives.pick, perfect_score=objectives.perfect_score
-                ),
+                scorer=self._config.objectives.new_scorer(),
                 max_example_chars=self._config.max_example_chars,
                 max_trace_chars=self._config.max_trace_chars,
             ),

@@ -17,7 +17,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.frozenmap import FrozenMap
 from promptgraft.parts.validation import MAX_BODY_CHARS
 from promptgraft.search.frontier import FrontierType
-from promptgraft.search.scores import weights_of
+from promptgraft.search.scores import Scorer, weights_of
 from promptgraft.search.stopping import StopFile, Stopper
 from promptgraft.serde import shown
 from promptgraft.strict.checks import (
@@ -271,6 +271,10 @@ class Objectives(Settings):
     )
     perfect_score: float = attrs.field(default=1.0, validator=FINITE)
     on_error: OnError = attrs.field(default="unscored", validator=one_of(*get_args(OnError)))
+
+    def new_scorer(self) -> Scorer:
+        """Return a scorer by these, which knows no baseline yet."""
+        return Scorer(self.weights, also=self.pick, perfect_score=self.perfect_score)
 
 
 @attrs.frozen(kw_only=True)

@@ -27,6 +27,7 @@ from promptgraft.search.settings import Settings
 from promptgraft.serde import HexDigest, Json, digest, unstructure
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.own import OwnTarget
 from promptgraft.targets.part import PartOf, PromptModule
 from promptgraft.targets.part_kinds import (
     GenerationModule,
@@ -89,7 +90,7 @@ def target_for(
         StoreError: the store cannot be read.
     """
     if isinstance(subject, Target):
-        return subject
+        return OwnTarget(subject)
     given = prompts_of(subject)
     base = {at: _in_force(prompt, context) for at, prompt in given.items()}
     # Without their own stores, which have been read and may not travel to a process.

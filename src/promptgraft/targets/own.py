@@ -1,0 +1,146 @@
+"""Targets that users write, with their faults named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import attrs
+
+from promptgraft.errors import CallerError, PromptgraftError
+from promptgraft.overrides.types import Provenance
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.serde import Json, shown
+from promptgraft.targets.base import Identity, Target
+from promptgraft.targets.estimating import Estimate
+from promptgraft.targets.modules import Module
+from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription, RolloutRecord
+from promptgraft.text import raised
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class OwnTarget(Target):
+    """A target that a user wrote; a fault of a method names the class, the method and the part.
+
+    The results of ``rollout`` and ``persist`` are checked where these are called.
+    """
+
+    own: Target
+
+    @property
+    def identity(self) -> Identity:
+        with self._named("identity"):
+            return _expected(Identity, self.own.identity)
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        with self._named("modules"):
+            return tuple(_expected(Module, one) for one in self.own.modules)
+
+    def baseline(self) -> Candidate:
+        with self._named("baseline"):
+            return _expected(Candidate, self.own.baseline())
+
+    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
+        with self._named("describe", module, candidate.parents):
+            return _expected(ModuleDescription, self.own.describe(module, candidate))
+
+    def text(self, module: Module, candidate: Candidate) -> str:
+        with self._named("text", module, candidate.parents):
+            return _expected(str, self.own.text(module, candidate))
+
+    def has_room(self, module: Module, candidate: Candidate) -> bool:
+        with self._named("has_room", module, candidate.parents):
+            return self.own.has_room(module, candidate)
+
+    def graft(
+        self,
+        candidate: Candidate,
+        module: Module,
+        proposal: str,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+    ) -> Candidate:
+        with self._named("graft", module, parents):
+            found = self.own.graft(candidate, module, proposal, parents=parents, examples=examples)
+            return _expected(Candidate, found)
+
+    def merge(
+        self,
+        base: Candidate,
+        first: Candidate,
+        second: Candidate,
+        *,
+        parents: tuple[int, ...],
+        examples: Sequence[GepaExample],
+        keep_both: bool = False,
+    ) -> Candidate:
+        with self._named("merge", parents=parents):
+            found = self.own.merge(
+                base, first, second, parents=parents, examples=examples, keep_both=keep_both
+            )
+            return _expected(Candidate, found)
+
+    def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
+        with self._named("additions", parents=candidate.parents):
+            return _expected(Mapping, self.own.additions(candidate))
+
+    def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
+        with self._named("estimate"):
+            return _expected(Estimate, self.own.estimate(examples))
+
+    def check(self, examples: Sequence[GepaExample]) -> None:
+        with self._named("check"):
+            self.own.check(examples)
+
+    @property
+    def in_force(self) -> Json:
+        with self._named("in_force"):
+            return self.own.in_force
+
+    def over(self, in_force: Json) -> Target:
+        with self._named("over"):
+            return OwnTarget(_expected(Target, self.own.over(in_force)))
+
+    def rollout(
+        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
+    ) -> RolloutRecord:
+        return self.own.rollout(candidate, example, deadline)
+
+    def persist(
+        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
+    ) -> bool:
+        return self.own.persist(candidate, provenance, pool=pool)
+
+    @contextmanager
+    def _named(
+        self, method: str, module: Module | None = None, parents: tuple[int, ...] = ()
+    ) -> Iterator[None]:
+        """Name what a method raises; errors of promptgraft, such as a refused text, pass."""
+        try:
+            yield
+        except PromptgraftError:
+            raise
+        except Exception as error:  # whatever a user's method raises
+            about = [f"part `{module.name}`"] if module else []
+            if parents:
+                about.append(f"a child of candidate {' and '.join(map(str, parents))}")
+            place = f" ({', '.join(about)})" if about else ""
+            said = str(error) if isinstance(error, _WrongResultError) else f"raised {raised(error)}"
+            raise CallerError(
+                f"target {type(self.own).__name__}: `{method}`{place} {said}"
+            ) from error
+
+
+class _WrongResultError(Exception):
+    """A method returned what its contract does not allow."""
+
+
+def _expected(kind: type[object], found: T) -> T:
+    if not isinstance(found, kind):
+        raise _WrongResultError(f"returned {shown(found)}; expected a {kind.__name__}")
+    return found
