@@ -42,7 +42,7 @@ from promptgraft.evals.metrics import AllOf
 from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt, RenderedPrompt
-from promptgraft.runtime import Deadline, SessionProtocol
+from promptgraft.runtime import Deadline, EventBus, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
 from promptgraft.search.planning import FEEDBACK_CHARS
@@ -278,6 +278,21 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
             "them; lower it"
         ),
     )
+
+
+def test_a_run_without_a_bus_logs_each_warning_of_its_plan_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = Run(config())
+    told = run.plan().warnings
+    assert told
+    assert not caplog.messages
+    run.start()
+    assert caplog.messages == list(told)
+    caplog.clear()
+    bus = EventBus()
+    Run(config(), event_bus=bus).start()
+    assert not caplog.messages
 
 
 def test_a_plan_warns_of_too_few_reflections() -> None:

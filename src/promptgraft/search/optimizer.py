@@ -171,7 +171,7 @@ class _Run:
             )
         )
         plan = self.plan
-        self._emit(plan.event)
+        self._announce(plan)
         for path in left_over:
             _logger.warning("removed the stop file `%s` that an earlier run has left behind", path)
             self._emit(StopFileRemoved(path=str(path)))
@@ -217,6 +217,12 @@ class _Run:
         finally:
             self._emit(result.ended)
         return result
+
+    def _announce(self, plan: RunPlan) -> None:
+        self._emit(plan.event)
+        if self._context.event_bus is None:  # which would show the warnings
+            for warning in plan.warnings:
+                _logger.warning("%s", warning)
 
     def _working(
         self, bus: EventBus, position: str, done: int, total: int, *, plan: RunPlan
