@@ -14,6 +14,7 @@ from typing import get_args
 import attrs
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
+from promptgraft.adapters.calling.access import SENSITIVE
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError
@@ -41,7 +42,6 @@ from promptgraft.strict.nodes import Node
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # A key in the place of a variable's name: long, with small letters and digits.
 _NO_NAME = re.compile(r"\$\{(?=\w*[a-z])(?=\w*[0-9])\w{20,}\}")
-_SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 # What local servers are given that want some key, whatever it is.
 NO_KEY = "none"
 
@@ -127,7 +127,7 @@ def _read_header(node: Node) -> Secret | None:
     if not isinstance(value, str) or not value:
         node.fault("expected a text, found something else (not shown)")
         return None
-    is_secret = _SENSITIVE.search(str(node.path[-1])) is not None or looks_like_a_key(value)
+    is_secret = SENSITIVE.search(str(node.path[-1])) is not None or looks_like_a_key(value)
     if _NO_NAME.search(value) or (is_secret and not _REFERENCE.search(value)):
         node.fault(
             "expected `${NAME}` in it, found a plain text (not shown); put the secret into an "

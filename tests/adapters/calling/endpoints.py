@@ -58,6 +58,7 @@ class Scripted:
 
     answers: list[Received | NothingReceivedError] = attrs.field(factory=list)
     secrets: tuple[str, ...] = (SECRET,)
+    blanked: tuple[str, ...] = (SECRET,)
     account: str = attrs.field(factory=lambda: f"scripted-{next(_accounts)}")
     bodies: list[JsonObject] = attrs.field(factory=list)
     on_send: Callable[[], None] = lambda: None
@@ -77,6 +78,7 @@ class Hanging:
     """Never answers and ignores how many seconds it has; ``on_send`` hears of each request."""
 
     secrets: tuple[str, ...] = (SECRET,)
+    blanked: tuple[str, ...] = (SECRET,)
     account: str = attrs.field(factory=lambda: f"hanging-{next(_accounts)}")
     on_send: Callable[[], None] = lambda: None
     deaf: bool = False

@@ -347,6 +347,7 @@ class Counting:
 
     account = "counting"
     secrets: tuple[str, ...] = ()
+    blanked: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.now = 0

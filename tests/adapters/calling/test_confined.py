@@ -27,6 +27,7 @@ FAMILIES = [
     pytest.param(AnthropicAdapter, AnthropicMessages, id="anthropic"),
     pytest.param(OpenAIAdapter, OpenAIChat, id="openai"),
 ]
+BEARER = {"Authorization": f"Bearer {KEY}"}
 PASTED = "sk-proj-abcdefghijklmnop0123456789"
 
 
@@ -78,6 +79,27 @@ def test_the_own_key_as_the_name_of_a_tool_is_not_raised(adapter: Any, provider:
             model.evaluate(question(NOTHING), session=session)
     assert KEY not in repr((caught.value, session.select_all(ToolInvoked)))
     assert "[secret]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "options"),
+    [
+        ("correcthorsebattery", {"api_key": "correcthorsebattery"}),
+        ("OpenSesame", {"headers": {"X-Gateway-Token": "OpenSesame"}}),
+        ("OpenSesame", {"user": "me:OpenSesame@", "headers": BEARER}),
+    ],
+    ids=["key", "header", "password"],
+)
+def test_a_secret_of_letters_only_is_blanked_in_answers(
+    secret: str, options: dict[str, Any]
+) -> None:
+    answers = AnthropicMessages()
+    key, user = options.get("api_key", KEY), options.get("user", "")
+    with LoopbackServer(answers, brain=says(f"It is {secret}."), key=key) as server:
+        address = server.base_url.replace("://", f"://{user}")
+        headers = options.get("headers", {})
+        model = AnthropicAdapter(MODEL, api_key=key, base_url=address, headers=headers)
+        assert model.evaluate(question(), session=Session()).text == "It is [secret]."
 
 
 def test_a_key_that_is_a_word_changes_no_answer() -> None:

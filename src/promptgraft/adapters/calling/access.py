@@ -22,6 +22,10 @@ from promptgraft.serde import digest, map_texts
 _SHORTEST_SECRET = 6
 """Characters. What is shorter, such as a key `none`, would be found in any text."""
 _SHORTEST_BLANKED = 8
+_SHORTEST_KEY = 12
+"""Characters of a key that is blanked even if it is a word: dummies such as `lm-studio` are not."""
+SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+"""Names of headers that carry secrets."""
 
 ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
 
@@ -143,6 +147,24 @@ class Access:
         return tuple(dict.fromkeys(part for part in parts if len(part) >= _SHORTEST_SECRET))
 
     @property
+    def blanked(self) -> tuple[str, ...]:
+        """Secrets that are blanked in valid answers too.
+
+        Texts that are as likely words as secrets, such as the key ``unused`` or the value of a
+        header ``Accept``, are not: they would change answers that have nothing to do with them. A
+        password and what a header such as ``Authorization`` carries are secrets in any case.
+        """
+        carried = [text for name, text in self.sent_headers.items() if SENSITIVE.search(name)]
+        certain = {self._user[1], *(word for text in carried for word in text.split())}
+        if len(self.key) >= _SHORTEST_KEY:
+            certain.add(self.key)
+        return tuple(
+            one
+            for one in self.secrets
+            if len(one) >= _SHORTEST_BLANKED and (one in certain or _is_no_word(one))
+        )
+
+    @property
     def _address(self) -> str | None:
         return self.base_url or os.environ.get(self.api.address_variable) or None
 
@@ -181,12 +203,8 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
-    """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names.
-
-    Texts that are as likely words as secrets, such as the key ``unused``, stay: they would change
-    answers that have nothing to do with them.
-    """
-    forms = _all_forms(tuple(filter(_is_no_word, secrets)))
+    """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, also in names."""
+    forms = _all_forms(tuple(secrets))
 
     def hidden(text: str) -> str:
         for form in forms:
@@ -199,7 +217,7 @@ def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
 def _is_no_word(secret: str) -> bool:
     letters = any(character.isalpha() for character in secret)
     digits = any(character.isdigit() for character in secret)
-    return len(secret) >= _SHORTEST_BLANKED and letters and digits and "://" not in secret
+    return letters and digits and "://" not in secret
 
 
 def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:

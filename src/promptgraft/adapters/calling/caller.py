@@ -171,7 +171,7 @@ class _Call:
         return outcome
 
     def _understood(self, received: Received | NothingReceivedError) -> Turn | Fault:
-        gate, secrets = self.caller.gate, self.caller.endpoint.secrets
+        gate, secrets = self.caller.gate, self.caller.endpoint.blanked
         body = judge(received, now=self.caller.clock.now())
         if not (isinstance(received, NothingReceivedError) and received.unreachable):
             gate.reached = True

@@ -118,7 +118,7 @@ class SdkEndpoint:
 
     def __init__(self, access: Access) -> None:
         self.account = access.account
-        self.secrets = access.secrets
+        self.secrets, self.blanked = access.secrets, access.blanked
         self._path = access.api.path
         self._sdk = importlib.import_module(access.api.packages[0])
         self._client: _Client = getattr(self._sdk, access.api.client)(

@@ -141,11 +141,13 @@ class Endpoint(Protocol):
 
     Attributes:
         account: what a limit of the provider belongs to: provider, host, and a digest of the key.
-        secrets: texts that must appear nowhere.
+        secrets: texts that must appear in no message.
+        blanked: those of them that are blanked in valid answers as well.
     """
 
     account: str
     secrets: tuple[str, ...]
+    blanked: tuple[str, ...]
 
     async def send(self, body: JsonObject, *, seconds: float) -> Received:
         """Send one request and return what came back, whatever its status.
