@@ -285,7 +285,7 @@ class Scorer:
             return
         weights = self._weights or {SCORE: 1.0}
         found = self._said(record)
-        known = weights.keys() - self._amounts
+        known = [name for name in weights if name not in self._amounts]
         least = sum(weights[name] * self._one(name, record, found) for name in known)
         self._bounded(least / sum(weights.values()), record)
 
