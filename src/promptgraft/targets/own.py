@@ -14,8 +14,13 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.serde import Json, shown
 from promptgraft.targets.base import Identity, Target
 from promptgraft.targets.estimating import Estimate
-from promptgraft.targets.modules import Module
-from promptgraft.targets.types import Candidate, GepaExample, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import (
+    Candidate,
+    GepaExample,
+    Module,
+    ModuleDescription,
+    RolloutRecord,
+)
 from promptgraft.text import raised
 
 T = TypeVar("T")
