@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +28,11 @@ from search.seeds import Difference, difference
 from search.shapes import HEADS, Naming, ShapedWorld, Traits, drawn
 from search_bench import header, machine
 
-OURS: Mapping[str, Search] = {"lean": METHODS[LEAN], "paper": METHODS[PAPER]}
+OURS: Mapping[str, Search] = {
+    "lean": METHODS[LEAN],
+    "lean-long": partial(METHODS[LEAN], shorten_margin=None),
+    "paper": METHODS[PAPER],
+}
 PEERS: Mapping[str, Search] = {"gepa": METHODS[DEFAULTS], "gepa-best": METHODS[BEST]}
 EARLY = 800
 """Calls after which lean is compared with gepa's best final score."""
@@ -89,6 +94,8 @@ class Results:
         yield _row("mean", [f"{fmean(run.curve.final for run in cell):.3f}" for cell in runs])
         asked = (fmean(run.curve.reflections for run in cell) for cell in runs)
         yield _row("reflections", [f"{mean:.0f}" for mean in asked])
+        lengths = (fmean(run.curve.length for run in cell) for cell in runs)
+        yield _row("characters of the winner", [f"{mean:.0f}" for mean in lengths])
         seconds = (fmean(run.seconds for run in cell) for cell in runs)
         yield _row("processor seconds of a search", [f"{mean:.2f}" for mean in seconds])
         if len(self.searches) > 1:

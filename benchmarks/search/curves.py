@@ -20,12 +20,14 @@ class Curve:
         used: everything that was used.
         calls: all calls that were really made.
         reflections: calls of the reflection model.
+        length: characters of the texts that the search ended with.
     """
 
     points: tuple[tuple[float, float], ...]
     used: float
     calls: int
     reflections: int
+    length: int
 
     @property
     def final(self) -> float:
@@ -91,6 +93,7 @@ class Recorder:
             used=used_up,
             calls=self._world.calls,
             reflections=reflections,
+            length=sum(map(len, self._noted[-1][1].values())),
         )
 
 

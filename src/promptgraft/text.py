@@ -122,6 +122,11 @@ def duration(seconds: float) -> str:
     return " ".join(told) or "0 s"
 
 
+def fewer_tokens(share: float) -> str:
+    """Return that a text does without a share of its tokens: ``the same score with ...``."""
+    return f"the same score with {share:.0%} fewer tokens"
+
+
 def short_count(number: int) -> str:
     """Return a large number in few characters: ``9,500``, ``24k``, ``1.5M``."""
     if number < 10_000:

@@ -70,9 +70,15 @@ class Overheard:
 @pytest.mark.parametrize("preset", ["lean", "paper"])
 def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, preset: str) -> None:
     world = Overheard(family)
-    # One reflection each: of two replies one text would be made.
+    # One reflection each, and nothing shortened: other texts would be made of replies.
     curve = ours.search(
-        world, world, budget=CALLS, preset=preset, minibatch_size=6, reflections_per_module=1
+        world,
+        world,
+        budget=CALLS,
+        preset=preset,
+        minibatch_size=6,
+        reflections_per_module=1,
+        shorten_margin=None,
     )
     assert len(world.seen) > len(world.first)
     assert world.seen <= world.written
@@ -191,7 +197,7 @@ def test_the_seed_draws_a_mixed_family() -> None:
 
 
 def curve(*points: tuple[float, float], calls: int = 90) -> Curve:
-    return Curve(points=points, used=calls, calls=calls, reflections=1)
+    return Curve(points=points, used=calls, calls=calls, reflections=1, length=0)
 
 
 def test_a_curve_tells_score_area_and_when_a_score_was_reached_for_good() -> None:

@@ -167,6 +167,7 @@ ENDED = RunEnded(
     baseline_estimated=False,
     best_estimated=False,
     means=(0.5, 0.625),
+    shortened=0.0,
     frontier=(1,),
     gains={},
     confirmation=None,

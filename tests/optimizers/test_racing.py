@@ -52,7 +52,7 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Session, SessionProtocol
 from promptgraft.search import StopReason
-from promptgraft.search.racing import is_behind
+from promptgraft.search.scores import is_behind
 from promptgraft.search.stopping import MaxProposals, RequiredObjectives, TargetScore
 from promptgraft.search.validation import Full, Racing
 from promptgraft.targets.part_kinds import (

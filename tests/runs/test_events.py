@@ -138,6 +138,7 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
         **USED,
         "parents": st.just(()) | PARENTS,
         "module": st.none() | TEXTS,
+        "shortened": NUMBERS,
         "texts": BY_NAME,
         "entries": st.just({"a/b": {"sections": [{"path": ["a"], "body": "b"}]}}),
     },
@@ -189,6 +190,7 @@ FIELDS: dict[type[Event], Mapping[str, st.SearchStrategy[object]]] = {
         "improved": st.booleans(),
         "means": ROWS,
         "frontier": PARENTS,
+        "shortened": NUMBERS,
         "gains": MAPS,
         "confirmation": st.none()
         | st.builds(

@@ -7,6 +7,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.search.place import LEGS, Phase, Place
@@ -35,6 +36,15 @@ PLACES = st.one_of(
         lambda one, leg, count: Place(phase=Phase.CONFIRM, candidate=one, leg=leg, count=count),
         COUNTS,
         st.sampled_from(LEGS[Phase.CONFIRM]),
+        COUNTS,
+    ),
+    st.builds(
+        lambda step, one, leg, count: replace(
+            step.at(Phase.SHORTEN, leg=leg, count=count), candidate=one
+        ),
+        STEPS,
+        COUNTS,
+        st.sampled_from(LEGS[Phase.SHORTEN]),
         COUNTS,
     ),
     st.builds(lambda one: Place(phase=Phase.HELD_OUT, candidate=one), COUNTS),
@@ -74,6 +84,8 @@ def test_a_text_of_no_place_is_refused_with_what_a_place_looks_like() -> None:
         "step/3/pareto/first",
         "step/3/merge/race/best",
         "step/3/idle/12",
+        "step/3/shorten/2/5/line",
+        "step/3/shorten/4/77/race/first",
         "final/4/7",
         "confirm/4/winner/1",
         "held-out/4",

@@ -28,7 +28,7 @@ from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import is_early
 from promptgraft.serde import Json
-from promptgraft.text import counted, difference, dollars, duration, score
+from promptgraft.text import counted, difference, dollars, duration, fewer_tokens, score
 
 MODEL = "embedded offline model"
 
@@ -208,6 +208,7 @@ def print_found(
         [
             *([("cases", held_out.details)] if held_out and result.improved else []),
             *more,
+            *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
             *([("changed", changed)] if changed else []),
             ("used", f"{used}, {counted(result.total_reflections, 'reflection')}"),
             ("spent", f"{dollars(result.total_cost)}{time}"),

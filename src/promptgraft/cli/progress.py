@@ -189,6 +189,7 @@ _DOING: Mapping[Phase, str] = {
     Phase.PARETO: "validating",
     Phase.MERGE: "merging",
     Phase.IDLE: "evaluating the best on more",
+    Phase.SHORTEN: "shortening the best",
     Phase.FINAL: "evaluating the finalists",
     Phase.CONFIRM: "confirming the winner",
     Phase.HELD_OUT: "evaluating held-out examples",

@@ -69,6 +69,7 @@ def result_document(
         "candidates": ended.candidates,
         "means": list(ended.means),
         "merges": ended.merges,
+        "shortened": ended.shortened,
         "gains": dict(ended.gains),
         "confirmation": unstructure(ended.confirmation),
         "held_out": unstructure(held_out),

@@ -65,7 +65,7 @@ class StepCandidates:
             return
         if len(event.parents) > 1:
             self.merge, self.best_of_merge = event.candidate, self.scored
-        else:
+        elif not event.shortened:
             self.is_child_as_tried = event.parents == (self.parent,)
             self.child, self.best_of_child = event.candidate, self.scored
         self.scored = None

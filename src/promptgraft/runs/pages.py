@@ -11,7 +11,16 @@ from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
 from promptgraft.search.scores import Score
-from promptgraft.text import counted, difference, dollars, fenced, score, visible, visible_line
+from promptgraft.text import (
+    counted,
+    difference,
+    dollars,
+    fenced,
+    fewer_tokens,
+    score,
+    visible,
+    visible_line,
+)
 
 _MOST_CANDIDATES = 50
 
@@ -206,7 +215,9 @@ def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
 def _summary_used(ended: RunEnded, budget: int) -> str:
     rejected = ", ".join(f"{n} {reason}" for reason, n in ended.rejected.items())
     merged = f", {counted(ended.merges, 'merge')}" if ended.merges else ""
+    shorter = f"- shortened: {fewer_tokens(ended.shortened)}\n" if ended.shortened else ""
     return (
+        f"{shorter}"
         f"- used: {ended.rollouts} of {counted(budget, 'rollout')}\n"
         f"- reflections: {ended.reflections}\n"
         f"- steps: {ended.steps}\n"

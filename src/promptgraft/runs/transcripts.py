@@ -124,6 +124,9 @@ def _candidate_at(place: Place, steps: Mapping[int, StepCandidates]) -> int | No
             return 0
         case Phase.FINAL | Phase.HELD_OUT:
             return place.candidate
+        case Phase.SHORTEN:
+            # A text without a line joins nothing, and the best one in a race is not named.
+            return None if place.leg in ("line", "race/best") else place.candidate
         case Phase.CONFIRM:
             return place.candidate if place.leg == "winner" else 0
     step = steps.get(place.step, StepCandidates())

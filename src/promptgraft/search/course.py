@@ -207,6 +207,7 @@ def measure(
 
 
 _MERGE = "merge"
+_SHORTENING = "shortening"
 
 
 def build_result(
@@ -269,6 +270,7 @@ def _gains(pool: Pool, best: int) -> dict[str, float]:
         after, before = pool.estimate(position), pool.estimate(parent)
         kinds = {module.kind: None for module in pool.candidates[position].modules}
         kind = " + ".join(kinds) or _MERGE
+        kind = _SHORTENING if pool.candidates[position].shortened else kind
         if after is not None and before is not None:
             gains[kind] = gains.get(kind, 0.0) + after - before
         position = parent

@@ -108,6 +108,8 @@ class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
     Attributes:
         parents: positions of its parents; two for a merge, the better one first.
         module: names of what was mutated; None for the baseline and for merges.
+        shortened: share of its parent's tokens that it does without, about; 0 unless it was made
+            to be shorter.
         rollouts: how many the run has used so far.
         reflections: how many the run has used so far.
         tokens: how many the run has used so far.
@@ -125,10 +127,13 @@ class CandidateAdded(_Scored, frozen=True, kw_only=True, tag="candidate"):
     cost: Decimal | None
     texts: Mapping[str, str]
     entries: Mapping[str, object]
+    shortened: float = 0.0
 
     @property
     def changed(self) -> str:
         """What was changed: names of modules, ``merge`` or ``baseline``."""
+        if self.shortened:
+            return f"{self.module}, shortened"
         return self.module or ("merge" if self.parents else "baseline")
 
 
@@ -288,6 +293,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
         best_estimated: the same of the best candidate's.
         means: of every candidate, as the end has them: what was an estimate may be another now.
         frontier: positions of the candidates that lead somewhere and are not dominated.
+        shortened: share of its tokens that the winner was found to do without, about.
         gains: what each kind of change along the winner's line did to the mean.
         confirmation: what baseline and best candidate did on fresh answers; None without.
         held_out: what both did on the held-out examples; None without.
@@ -315,6 +321,7 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="ended"):
     best_estimated: bool
     means: tuple[Score, ...]
     frontier: tuple[int, ...]
+    shortened: float
     gains: Mapping[str, float]
     confirmation: Confirmation | None
     held_out: HeldOut | None

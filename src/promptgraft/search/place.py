@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from promptgraft.errors import DataFormatError
 from promptgraft.serde import shown
@@ -33,6 +34,8 @@ class Phase(StrEnum):
     """A merge is evaluated on the validation set."""
     IDLE = "idle"
     """The best candidate is evaluated on more of the validation set."""
+    SHORTEN = "shorten"
+    """Lines of the best candidate are left out, and a shorter one is evaluated."""
     FINAL = "final"
     """A finalist is evaluated on the rest of the validation set."""
     CONFIRM = "confirm"
@@ -44,6 +47,7 @@ class Phase(StrEnum):
 LEGS = {
     Phase.PARETO: ("", "best", "first", "rest"),
     Phase.MERGE: ("", "rest", "race", "race/best", "race/first", "race/rest"),
+    Phase.SHORTEN: ("line", "best", "race", "race/best", "race/first", "race/rest"),
     Phase.CONFIRM: ("baseline", "winner"),
 }
 """The parts of the phases that have several."""
@@ -57,11 +61,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         step: number of the step, from 1; 0 outside of the steps.
         proposal: number of the proposal in its step, from 1; 0 where the step has only one, and
             for what the step does as a whole.
-        candidate: position of the candidate in ``final``, ``confirm`` and ``held-out``.
+        candidate: position of the candidate in ``final``, ``confirm`` and ``held-out``; in
+            ``shorten`` of the one that races, or that a line was left out of.
         leg: which part of the phase, one of :data:`LEGS`.
         count: of parent and child the repeat, from 1, 0 for the first time; of a reflection its
             number, of ``confirm`` the round, from 0; of ``idle`` and ``final`` the number of
-            examples.
+            examples; of ``shorten`` the number of the line, or what tells races apart.
     """
 
     phase: Phase
@@ -119,6 +124,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
                 return step
             case Phase.REFLECT | Phase.IDLE:
                 return f"{step}/{self.phase.value}/{self.count}"
+            case Phase.SHORTEN:
+                return f"{step}/shorten/{self.candidate}/{self.count}/{self.leg}"
             case Phase.PARENT | Phase.CHILD if self.count:
                 return f"{step}/again/{self.count}/{self.phase.value}"
         return f"{step}/{self.phase.value}{f'/{self.leg}' if self.leg else ''}"
@@ -156,6 +163,9 @@ def _in_step(step: Place, parts: list[str]) -> Place | None:
             return step.at(Phase(side), count=int(count))
         case ["reflect" | "idle" as phase, count]:
             return step.at(Phase(phase), count=int(count))
+        case ["shorten", candidate, count, *legs] if "/".join(legs) in LEGS[Phase.SHORTEN]:
+            found = step.at(Phase.SHORTEN, leg="/".join(legs), count=int(count))
+            return replace(found, candidate=int(candidate))
         case ["pareto" | "merge" as phase, *legs] if "/".join(legs) in LEGS[Phase(phase)]:
             return step.at(Phase(phase), leg="/".join(legs))
     return None

@@ -25,7 +25,9 @@ from promptgraft.search.scores import (
     beats,
     critical_loss,
     higher,
+    is_behind,
     mean_score,
+    paired_gains,
     paired_means,
     pick,
 )
@@ -95,6 +97,7 @@ class Population:
                 candidate=position,
                 parents=candidate.parents,
                 module=names_of(candidate.modules) or None,
+                shortened=candidate.shortened,
                 entries=plain_changes(candidate.changes),
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
@@ -149,6 +152,18 @@ class Population:
         """Tell whether nothing keeps a member from winning that was tried on so many examples."""
         pool = self.pool
         return self._is_eligible(tried, pool.scores[position], pool.objectives[position])
+
+    def replaces(self, position: int, longer: int, *, margin: float) -> bool:
+        """Tell whether a shorter member may win in the place of a longer one."""
+        scores = self.pool.scores
+        gains = paired_gains(scores[longer], scores[position])
+        tried = sum(score is not None for score in scores[position])
+        return (
+            bool(gains)
+            and not is_behind(gains, margin=margin, errors=1.0)
+            and beats(scores[position], scores[0])
+            and self.may_win(position, tried=tried)
+        )
 
     def may_join_as_best(self, records: Sequence[RolloutRecord | None]) -> bool:
         """Tell whether nothing in a candidate's rollouts keeps it from being the best one."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
@@ -11,11 +9,9 @@ import attrs
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
-from promptgraft.search.scores import Score, beats, paired_gains
+from promptgraft.search.scores import Score, beats, is_behind, paired_gains
 from promptgraft.search.validation import Entry, Partial, Racing, fill
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
-
-_SLACK = 0.5
 
 
 @attrs.define(kw_only=True)
@@ -32,6 +28,7 @@ class _Race:
     lacking: Sequence[int]
     candidate: Candidate
     records: Partial
+    margin: float | None  # how much worse it may be and win, because it is shorter
     found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # of the best one
 
     def run(self, position: str) -> Asking[bool]:
@@ -39,7 +36,7 @@ class _Race:
         first = self.order[: self.first]
         yield from self._begin(position, [one for one in first if self.records[one] is None])
         gains = self._gains(first)
-        if not gains or is_behind(gains):
+        if not gains or self._is_behind(gains):
             return False
         rest = [one for one in self.order if self.records[one] is None]
         if rest:
@@ -48,7 +45,14 @@ class _Race:
         gains = self._gains(self.order)
         # A child of the best one was better on a minibatch; no other candidate may win a tie.
         wins = sum(gains) > 0 or (sum(gains) == 0 and self.position in self.candidate.parents)
+        if self.margin is not None:
+            wins = not self._is_behind(gains)
         return wins and self.population.may_join_as_best(self.records)
+
+    def _is_behind(self, gains: Sequence[float]) -> bool:
+        if self.margin is None:
+            return is_behind(gains)
+        return is_behind(gains, margin=self.margin, errors=1.0)
 
     def _begin(self, position: str, missing: Sequence[int]) -> Asking[None]:
         """Evaluate the best one on all that it lacks, and the candidate on its first leg."""
@@ -70,13 +74,6 @@ class _Race:
         chosen = list(places)
         own = self.population.scores([self.records[place] for place in chosen])
         return paired_gains([self.scores[place] for place in chosen], own)
-
-
-def is_behind(gains: Sequence[float]) -> bool:
-    """Tell whether gains are below 0 on the whole by more than half a standard error."""
-    count = len(gains)
-    spread = statistics.stdev(gains) if count > 1 else 0.0
-    return sum(gains) / count < -_SLACK * spread / math.sqrt(count)
 
 
 class RacingValidator:
@@ -113,6 +110,7 @@ class RacingValidator:
         self._budget = budget
         self._population = population
         self._races = 0
+        self._shortened: tuple[int, int, float] | None = None
         self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
@@ -161,6 +159,7 @@ class RacingValidator:
         step: int,
         entry: Entry,
         proposals: int = 1,
+        margin: float | None = None,
     ) -> Asking[int]:
         pool = self._population.pool
         race = _Race(
@@ -174,14 +173,17 @@ class RacingValidator:
             lacking=self._missing(pool.best, within=entry.order),
             candidate=candidate,
             records=list(known),
+            margin=margin,
         )
         try:
             won = yield from race.run(position)
         finally:
             self._untried[race.position].difference_update(race.found)
             self._population.fill(race.position, race.found, step=step)
-        self._races += proposals
+        self._races += proposals if margin is None else 0
         joined = self._population.join(candidate, race.records, step=step, crowned=won)
+        if margin is not None and won:
+            self._shortened = race.position, joined, margin
         self._untried[joined] = {
             place for place, record in enumerate(race.records) if record is None
         }
@@ -223,7 +225,14 @@ class RacingValidator:
         for position in complete:
             if beats(pool.scores[position], pool.scores[best]):
                 best = position
-        pool.best = best
+        pool.best = self._shorter(best) if self._shorter(best) in complete else best
+
+    def _shorter(self, position: int) -> int:
+        """Return what a candidate was shortened to, if that is not worse; else the candidate."""
+        longer, shorter, margin = self._shortened or (0, 0, 0.0)
+        if position != longer or not self._population.replaces(shorter, longer, margin=margin):
+            return position
+        return shorter
 
     def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
         """Try members on all that they lack, as far as that is paid for; return which."""

@@ -25,7 +25,7 @@ from promptgraft.serde import did_you_mean
 from promptgraft.targets.part import named_in
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
-from promptgraft.text import change, counted, dollars, score
+from promptgraft.text import change, counted, dollars, fewer_tokens, score
 
 
 @attrs.frozen(kw_only=True)
@@ -181,6 +181,11 @@ class RunResult(Shown):
             if TaskExampleModule(path) not in changed
         )
 
+    @property
+    def shortened(self) -> float:
+        """Share of its tokens that the winner was found to do without, about; 0 for none."""
+        return self.best.shortened
+
     def pick(self, weights: Mapping[str, float] | str) -> int:
         """Return the position of the candidate with the highest weighted mean of objectives.
 
@@ -232,6 +237,7 @@ class RunResult(Shown):
             best_estimated=self.is_estimated(self.best_index),
             means=self.means,
             frontier=self.frontier,
+            shortened=self.shortened,
             gains=self.gains,
             confirmation=self.confirmation,
             held_out=self.held_out,
@@ -272,6 +278,7 @@ def _card_of(result: RunResult) -> Card:
         fields=(
             *_held_out(result),
             ("validation", _on_examples(result)),
+            *([("shortened", fewer_tokens(result.shortened))] if result.shortened else []),
             (
                 "changed",
                 ", ".join(name for name, _ in _changed(result)) or "nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,6 +115,13 @@ def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]
     """Return how far ``after`` is above ``before`` in the places for which both have a score."""
     pairs = zip(before, after, strict=True)
     return [other - one for one, other in pairs if one is not None and other is not None]
+
+
+def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.5) -> bool:
+    """Tell whether gains are below ``-margin`` by more than so many standard errors."""
+    count = len(gains)
+    spread = statistics.stdev(gains) if count > 1 else 0.0
+    return sum(gains) / count < -margin - errors * spread / math.sqrt(count)
 
 
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:

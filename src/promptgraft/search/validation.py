@@ -162,6 +162,7 @@ class Validator(Protocol):
         step: int,
         entry: Entry,
         proposals: int = 1,
+        margin: float | None = None,
     ) -> Asking[int]:
         """Evaluate a candidate, take it in, and return its position.
 
@@ -172,6 +173,8 @@ class Validator(Protocol):
             step: number of the step.
             entry: its way into the population.
             proposals: how many accepted proposals are in it.
+            margin: how much worse than the best one it may be and take its place, because it is
+                shorter; None where it must be better.
         """
         ...
 
@@ -228,6 +231,7 @@ class FullValidator:
         step: int,
         entry: Entry,
         proposals: int = 1,
+        margin: float | None = None,
     ) -> Asking[int]:
         del proposals
         records = list(known)
@@ -236,7 +240,11 @@ class FullValidator:
             examples = [self._examples[place] for place in places]
             made = yield from Rollouts(position=position, candidate=candidate, examples=examples)
             fill(records, places, made)
-        return self._population.join(candidate, records, step=step)
+        best = self._population.pool.best
+        joined = self._population.join(candidate, records, step=step)
+        if margin is not None and self._population.replaces(joined, best, margin=margin):
+            self._population.pool.best = joined
+        return joined
 
     def deepen(self, step: int) -> Asking[bool]:
         del step

@@ -290,6 +290,8 @@ class Candidate:
             of each part that is in no prompt, under its name, its text.
         parents: positions of the parents in the pool; empty for the baseline.
         modules: what was mutated; none for the baseline and for merges.
+        shortened: share of its parent's tokens that it does without, about; 0 unless it was made
+            to be shorter.
         digest: SHA-256 of what is in force with the changes, by default of the changes; equal
             for equal ones.
     """
@@ -297,6 +299,7 @@ class Candidate:
     changes: Mapping[str, Change] = attrs.field(converter=_in_order)
     parents: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
+    shortened: float = 0.0
     digest: HexDigest = attrs.field()
 
     @digest.default
@@ -307,7 +310,7 @@ class Candidate:
     def changed(self) -> str:
         """What was changed: names of modules, ``merge`` or ``baseline``."""
         if self.modules:
-            return names_of(self.modules)
+            return f"{names_of(self.modules)}{', shortened' if self.shortened else ''}"
         return "merge" if self.parents else "baseline"
 
     @property

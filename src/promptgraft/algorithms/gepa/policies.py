@@ -25,6 +25,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "module_choice": "turns",
         "reflections_per_module": 1,
         "published_question": True,
+        "shorten_margin": None,
     },
     "lean": {
         "exploration": 0.1,
@@ -33,6 +34,7 @@ _PRESETS: Mapping[str, Mapping[str, object]] = {
         "module_choice": "blamed",
         "reflections_per_module": 2,
         "published_question": False,
+        "shorten_margin": 0.01,
     },
 }
 COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
@@ -62,7 +64,7 @@ class Strategy(Settings):
     """How a search spends its rollouts.
 
     Attributes:
-        preset: what the next eight settings are where they are not given. ``lean`` reached the
+        preset: what the next nine settings are where they are not given. ``lean`` reached the
             highest scores with the fewest rollouts in ``benchmarks/search``; ``paper`` is the
             published algorithm (Agrawal et al. 2025, arXiv:2507.19457).
         validation: on how much of the validation set candidates are evaluated: ``Full()``, or
@@ -87,6 +89,9 @@ class Strategy(Settings):
             they change is put together line by line and evaluated as one.
         published_question: a reflection on a section asks in the words of the paper, and shows the
             section and the rollouts alone; else also the other parts and the expected answers.
+        shorten_margin: how much worse than the best candidate, beyond a standard error, one may be
+            that does without some of its lines, and take its place at the end of the search, 0 to
+            1. None shortens nothing.
         proposals_per_step: proposals that a step makes from its parent, each on a minibatch of its
             own; what is accepted of them is put together and evaluated as one. With more, an
             executor's workers are busy and a run takes less time; but proposals of a step do not
@@ -118,6 +123,9 @@ class Strategy(Settings):
         default=_by_preset("reflections_per_module"), validator=COUNT
     )
     published_question: bool = attrs.field(default=_by_preset("published_question"), validator=FLAG)
+    shorten_margin: float | None = attrs.field(
+        default=_by_preset("shorten_margin"), validator=SHARE.or_none
+    )
     proposals_per_step: int = attrs.field(default=1, validator=COUNT)
     steps_at_once: int = attrs.field(default=1, validator=COUNT)
     max_merge_invocations: int = attrs.field(default=5, validator=integer(0))
@@ -138,6 +146,12 @@ ATTEMPTS = 2
 
 MOST_AT_ONCE = 4
 """Modules that a proposal can change."""
+
+SHORTENING = 16
+"""Of so many rollouts one is kept for shortening the best candidate."""
+
+MOST_FOR_LINES = 100
+"""Rollouts that are kept for that at most, besides those of a race."""
 
 _FAILURES_EACH = 3
 

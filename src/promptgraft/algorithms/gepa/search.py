@@ -74,6 +74,8 @@ class GepaSearch:
                 yield from self._under_way.fill()
             proposal = yield from self._under_way.next()
             if proposal is None:
+                if stop is None and self._by.shortener.gives_back():
+                    continue
                 raise stop or self._under_way.out_of_budget()
             ended = yield from self._unless_stopped(self._commit(proposal))
             stop = stop or ended
@@ -84,7 +86,8 @@ class GepaSearch:
                 stop = stop or ended or (yield from self._reason_to_stop())
 
     def finish(self) -> Asking[None]:
-        """Settle which candidate is the best."""
+        """Shorten the best candidate, and settle which is the best."""
+        yield from self._by.shortener.finish(self.steps)
         yield from self._by.validator.finish(self.steps)
 
     def _evaluate_baseline(self) -> Asking[None]:
@@ -162,6 +165,7 @@ class GepaSearch:
     def _note(self, step: Step, proposal: Proposal, compared: Compared) -> None:
         """Take account of a child that was evaluated (line 15)."""
         self._proposals += 1
+        self._by.shortener.learn(proposal)
         if self._by.history is not None:
             self._by.history.add([one for records in compared.batches for one in records])
         if proposal.child.digest in self._by.seen:

@@ -11,7 +11,9 @@ from promptgraft.algorithms.gepa.policies import (
     ATTEMPTS,
     COPIED_WORDS,
     MOST_AT_ONCE,
+    MOST_FOR_LINES,
     PRUNING,
+    SHORTENING,
     VALIDATION,
     Strategy,
     parts_of,
@@ -163,7 +165,11 @@ class GepaSettings(RunConfig):
         """
         steps = -(-proposals // self.strategy.proposals_per_step)
         entries = self.entry_size(steps, merges=self._merges(proposals))
-        return self.baseline_size + proposals * self.trial_size + entries + self.reserved_size
+        ends = self._finals + self.following_size
+        needed = self.baseline_size + proposals * self.trial_size + entries + ends
+        # The fewest that leave all of these beside what they keep for shortening.
+        more = max(0, needed - self.least_budget - 1) // (SHORTENING - 1)
+        return needed + min(more, self._most_for_shortening)
 
     def pays_for(self, rollouts: int) -> Affordable:
         """Return what ``rollouts`` pay for, by the rules of the loop.
@@ -175,7 +181,8 @@ class GepaSettings(RunConfig):
         first.
         """
         each = self.strategy.proposals_per_step
-        left = rollouts - self.baseline_size - self.reserved_size
+        ends = self._finals + self.following_size + self._shortening_at(rollouts)
+        left = rollouts - self.baseline_size - ends
         if left < self.step_size:
             return Affordable(if_accepted=0, if_refused=0, steps=0)
         accepted = bisect_right(
@@ -242,7 +249,29 @@ class GepaSettings(RunConfig):
 
     @property
     def finals_size(self) -> int:
-        """Rollouts that are kept for baseline and finalists on the rest of the validation set."""
+        """Rollouts that are kept for shortening, and for baseline and finalists."""
+        return self._finals + self.shortening_size
+
+    @property
+    def shortening_size(self) -> int:
+        """Rollouts that are kept for shortening the best candidate."""
+        return self._shortening_at(self.budget)
+
+    def _shortening_at(self, rollouts: int) -> int:
+        """Return what so many rollouts keep for shortening: a share of what one step leaves."""
+        return min(max(0, rollouts - self.least_budget) // SHORTENING, self._most_for_shortening)
+
+    @property
+    def _most_for_shortening(self) -> int:
+        never = self.strategy.shorten_margin is None
+        return 0 if never else MOST_FOR_LINES + self.pareto_set_size
+
+    @property
+    def least_budget(self) -> int:
+        return self.baseline_size + self.step_size + self._finals + self.following_size
+
+    @property
+    def _finals(self) -> int:
         return self.validation.finals(self.pareto_set_size, self._critical_size)
 
     @property

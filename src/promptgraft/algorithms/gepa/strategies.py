@@ -12,6 +12,7 @@ from promptgraft.algorithms.gepa.questions import questions_of
 from promptgraft.algorithms.gepa.sampling import Lessons
 from promptgraft.algorithms.gepa.selection import Choices
 from promptgraft.algorithms.gepa.settings import GepaSettings
+from promptgraft.algorithms.gepa.shortening import Shortener
 from promptgraft.search.acceptance import Comparer
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.leak_guard import AnswerGuard
@@ -35,6 +36,7 @@ class Strategies:
         validator: evaluates candidates on the validation set.
         combiner: puts the accepted children of a step together.
         merger: merges candidates of the frontier.
+        shortener: shortens the best candidate at the end.
     """
 
     choices: Choices
@@ -46,6 +48,7 @@ class Strategies:
     validator: Validator
     combiner: Combiner
     merger: Merger
+    shortener: Shortener
 
 
 def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
@@ -88,6 +91,13 @@ def strategies_of(config: GepaSettings, kit: Kit) -> Strategies:
             population=kit.population,
             validator=validator,
             emit=kit.emit,
+        ),
+        shortener=Shortener(
+            margin=config.strategy.shorten_margin,
+            kit=kit,
+            kept=config.shortening_size,
+            seen=seen,
+            validator=validator,
         ),
     )
 

@@ -1,0 +1,105 @@
+"""Lines of a text that may be dropped, and those of them that later ones replace."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+import attrs
+
+from promptgraft.text import folded_words
+
+_MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
+_FENCE = re.compile(r"```|~~~")
+# Headings, tables, rules across the page, and lines that are nothing but a tag.
+_STRUCTURE = re.compile(r"#|\||[-=*_]{3,}$|<[^>]*>$")
+_SAME = 0.4
+_MOST_LINES = 1_000
+
+
+@attrs.define(eq=False)
+class Line:
+    """A line that may be dropped: a rule or a sentence, with the lines that belong to it.
+
+    Attributes:
+        places: numbers of its lines in the text.
+        key: what it says, and below which heading; equal for repetitions.
+        words: its words without case and accents.
+        is_fixed: whether it stays: it introduces other lines, or holds a placeholder.
+    """
+
+    places: list[int]
+    key: str
+    words: list[str]
+    is_fixed: bool
+
+
+def lines_of(text: str, placeholders: Collection[str] = ()) -> list[Line]:
+    """Return the lines of a text that may be dropped, in order.
+
+    Headings, fenced blocks and tables are none of them. What is indented belongs to the line above
+    it that is not, and so does the rest of a sentence on the next line.
+    """
+    found: list[Line] = []
+    heading, is_fenced, indent, is_adjacent = "", False, 0, False
+    for place, line in enumerate(text.split("\n")[:_MOST_LINES]):
+        bare = line.strip()
+        depth = len(line) - len(line.lstrip())
+        fixed = bare.endswith(":") or any(one in line for one in placeholders)
+        if _FENCE.match(bare) or is_fenced:
+            is_fenced ^= bool(_FENCE.match(bare))
+            if found and is_adjacent:
+                found[-1].is_fixed = True
+            is_adjacent = False
+        elif not bare:
+            is_adjacent = False
+        elif _STRUCTURE.match(bare):
+            heading, is_adjacent = bare, False
+            found.append(Line([], "", [], is_fixed=True))  # nothing belongs to a line above it
+        elif found and (depth > indent or (is_adjacent and bare[0].islower())):
+            above = found[-1]
+            above.places.append(place)
+            above.key = f"{above.key} {_said(bare)}"
+            above.words += folded_words(bare)
+            above.is_fixed |= fixed
+            is_adjacent = True
+        else:
+            found.append(Line([place], f"{heading}\n{_said(bare)}", folded_words(bare), fixed))
+            indent, is_adjacent = depth, True
+            heading = bare if bare.endswith(":") else heading
+    return [line for line in found if line.words and not line.is_fixed]
+
+
+def _said(bare: str) -> str:
+    """Return what a line says, whatever mark, case, space and full stop it has."""
+    return " ".join(_MARK.sub("", bare, count=1).casefold().split()).rstrip(".")
+
+
+def without(text: str, dropped: Iterable[Line]) -> str:
+    """Return a text without some of its lines; the text itself if nothing else would be left."""
+    gone = {place for line in dropped for place in line.places}
+    left = "\n".join(line for place, line in enumerate(text.split("\n")) if place not in gone)
+    return left if left.strip() else text
+
+
+def replaced(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that a later one repeats, says in other words, or contradicts.
+
+    The two share four in ten of the words of the shorter one, each weighed by how few lines have
+    it.
+    """
+    counts = Counter(word for line in lines for word in set(line.words))
+    weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}
+    words = [set(line.words) for line in lines]
+    weight = [math.fsum(map(weights.__getitem__, one)) for one in words]
+    return [
+        line
+        for place, line in enumerate(lines)
+        if any(
+            math.fsum(map(weights.__getitem__, words[place] & words[later]))
+            >= _SAME * min(weight[place], weight[later])
+            for later in range(place + 1, len(lines))
+        )
+    ]

@@ -1,0 +1,264 @@
+"""Shorter texts: at its end a search drops the lines that its best candidate can spare.
+
+Each line that the search has added is left out alone, on training examples where that could hurt.
+Those that nothing was lost without are dropped together, and what comes of it races the best
+candidate, where it must not be worse by more than a margin. If it is, half of them are tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+
+from promptgraft.algorithms.gepa.proposal import Proposal
+from promptgraft.algorithms.gepa.redundant import Line, lines_of, replaced, without
+from promptgraft.search.algorithm import Kit
+from promptgraft.search.asks import Asking, Rollouts, Together
+from promptgraft.search.population import Seen
+from promptgraft.search.scores import Score
+from promptgraft.search.validation import Validator, placed
+from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.types import Candidate, GepaExample, Module
+from promptgraft.text import folded_words
+
+_TRIALS = 3
+"""Training examples that a text without a line is tried on, at most."""
+_CHANCE = 0.15
+"""Share of the range of scores that an answer may lose by chance."""
+
+_Dropped = Sequence[tuple[Module, Line]]
+
+
+@attrs.define(eq=False)
+class _Spare:
+    """A line that the best candidate may do without.
+
+    Attributes:
+        number: its place among all of them.
+        at: the part that holds it, and the line.
+        examples: training examples where its loss could hurt, the most likely one first.
+        candidate: the best candidate without it, and without the lines that others replace.
+        is_proven: whether nothing was lost where there was something to lose.
+    """
+
+    number: int
+    at: tuple[Module, Line]
+    examples: Sequence[GepaExample]
+    candidate: Candidate
+    is_proven: bool
+
+
+@attrs.define
+class _Tried:
+    """What is known of a training example.
+
+    Attributes:
+        words: words of its input, and of all that was said of its answers.
+        scores: scores of its answers, each with the digest of the candidate, in order.
+    """
+
+    words: set[str] = attrs.field(factory=set)
+    scores: list[tuple[str, float]] = attrs.field(factory=list)
+
+    def score_of(self, candidate: Candidate) -> Score:
+        """Return the latest score of a candidate; None without one."""
+        return next((one for by, one in reversed(self.scores) if by == candidate.digest), None)
+
+
+@attrs.define(kw_only=True)
+class Shortener:
+    """Makes the best candidate shorter.
+
+    Attributes:
+        margin: how much worse a shorter text may be; None shortens nothing.
+        kept: rollouts of the budget that are kept for this.
+        kit: what the search works with.
+        seen: candidates that were tried; what is made here is added.
+        validator: takes in what was shortened.
+    """
+
+    margin: float | None
+    kept: int
+    kit: Kit
+    seen: Seen
+    validator: Validator
+    _tried: dict[str, _Tried] = attrs.field(factory=dict, init=False)
+    _keys: dict[str, frozenset[tuple[str, str]]] = attrs.field(factory=dict, init=False)
+
+    def learn(self, proposal: Proposal) -> None:
+        """Take account of a proposal's rollouts: they tell where the loss of a line could hurt."""
+        if self.margin is None or proposal.compared is None:
+            return
+        lesson = proposal.known.lesson
+        for number, records in enumerate(proposal.compared.batches):
+            candidate = proposal.child if number % 2 else lesson.candidate
+            if candidate.digest not in self._keys:
+                self._keys[candidate.digest] = self._keys_of(candidate)
+            for record in records:
+                score, found = self.kit.scorer.score(record), record.feedback
+                is_old = number == 0 and record.example_id in lesson.known
+                if score is not None and found is not None and not is_old:
+                    tried = self._tried.setdefault(record.example_id, _Tried())
+                    tried.words.update(folded_words(f"{record.inputs_repr} {found.feedback}"))
+                    tried.scores.append((candidate.digest, score))
+
+    def gives_back(self) -> bool:
+        """Give back to the search what was kept beyond the best candidate's need, if any was."""
+        pool = self.kit.population.pool
+        lines = len(self._added(pool.candidates[pool.best]))
+        needed = len(self.kit.validation) + 2 * _TRIALS * lines if lines else 0
+        surplus = max(0, self.kept - needed)
+        self.kept -= surplus
+        self.kit.budget.release(surplus)
+        return surplus > 0
+
+    def finish(self, step: int) -> Asking[None]:
+        """Shorten the best candidate, as far as the budget pays for it."""
+        self.kit.budget.release(self.kept)
+        pool = self.kit.population.pool
+        best, parent = pool.best, pool.candidates[pool.best]
+        if self.margin is None or not best or not self._tried:
+            return
+        added = self._added(parent)
+        redundant = {
+            line
+            for module in self._modules
+            for line in replaced([line for one, line in added if one == module])
+        }
+        doubled = [at for at in added if at[1] in redundant]
+        spares = [
+            _Spare(number, at, self._examples_of(*at), child, is_proven=at in doubled)
+            for number, at in enumerate((*doubled, *(at for at in added if at not in doubled)))
+            if (child := self._without(parent, [*doubled, at])) is not None
+        ]
+        for trial in range(_TRIALS):
+            spares = yield from self._try(spares, trial, parent, f"step/{step}/shorten/{best}")
+        spares = [one for one in spares if one.is_proven]
+        while spares and pool.best == best:
+            yield from self._race(parent, [one.at for one in spares], step)
+            # Those that others replace are the first, and the likeliest to be spared.
+            spares = spares[: len(spares) // 2]
+
+    @property
+    def _modules(self) -> list[Module]:
+        return [one for one in self.kit.target.modules if not one.is_example]
+
+    def _keys_of(self, candidate: Candidate) -> frozenset[tuple[str, str]]:
+        texts = ((one.name, self.kit.target.text(one, candidate)) for one in self._modules)
+        return frozenset((name, line.key) for name, text in texts for line in lines_of(text))
+
+    def _added(self, parent: Candidate) -> list[tuple[Module, Line]]:
+        """Return the lines that the source does not have: what users wrote stays."""
+        source = self._keys_of(self.kit.population.pool.candidates[0])
+        described = [(one, self.kit.target.describe(one, parent)) for one in self._modules]
+        return [
+            (module, line)
+            for module, found in described
+            if not found.as_json
+            for line in lines_of(found.text, found.placeholders)
+            if (module.name, line.key) not in source
+        ]
+
+    def _examples_of(self, module: Module, line: Line) -> list[GepaExample]:
+        """Return the examples where the loss of a line could hurt.
+
+        First those whose input and feedback share words with it that few others have; of these
+        the ones that were answered well with the line, and better than without it.
+        """
+        shared = {name: tried.words.intersection(line.words) for name, tried in self._tried.items()}
+        counts = Counter(word for found in shared.values() for word in found)
+        ranked = []
+        for name, tried in self._tried.items():
+            sides: tuple[list[float], list[float]] = ([], [])
+            for digest, score in tried.scores:
+                sides[(module.name, line.key) in self._keys[digest]].append(score)
+            lacking, having = sides
+            last = having[-1] if having else lacking[-1]
+            gain = last - math.fsum(lacking) / len(lacking) if lacking else 0.0
+            near = math.fsum(math.log((1 + len(shared)) / counts[word]) for word in shared[name])
+            if near or gain > 0:
+                ranked.append((-near, -last, -gain, name))
+        examples = {example.id: example for example in self.kit.training}
+        return [examples[name] for *_, name in sorted(ranked)[:_TRIALS]]
+
+    def _without(self, parent: Candidate, dropped: _Dropped) -> Candidate | None:
+        """Return a candidate without some lines; None where one of its texts cannot be used."""
+        target, position = self.kit.target, self.kit.population.pool.best
+        found, modules = parent, tuple(dict.fromkeys(module for module, _ in dropped))
+        try:
+            for module in modules:
+                lines = (line for one, line in dropped if one == module)
+                text = without(target.text(module, parent), lines)
+                found = target.graft(
+                    found, module, text, parents=(position,), examples=self.kit.validation
+                )
+        except InvalidProposalError:
+            return None
+        before, after = (
+            sum(len(target.text(module, one)) for module in self._modules)
+            for one in (parent, found)
+        )
+        return attrs.evolve(found, modules=modules, shortened=1 - after / before)
+
+    def _try(
+        self, spares: list[_Spare], trial: int, parent: Candidate, position: str
+    ) -> Asking[list[_Spare]]:
+        """Return the lines without which nothing is lost on one more example each.
+
+        As many are tried as the budget pays for beside a race; the others are not returned.
+        """
+        budget, scores = self.kit.budget, self.kit.population.scores
+        room = self.validator.needs([self.validator.begin(alone=True)])[0]
+        done = [one for one in spares if trial >= len(one.examples)]
+        asked: list[tuple[_Spare, GepaExample]] = []
+        lacking: dict[str, GepaExample] = {}
+        for one in spares:
+            for example in one.examples[trial : trial + 1]:
+                is_known = self._tried[example.id].score_of(parent) is not None
+                more = {} if is_known else {example.id: example}
+                if budget.affords(room + len(asked) + 1 + len(lacking | more)):
+                    asked.append((one, example))
+                    lacking |= more
+        own, *made = yield from Together(
+            _on(f"{position}/0/best", parent, *lacking.values()),
+            *(
+                _on(f"{position}/{one.number}/line", one.candidate, example)
+                for one, example in asked
+            ),
+        )
+        for name, score in zip(lacking, scores(own), strict=True):
+            if score is not None:
+                self._tried[name].scores.append((parent.digest, score))
+        seen = [score for tried in self._tried.values() for _, score in tried.scores]
+        chance = _CHANCE * (max(seen) - min(seen))
+        for (one, example), records in zip(asked, made, strict=True):
+            before, [after] = self._tried[example.id].score_of(parent), scores(records)
+            if before is not None and after is not None and before - after <= chance:
+                one.is_proven |= before > min(seen) + chance  # there was something to lose
+                done.append(one)
+        return [one for one in spares if one in done]
+
+    def _race(self, parent: Candidate, dropped: _Dropped, step: int) -> Asking[None]:
+        """Drop lines together, and let what comes of it race the best candidate if paid for."""
+        child, entry = self._without(parent, dropped), self.validator.begin(alone=True)
+        if child is None or child.digest in self.seen:
+            return
+        if self.kit.budget.affords(self.validator.needs([entry])[0]):
+            self.seen.add(child.digest)
+            joins, number = len(self.kit.population.pool), int(child.digest[:8], 16)
+            yield from self.validator.take_in(
+                f"step/{step}/shorten/{joins}/{number}/race",
+                child,
+                placed((), (), of=len(self.kit.validation)),
+                step=step,
+                entry=entry,
+                margin=self.margin,
+            )
+
+
+def _on(position: str, candidate: Candidate, *examples: GepaExample) -> Rollouts:
+    # By example: with another budget other examples may be asked for there.
+    return Rollouts(position=position, candidate=candidate, examples=examples, by_example=True)

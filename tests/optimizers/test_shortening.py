@@ -1,0 +1,216 @@
+"""Lines that the winner can spare are dropped before a search ends."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizers.worlds import (
+    NOTES,
+    REFUSED,
+    RULES,
+    Run,
+    answer,
+    answers,
+    bound,
+    config,
+    current_text,
+    instruction,
+    numbered,
+    optimize,
+    twins,
+)
+from promptgraft.adapters.scripted import Reply
+from promptgraft.algorithms.gepa import GepaConfig, GepaResult, Strategy
+from promptgraft.algorithms.gepa.redundant import (
+    lines_of,
+    replaced,
+    without,
+)
+from promptgraft.errors import ConfigError
+from promptgraft.journal import MemoryJournal
+from promptgraft.prompt import RenderedPrompt
+from promptgraft.search import StopReason
+from promptgraft.search.place import Phase, Place
+from promptgraft.search.validation import Full, Racing, Validation
+
+IDLE = ("Think step by step.", "Never mention these rules.", "Be careful.")
+PLACEHOLDERS = ("$name", "${order}")
+PIECES = st.sampled_from(
+    [
+        "# Heading", "## Another", "Rules:", "- be brief", "* be brief", "1. Be  brief.",
+        "- when w1 then w2", "- when w1 then w3", "  - a part of it", "and goes on", "| a | b |",
+        "```", "~~~", "<rules>", "---", "", "  ", "Greet $name first.", "Look up ${order}",
+        "Be polite. Always.", "\tindented", "Ärger vermeiden", "礼貌地回答。", "***",
+    ]
+)  # fmt: skip
+TEXTS = st.one_of(st.lists(PIECES, max_size=14).map("\n".join), st.text(max_size=60))
+
+
+def is_part(lines: list[str], whole: list[str]) -> bool:
+    """Tell whether lines are some of the whole, in their order."""
+    rest = iter(whole)
+    return all(line in rest for line in lines)
+
+
+@given(TEXTS, st.data())
+def test_a_shorter_text_is_made_of_lines_of_the_longer_one_and_is_never_empty(
+    text: str, data: st.DataObject
+) -> None:
+    lines = lines_of(text, PLACEHOLDERS)
+    dropped = data.draw(st.lists(st.sampled_from(lines), unique=True)) if lines else []
+    shorter = without(text, dropped)
+    assert is_part(shorter.split("\n"), text.split("\n"))
+    assert bool(shorter.strip()) == bool(text.strip())
+
+
+@given(TEXTS)
+def test_headings_fences_tables_and_placeholders_stay(text: str) -> None:
+    shorter = without(text, lines_of(text, PLACEHOLDERS))
+    kept = re.compile(r"\s*(#|\||```|~~~|<rules>|---)|.*(\$name|\$\{order\}|:$)")
+    wanted = [line for line in text.split("\n") if kept.match(line)]
+    assert is_part(wanted, shorter.split("\n"))
+
+
+@given(TEXTS)
+def test_what_stands_in_a_fence_stays(text: str) -> None:
+    whole = f"Before.\n```\n{text.replace('`', '').replace('~', '')}\n```\nAfter."
+    inside = whole.split("\n")[1:-1]
+    assert "\n".join(inside) in without(whole, lines_of(whole))
+
+
+@given(TEXTS)
+def test_no_line_is_dropped_that_no_other_one_replaces(text: str) -> None:
+    lines = lines_of(text, PLACEHOLDERS)
+    left = lines_of(without(text, replaced(lines)), PLACEHOLDERS)
+    assert bool(left) == bool(lines)
+    assert {line.key for line in left} <= {line.key for line in lines}
+
+
+def test_of_repeated_lines_the_last_one_stays() -> None:
+    text = "Rules:\n- be brief\n- greet\n* Be  brief."
+    assert without(text, replaced(lines_of(text))) == "Rules:\n- greet\n* Be  brief."
+
+
+def test_a_line_is_dropped_with_what_belongs_to_it() -> None:
+    text = "Rules:\n- ask for\n  - the order\n  - the date\n- greet them\nand be brief"
+    first, second = lines_of(text)
+    assert without(text, [first]) == "Rules:\n- greet them\nand be brief"
+    assert without(text, [second]) == "Rules:\n- ask for\n  - the order\n  - the date"
+
+
+def test_a_line_that_a_later_one_contradicts_is_replaced() -> None:
+    text = "Rules:\n- when late then refund\n- when lost then resend\n- when late then apologise"
+    assert [line.places for line in replaced(lines_of(text))] == [[1]]
+
+
+def test_lines_that_share_common_words_only_are_not_replaced() -> None:
+    text = "\n".join(f"- when w{number} then do v{number}" for number in range(8))
+    assert not replaced(lines_of(text))
+
+
+def wordy(rendered: RenderedPrompt[object]) -> str:
+    """Reply as a reflection model does that adds the missing words, and lines that say nothing."""
+    text = current_text(rendered)
+    missing = dict.fromkeys(re.findall(r"missing (\w+)", bound(rendered, "examples")))
+    idle = IDLE[len(text) % len(IDLE)]
+    return instruction("\n".join([text, *(f"- {word}" for word in missing), idle, IDLE[0]]))
+
+
+def lean(**changes: Any) -> GepaConfig:
+    return config(
+        **{"preset": "lean", "rollout_budget": 300, "training_examples": twins(8)} | changes
+    )
+
+
+def texts(result: GepaResult) -> str:
+    return "\n".join(result.best_section_overrides.values())
+
+
+def test_the_winner_does_without_the_lines_that_nothing_depends_on() -> None:
+    long = optimize(lean(shorten_margin=None), reflection=wordy)
+    short = optimize(lean(), reflection=wordy)
+    assert any(line in texts(long) for line in IDLE)
+    assert not any(line in texts(short) for line in IDLE)
+    assert short.best_pareto_mean == long.best_pareto_mean == 1.0
+    assert short.best.changed.endswith(", shortened")
+    assert 0 < short.shortened < 1
+    assert short.ended.shortened == short.shortened
+    assert "fewer tokens" in str(short._card())
+    assert not long.shortened
+
+
+def test_what_the_prompt_said_at_first_stays() -> None:
+    result = optimize(lean(), reflection=wordy)
+    rules = result.best_section_overrides.get(RULES, "Known words:")
+    notes = result.best_section_overrides.get(NOTES, "More words:")
+    assert rules.startswith("Known words:")
+    assert notes.startswith("More words:")
+
+
+@pytest.mark.parametrize("validation", [Racing(), Full()])
+@pytest.mark.parametrize("spare", range(0, 160, 11))
+def test_the_budget_is_never_exceeded(spare: int, validation: Validation) -> None:
+    budget = lean(validation=validation).least_budget + spare
+    run = Run(lean(rollout_budget=budget, validation=validation), reflection=wordy)
+    result = run.start()
+    assert run.task.calls == result.total_rollouts <= budget
+
+
+def test_the_fewest_rollouts_for_some_proposals_pay_for_them_and_no_fewer_do() -> None:
+    for proposals in range(1, 60):
+        settings = lean()
+        enough = settings.rollouts_for(proposals)
+        assert settings.pays_for(enough).if_accepted == proposals
+        assert settings.pays_for(enough - 1).if_accepted == proposals - 1
+
+
+def test_a_run_that_is_stopped_while_it_shortens_ends_the_same_when_it_is_resumed() -> None:
+    whole = MemoryJournal()
+    result = optimize(lean(), reflection=wordy, journal=whole)
+    places = [one for key in answers(whole) if (one := Place.of_rollout(key)) is not None]
+    within = [at for at, one in enumerate(places) if one.phase is Phase.SHORTEN]
+    assert {places[at].leg for at in within} >= {"line", "best", "race/first"}
+    for calls in within[::3]:
+        journal = MemoryJournal()
+        first = Run(lean(), reflection=wordy, journal=journal, task=dies_after(calls))
+        assert first.start().stop_reason is StopReason.PROVIDER_FAILED
+        second = Run(lean(), reflection=wordy, journal=journal)
+        resumed = second.start()
+        assert attrs.evolve(resumed, ledger=result.ledger) == result
+        assert second.task.calls == len(places) - calls
+
+
+def dies_after(calls: int) -> Reply:
+    def reply(number: int, rendered: RenderedPrompt[object]) -> str:
+        if number >= calls:
+            raise REFUSED
+        return answer(rendered)
+
+    return numbered(reply)
+
+
+@pytest.mark.parametrize("more", [1, 7, 23, 60])
+def test_a_larger_budget_uses_what_a_smaller_one_has_tried(more: int) -> None:
+    journal = MemoryJournal()
+    optimize(lean(rollout_budget=200), reflection=wordy, journal=journal)
+    larger = lean(rollout_budget=200 + more)
+    assert optimize(larger, reflection=wordy, journal=journal) == optimize(larger, reflection=wordy)
+
+
+def test_nothing_is_shortened_without_a_margin() -> None:
+    journal = MemoryJournal()
+    optimize(lean(shorten_margin=None), reflection=wordy, journal=journal)
+    assert not any(key.startswith("shorten/") for key in answers(journal))
+    assert lean(shorten_margin=None).shortening_size == 0
+    assert Strategy(preset="paper").shorten_margin is None
+
+
+def test_a_margin_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"strategy\.shorten_margin: expected .* found 2"):
+        Strategy(shorten_margin=2)
